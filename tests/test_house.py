@@ -1,6 +1,6 @@
 """The house rules, as far as a machine can check them (reasons: `docs/design/house.md`).
 
-Layers: words ← deciding ← {controllers, archive} ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← {cluster, browser} ←
+Layers: words ← deciding ← {controllers, archive, accounts} ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← {cluster, browser} ←
 assembly ← serve; the command line stands apart. One table below says who lives on which storey; everything else follows.
 """
 
@@ -26,7 +26,7 @@ DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
-    {"controllers", "archive"},
+    {"controllers", "archive", "accounts"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator", "runtime"},
     {"cluster", "kube_scheduler", "kube_users", "server_log", "metrics", "browser"},
     {"assembly"},

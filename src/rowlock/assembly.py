@@ -29,6 +29,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import __version__, kinds, objects
+from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.authorization.user_rights import UserRights
 from rowlock.apiserver.http import access_tokens, users
@@ -47,7 +48,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal, TokenAuthenticator
-from rowlock.rest.call import AccessToken, RestSettings, TokenIssuer
+from rowlock.rest.call import AccessToken, RestSettings, TokenIssuer, UserTokenIssuer
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage.store import Store
@@ -160,6 +161,19 @@ def _token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
     return issue
 
 
+def _user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
+    """Logs people in who have shown their password."""
+    tokens, service_accounts = settings.access_tokens, settings.service_accounts
+    if tokens is None or service_accounts is None:
+        return None
+
+    async def issue(account: UserAccount) -> AccessToken:
+        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
+        return AccessToken(tokens.issue_for_user(account).token, access_tokens.USER_LIFETIME_S)
+
+    return issue
+
+
 class _ByListener:
     """One server for two kinds of listeners: what comes to the browsers' port is the door's."""
 
@@ -250,7 +264,8 @@ class Server:
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
     ) -> None:
         token, requests = ensure_token(self.data_dir / "token"), RequestStats()
-        api_settings = self._api_settings(token, cluster)
+        accounts = UserAccounts.open(self.data_dir)
+        api_settings = self._api_settings(token, cluster, accounts)
         authorizer = cluster.authorizer
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
@@ -263,6 +278,8 @@ class Server:
                 version=__version__,
                 authenticate_token=_rest_authenticator(api_settings, authorizer),
                 issue_token=_token_issuer(api_settings),
+                accounts=accounts,
+                issue_user_token=_user_token_issuer(api_settings),
             ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
@@ -329,7 +346,7 @@ class Server:
             for task in background:
                 task.cancel()
 
-    def _api_settings(self, token: str, cluster: LocalCluster) -> ApiServerSettings:
+    def _api_settings(self, token: str, cluster: LocalCluster, accounts: UserAccounts) -> ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
@@ -339,7 +356,7 @@ class Server:
             tokens,
             owner_loopback_only=bound_elsewhere,
             service_accounts=cluster.service_accounts,
-            access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view),
+            access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view, accounts),
         )
 
     def _announce(self, listener: socket.socket, token: str, browser_url: str, notice: str) -> None:

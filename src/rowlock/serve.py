@@ -96,10 +96,11 @@ def external_names(options: argparse.Namespace) -> list[str]:
     from rowlock.apiserver.server import sockets  # late: most servers are for their owner alone
 
     bind = sockets.parse_bind(options.bind)
-    if bind and not options.users and options.kubeconfig is None:
+    has_accounts = (options.data_dir / "accounts.json").exists()
+    if bind and not options.users and not has_accounts and options.kubeconfig is None:
         raise BadRequest(
-            f"--bind {options.bind} lets other users connect, but the owner's token is for the owner alone: name users with"
-            ' --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'
+            f"--bind {options.bind} lets other users connect, but the owner's token is for the owner alone: make users with"
+            ' `rowlock user create NAME` first, without --bind, or name users with --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'
             " each; `openssl rand -hex 32` makes a token, the group system:masters may do everything, rowlock:viewers read"
         )
     if options.users:

@@ -72,6 +72,12 @@ class OneProject(Rights):
     def user_name(self) -> str:
         return "bob"
 
+    @property
+    def user_groups(self) -> tuple[str, ...]:
+        return ()
+
+    def escalation_review(self, kind: Kind) -> None: ...
+
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool:
         return namespace in self.namespaces
 

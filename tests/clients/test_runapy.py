@@ -265,3 +265,32 @@ def test_departments(platform: Platform) -> None:
         assert [child.name for child in models.DepartmentForList.from_dict(entry).children] == [f"in-{name}"]
     assert projects.delete_project(inside.data["id"]).status_code == 202
     assert departments.delete_department(made.data["id"]).status_code == 202
+
+
+def test_users_roles_and_access_rules(platform: Platform) -> None:
+    models = runai.models
+    users, rules, roles = platform.api("UsersApi"), platform.api("AccessRulesApi"), platform.api("RolesApi")
+    made = users.create_user(models.UserCreationRequest1(email=f"{uuid.uuid4().hex[:8]}@lab.example"))
+    account = models.UserPostResponse.from_dict(made.data)
+    assert len(account.temp_password) >= 20
+    assert account.username in [models.User2.from_dict(one).username for one in users.get_users().data]
+    (viewer,) = [role for role in map(models.RoleV1.from_dict, roles.get_roles_v1().data) if role.name == "viewer"]
+    request = models.AccessRuleCreationFields(
+        subject_id=account.username,
+        subject_type="user",
+        role_id=viewer.id,
+        scope_id=platform.project["id"],
+        scope_type="project",
+    )
+    rule = models.AccessRule.from_dict(rules.create_access_rule(request).data)
+    listed = models.GetAccessRules200Response.from_dict(rules.get_access_rules(subject_ids=account.username).data)
+    assert [(one.id, one.role_name, one.scope_name) for one in listed.access_rules] == [
+        (rule.id, "viewer", platform.project["name"])
+    ]
+    models.MeAccessRulesResponse.from_dict(platform.api("MeApi").get_me_access_rules().data)
+    assert rules.delete_access_rule(rule.id).status_code == 202
+    assert (
+        models.UserPostResponse.from_dict(users.reset_user_password(account.id).data).temp_password
+        != account.temp_password
+    )
+    assert users.delete_user_by_id(account.id).status_code == 202

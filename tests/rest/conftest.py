@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from tests.rest.served import Served, serving
 
 from rowlock import kinds
+from rowlock.accounts.user_accounts import FILE_NAME, UserAccounts
 from rowlock.api import LogOptions
 from rowlock.archive.archive import Archive
 from rowlock.kinds import Kind
@@ -102,7 +103,10 @@ def submission(**body: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER, version="1.0"), tmp_path)
+    yield from _world(
+        RestSettings(user="ana", cluster_id=CLUSTER, version="1.0", accounts=UserAccounts(tmp_path / FILE_NAME)),
+        tmp_path,
+    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from rowlock import kinds
+from rowlock.accounts import login_limits
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.authorization import bootstrap_policy
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
@@ -22,7 +23,6 @@ from rowlock.apiserver.server import application
 from rowlock.apiserver.server.certificates import ensure_certificates
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.assembly import _rest_authenticator, _token_issuer
-from rowlock.rest import login_limits
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage import bootstrap

@@ -92,6 +92,9 @@ BODIES: dict[str, Any] = {
     "config-mapRequest": {"meta": META, "spec": {"configMap": "c", "mountPath": "/d"}},
     "AssetUpdate": {"meta": {"name": "changed"}}, "TemplateRequest": {"meta": TEMPLATE_META, "spec": {"image": "i"}},
     "TemplateUpdate": {"meta": {"name": "changed"}, "spec": {"image": "j"}}, "ApplicationRequest": {"name": "new"},
+    "UserRequest": {"name": "new", "password": "long enough"}, "PasswordRequest": {"password": "long enough"},
+    "OwnPasswordRequest": {"currentPassword": "long enough", "newPassword": "longer than that"},
+    "AccessRuleRequest": {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "cluster"},
     "Manifests": {"objects": [POD], "project": "team-a"},
 }  # fmt: skip
 """A request's schema and a request as it says."""
@@ -131,6 +134,19 @@ class Filled:
         self.ids["/api/v1/node-pools"] = "a100"
         world.project()
         self.ids["/api/v1/org-unit/projects"] = world.project("empty")["id"]
+        assert world.client.post("/api/v1/users", json={"name": "ana", "password": "long enough"}).status_code == 201
+        rule = {
+            "subjectId": "ana",
+            "subjectType": "user",
+            "roleName": "editor",
+            "scopeType": "project",
+            "scopeId": "team-a",
+        }
+        made_rule = world.client.post("/api/v1/authorization/access-rules", json=rule)
+        self.ids |= {
+            "/api/v1/authorization/access-rules": str(made_rule.json()["id"]),
+            "/api/v1/authorization/roles": "4",
+        }
         creations = [
             (p, o) for (m, p), o in OPERATIONS.items() if m == "POST" and f"{p}/{{id}}" in {q for _, q in OPERATIONS}
         ]

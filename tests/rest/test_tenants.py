@@ -16,21 +16,24 @@ import httpx
 import pytest
 
 from rowlock import kinds
+from rowlock.accounts.user_accounts import UserAccounts
 from rowlock.api import LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.authorization import bootstrap_policy
 from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.authorization.user_rights import UserRights
-from rowlock.apiserver.http.users import ADMIN, AUTHENTICATED, User
+from rowlock.apiserver.http.access_tokens import AccessTokens
+from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.apiserver.http.users import AUTHENTICATED, User
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
+from rowlock.apiserver.server.certificates import ensure_certificates
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.archive import Archive
+from rowlock.assembly import _rest_authenticator, _user_token_issuer
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads
 from rowlock.rest.app import RestApi
-from rowlock.rest.authentication import Principal
 from rowlock.rest.call import RestSettings
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.routes import ROUTES, paths_served
@@ -39,6 +42,8 @@ from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 
 OWNER = "owner-owner-owner-owner"
+TYPIST, PASSWORD = "typist" * 8, "correct horse"
+"""Whoever has this for a token logs in with a password, and has the role of an access rule: an editor's."""
 PEOPLE = {name * 8: User(name, (AUTHENTICATED,)) for name in ("editor", "viewer", "admin", "nobody")}
 MINE, THEIRS = "mine", "theirs"
 STANDARD = ("trainings", "workspaces")
@@ -55,21 +60,25 @@ class Tenancy:
         admission.view = self.store.core.staged_view
         self.store.log_source = self._log
         self.ids: dict[str, str] = {}
+        self.typed = ""
+        """The token that a password gave."""
         authorizer = RbacAuthorizer(self.store.view)
-
-        def authenticate(token: str, address: str) -> Principal | None:
-            user = {**PEOPLE, OWNER: ADMIN}.get(token)
-            return (
-                None if user is None else Principal(user.name, None if user is ADMIN else UserRights(authorizer, user))
-            )
-
+        accounts = UserAccounts.open(directory)
+        ensure_certificates(directory)
+        signer = ServiceAccountTokens(directory / KEY_FILE, self.store.view)
+        tokens = AccessTokens(signer, self.store.view, accounts)
+        settings = ApiServerSettings(token=OWNER, tokens=PEOPLE, service_accounts=signer, access_tokens=tokens)
         self.rest = RestApi(
             self.store,
-            RestSettings(token=OWNER, authenticate_token=authenticate),
+            RestSettings(
+                token=OWNER,
+                authenticate_token=_rest_authenticator(settings, authorizer),
+                accounts=accounts,
+                issue_user_token=_user_token_issuer(settings),
+            ),
             drain=lambda _: None,
             archive=Archive(directory / "archive"),
         )
-        settings = ApiServerSettings(token=OWNER, tokens=PEOPLE)
         self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)
 
     async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -135,7 +144,21 @@ class Tenancy:
             for kind, content in contents.items()
         ]
 
+    async def _log_in(self) -> str:
+        """As people do: the owner makes an account and a rule, a password gives a token."""
+        person = {"username": "typist", "password": PASSWORD}
+        rule = {"subjectType": "user", "subjectId": "typist", "roleName": "researcher", "scopeType": "project"}
+        assert (await self.ask(OWNER, "POST", "/api/v1/users", person)).status_code == 201
+        scope = {"scopeId": self.ids[f"{MINE} project"]}
+        made = await self.ask(OWNER, "POST", "/api/v1/authorization/access-rules", {**rule, **scope})
+        assert made.status_code == 201, made.text
+        answer = await self.ask("", "POST", "/api/v1/token", {"grantType": "password", **person})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["accessToken"])
+
     async def ask(self, token: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        if token == TYPIST:
+            token = self.typed = self.typed or await self._log_in()
         transport = httpx.ASGITransport(app=self.app)
         given = {"authorization": f"Bearer {token}", **{key.replace("_", "-"): value for key, value in headers.items()}}
         async with httpx.AsyncClient(transport=transport, base_url="https://127.0.0.1", headers=given) as client:
@@ -203,6 +226,7 @@ BODIES = {
     **ASSETS,
     **{f"/api/v1/workloads/{word}": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i"}} for word in STANDARD},
     "/api/v1/workloads/distributed": lambda project: {"name": "new", "projectId": project, "spec": {"image": "i", "numWorkers": 1, "distributedFramework": "PyTorch"}},
+    "/api/v1/authorization/access-rules": lambda project: {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "project", "scopeId": project},
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
 QUERIES = {"/api/v1/workload-templates/name-availability": "?templateName=asset-plain"}
@@ -210,7 +234,7 @@ QUERIES = {"/api/v1/workload-templates/name-availability": "?templateName=asset-
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 BY_SCOPE = {
     scope: [(m, p, r) for m, p, r, _ in ROUTES if r.scope == scope]
-    for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch", "asset")
+    for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule")
 }
 
 
@@ -221,12 +245,16 @@ def test_every_route_names_its_right() -> None:
     named = {"{id}" in path for _, path, right, _ in ROUTES if right.scope in ("project", "workload", "asset")}
     assert named == {True}
     unbound = {
-        path for _, path, right, _ in ROUTES if "{id}" in path and right.scope not in ("project", "workload", "asset")
+        path
+        for _, path, right, _ in ROUTES
+        if "{id}" in path and right.scope not in ("project", "workload", "asset", "rule")
     }
     of_the_cluster = {f"/api/v1/clusters/{{id}}{rest}" for rest in ("", "/nodes", "/nodes/count")}
     departments = "/api/v1/org-unit/departments/{id}"
     assert unbound == {
         "/api/v1/applications/{id}",
+        "/api/v1/authorization/roles/{id}",
+        *(f"/api/v1/users/{{id}}{rest}" for rest in ("", "/password", "/logout")),
         "/api/v1/node-pools/{id}",
         departments,
         f"{departments}/resources",
@@ -234,7 +262,7 @@ def test_every_route_names_its_right() -> None:
     }
 
 
-@pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody"])
+@pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody", "typist"])
 def test_what_one_may_not_read_is_not_there(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token = person * 8
@@ -278,6 +306,7 @@ def test_what_one_may_not_read_is_not_there(person: str) -> None:
         ("editor", set[str]()),
         ("viewer", {"POST", "DELETE"}),
         ("admin", set[str]()),
+        ("typist", set[str]()),
     ],
 )
 def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +384,9 @@ def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
     play(check)
 
 
-@pytest.mark.parametrize(("person", "may_change"), [("editor", True), ("viewer", False), ("admin", True)])
+@pytest.mark.parametrize(
+    ("person", "may_change"), [("editor", True), ("viewer", False), ("admin", True), ("typist", True)]
+)
 def test_the_assets_of_ones_own_project(person: str, may_change: bool) -> None:
     """Whoever may change the project's ConfigMaps changes its assets; those of the cluster are read by all, changed by its admins."""
 
@@ -469,7 +500,7 @@ EVERYWHERE = [
 ]
 
 
-@pytest.mark.parametrize("person", ["editor", "admin", "nobody"])
+@pytest.mark.parametrize("person", ["editor", "admin", "nobody", "typist"])
 def test_no_verb_reaches_another_project(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token, there = person * 8, f"runai-{THEIRS}-{MARK}"

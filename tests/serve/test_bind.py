@@ -39,7 +39,7 @@ def people(tmp_path: Path, mode: int = 0o600) -> Path:
     [
         (
             ["--bind", ELSEWHERE],
-            "lets other users connect, but the owner's token is for the owner alone: name users with --users",
+            "lets other users connect, but the owner's token is for the owner alone: make users with",
         ),
         (["--bind", "0.0.0.0"], "--users FILE, a file that only you can read"),
         (["--bind", "gpu-box", "--users", "u"], "--bind takes an address of this machine"),

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
+from rowlock.accounts.login_limits import LoginLimits
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.errors import ApiError, Internal, NotFound, Unsupported
@@ -42,7 +43,6 @@ from rowlock.rest.call import (
 )
 from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.login_limits import LoginLimits
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -111,7 +111,7 @@ class RestApi:
             archive=archive,
             catch_up=self._recorder.catch_up if self._recorder else None,
         )
-        self._logins = applications.Logins(settings.issue_token, LoginLimits(clock))
+        self._logins = applications.Logins(settings, LoginLimits(clock))
         self._authenticator = Authenticator(
             settings.token, settings.user, settings.authenticate_token, settings.look_up_token
         )
@@ -196,7 +196,9 @@ class RestApi:
         if (rights := principal.rights) is None:
             return RestCall(context, request, principal.name, None, right)
         api, cache = AuthorizedApi(context.api, rights), VisibleCache(self.cache, rights)
-        call = RestCall(replace(context, api=api, cache=cache), request, principal.name, rights, right)
+        call = RestCall(
+            replace(context, api=api, cache=cache, server_api=self.api), request, principal.name, rights, right
+        )
         if right.scope == "cluster" and right.kind is not None:
             call.require(right.verb, right.kind, subresource=right.subresource)
         return call

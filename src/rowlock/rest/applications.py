@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from rowlock import kinds, objects
+from rowlock.accounts.login_limits import LoginLimits
 from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests
 from rowlock.objects import Object
-from rowlock.rest.call import JsonResult, RestCall, TokenIssuer
-from rowlock.rest.login_limits import LoginLimits
+from rowlock.rest.call import AccessToken, JsonResult, RestCall, RestSettings
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
 from rowlock.workloads.accounts import applications
@@ -18,6 +18,7 @@ from rowlock.workloads.accounts import applications
 _GRANTS = {
     "client_credentials": ("clientid", "clientsecret"),
     "app_token": ("appid", "appsecret"),
+    "password": ("username", "password"),
 }
 """Grant type → the fields of its id and its secret, in lower case: clients spell them in every way."""
 
@@ -67,8 +68,8 @@ class InvalidCredentials(BadRequest):
 class Logins:
     """Exchanges credentials for access tokens."""
 
-    def __init__(self, issue: TokenIssuer | None, limits: LoginLimits) -> None:
-        self._issue, self._limits = issue, limits
+    def __init__(self, settings: RestSettings, limits: LoginLimits) -> None:
+        self._settings, self._limits = settings, limits
 
     async def exchange(self, body: Any, address: str) -> dict[str, Any]:
         """`POST /api/v1/token`. Raises BadRequest, InvalidCredentials, TooManyRequests."""
@@ -76,22 +77,41 @@ class Logins:
             {str(key).lower().replace("_", ""): value for key, value in body.items()} if isinstance(body, dict) else {}
         )
         grant = fields.get("granttype") or "client_credentials"
-        if self._issue is None or grant not in _GRANTS:
-            known = " and ".join(sorted(_GRANTS))
+        known = [one for one in _GRANTS if self._knows(one)]
+        if grant not in known:
+            known_grants = ", ".join(sorted(known)) or "none"
             raise BadRequest(
-                f"this cluster issues no tokens for {str(grant)[:60]!r}: it knows {known}. A person sends the token of the data"
+                f"this cluster issues no tokens for {str(grant)[:60]!r}: it knows {known_grants}. A person sends the token of the data"
                 " directory, or his own, as `Authorization: Bearer <token>`"
             )
         client_id, client_secret = (fields.get(field) for field in _GRANTS[grant])
         if not (isinstance(client_id, str) and isinstance(client_secret, str) and client_id and client_secret):
             names = " and ".join(_GRANTS[grant])
-            raise BadRequest(f"{grant} needs {names}, two texts: POST /api/v1/applications makes them")
+            maker = "`rowlock user create`" if grant == "password" else "POST /api/v1/applications"
+            raise BadRequest(f"{grant} needs {names}, two texts: {maker} makes them")
+        issue = self._issue_to_user if grant == "password" else self._issue_to_application
+        issued = await issue(client_id, client_secret, address)
+        return {"accessToken": issued.token, "expiresIn": issued.seconds, "tokenType": "Bearer"}
+
+    def _knows(self, grant: str) -> bool:
+        return (self._settings.accounts if grant == "password" else self._settings.issue_token) is not None
+
+    async def _issue_to_application(self, client_id: str, client_secret: str, address: str) -> AccessToken:
         self._limits.check(address)
-        issued = await self._issue(client_id, client_secret)
+        assert self._settings.issue_token is not None
+        issued = await self._settings.issue_token(client_id, client_secret)
         if issued is None:
             self._limits.count_failure(address)
             raise InvalidCredentials("the client id or the client secret is wrong, or the application was deleted")
-        return {"accessToken": issued.token, "expiresIn": issued.seconds, "tokenType": "Bearer"}
+        return issued
+
+    async def _issue_to_user(self, name: str, password: str, address: str) -> AccessToken:
+        accounts, issue = self._settings.accounts, self._settings.issue_user_token
+        assert accounts is not None and issue is not None
+        account = await accounts.authenticate(name, password, address)
+        if account is None:
+            raise InvalidCredentials("the user name or the password is wrong")
+        return await issue(account)
 
     async def exchange_form(self, text: bytes, address: str) -> tuple[int, dict[str, Any]]:
         """`POST /api/v2/token`: OAuth 2's names, in a form."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from starlette.requests import Request
 
+from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.errors import BadRequest, TooLarge
@@ -41,6 +42,8 @@ class AccessToken(NamedTuple):
 
 TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
 """From a client id and its secret; None where nobody logs in with them."""
+UserTokenIssuer = Callable[[UserAccount], Awaitable[AccessToken]]
+"""For a person who has shown his password."""
 
 
 def name_of_account() -> str:
@@ -67,6 +70,10 @@ class RestSettings:
     """Finds out whose a token is, where the server does not know it itself."""
     issue_token: TokenIssuer | None = None
     """Logs applications in; None where there are none."""
+    accounts: UserAccounts | None = None
+    """People with passwords; None where others know who comes."""
+    issue_user_token: UserTokenIssuer | None = None
+    """Logs them in; given where there are accounts."""
     dialect: Dialect | None = None
     """How jobs ask the scheduler of a real cluster; None where the embedded one places them."""
 
@@ -114,6 +121,8 @@ class AppContext:
     """Writes what the recorder of runs holds, before the archive is read: what has gone, and one job's record."""
     waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
     """The uids of jobs that wait, in the scheduler's order; None where none of ours runs."""
+    server_api: Api | None = None
+    """The cluster as the server sees it, whoever asks: for what everybody may read of himself. None where it is `api`."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

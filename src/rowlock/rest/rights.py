@@ -7,9 +7,11 @@ that it writes with (`AuthorizedApi`) asks again at every verb.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+from msgspec import structs
 
 from rowlock import kinds, objects
 from rowlock.api import (
@@ -29,8 +31,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
-Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset"]
-"""Where a right is asked for: nowhere; in the whole cluster; in the project, for the workload or the asset that the path names; for each entry of
+Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule"]
+"""Where a right is asked for: nowhere; in the whole cluster; in the project, for the workload, the asset or the access rule that the path names; for each entry of
 a list, which is left out else; where the body says, which its endpoint asks for; for each workload that the body names, which fails
 alone else."""
 
@@ -54,7 +56,14 @@ class Rights(Protocol):
     @property
     def user_name(self) -> str: ...
 
+    @property
+    def user_groups(self) -> tuple[str, ...]: ...
+
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool: ...
+
+    def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
+        """What a write of this kind is asked besides: nobody grants what he has not. None where there is nothing to ask."""
+        ...
 
 
 def require(
@@ -109,11 +118,11 @@ class AuthorizedApi:
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
         require(self._rights, "create", kind, objects.namespace(obj))
-        return await self._api.create(kind, obj, options=options)
+        return await self._api.create(kind, obj, options=self._add_review(kind, options))
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
         require(self._rights, "update", kind, objects.namespace(obj), name=objects.name(obj), subresource=subresource)
-        return await self._api.update(kind, obj, subresource=subresource, options=options)
+        return await self._api.update(kind, obj, subresource=subresource, options=self._add_review(kind, options))
 
     async def patch(
         self,
@@ -129,7 +138,12 @@ class AuthorizedApi:
         require(self._rights, "patch", kind, namespace, name=name, subresource=subresource)
         if type == "apply":
             require(self._rights, "create", kind, namespace)
+        options = self._add_review(kind, options)
         return await self._api.patch(kind, namespace, name, patch, type=type, subresource=subresource, options=options)
+
+    def _add_review(self, kind: Kind, options: WriteOptions) -> WriteOptions:
+        review = self._rights.escalation_review(kind)
+        return options if review is None else structs.replace(options, review=review)
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
         require(self._rights, "delete", kind, namespace, name=name)

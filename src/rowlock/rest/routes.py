@@ -7,6 +7,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
+from rowlock.rest.accounts import access_rules, users
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import cards, queue
@@ -43,6 +44,8 @@ _READ_ASSET, _CHANGE_ASSET = Right("asset", "get", kinds.CONFIG_MAP), Right("ass
 _DELETE_ASSET = Right("asset", "delete", kinds.CONFIG_MAP)
 _LIST_QUEUES, _CHANGE_QUEUE = Right("cluster", "list", kinds.QUEUE), Right("cluster", "patch", kinds.QUEUE)
 _LIST_NODES, _CHANGE_NODES = Right("cluster", "list", kinds.NODE), Right("cluster", "patch", kinds.NODE)
+_MANAGE_USERS = Right("cluster", "impersonate", users.USER)
+_RULES, _USERS = "/api/v1/authorization/access-rules", "/api/v1/users"
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
 RouteRow = tuple[str, str, Right, Endpoint]
@@ -141,6 +144,25 @@ ROUTES: tuple[RouteRow, ...] = (
     ("POST", "/api/v1/applications", Right("cluster", "create", kinds.SECRET), applications.create),
     ("GET", "/api/v1/applications", Right("cluster", "list", kinds.SECRET), applications.index),
     ("DELETE", "/api/v1/applications/{id}", Right("cluster", "delete", kinds.SECRET), applications.delete),
+    ("GET", _USERS, _MANAGE_USERS, users.index),
+    ("POST", _USERS, _MANAGE_USERS, users.create),
+    ("GET", f"{_USERS}/count", _MANAGE_USERS, users.count),
+    ("GET", f"{_USERS}/{{id}}", _MANAGE_USERS, users.show),
+    ("DELETE", f"{_USERS}/{{id}}", _MANAGE_USERS, users.delete),
+    ("POST", f"{_USERS}/{{id}}/password", _MANAGE_USERS, users.reset_password),
+    ("PUT", f"{_USERS}/{{id}}/password", _MANAGE_USERS, users.set_password),
+    ("POST", f"{_USERS}/{{id}}/logout", _MANAGE_USERS, users.end_sessions),
+    ("GET", "/api/v1/me", EVERYBODY, users.show_me),
+    ("POST", "/api/v1/me/password", EVERYBODY, users.change_own_password),
+    ("GET", "/api/v1/authorization/roles", EVERYBODY, access_rules.roles),
+    ("GET", "/api/v1/authorization/roles/{id}", EVERYBODY, access_rules.show_role),
+    ("GET", "/api/v1/authorization/me/access-rules", EVERYBODY, access_rules.index_of_me),
+    ("GET", "/api/v1/authorization/me/access-rules/count", EVERYBODY, access_rules.count_of_me),
+    ("GET", _RULES, Right("list", "list", kinds.ROLE_BINDING), access_rules.index),
+    ("POST", _RULES, Right("body", "create", kinds.ROLE_BINDING), access_rules.create),
+    ("GET", f"{_RULES}/count", Right("list", "list", kinds.ROLE_BINDING), access_rules.count),
+    ("GET", f"{_RULES}/{{id}}", Right("rule", "get", kinds.ROLE_BINDING), access_rules.show),
+    ("DELETE", f"{_RULES}/{{id}}", Right("rule", "delete", kinds.ROLE_BINDING), access_rules.delete),
     ("GET", f"{_ASSETS}/datasource", _LIST_ASSETS, assets.data_sources),
     *(route for row in ASSET_KINDS for route in _asset_routes(row)),
     ("GET", _TEMPLATES, _LIST_ASSETS, templates.index),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from rowlock.apiserver.authorization.escalation import escalation_review
 from rowlock.apiserver.http.authorizer import Attributes, Authorizer
 from rowlock.apiserver.http.users import User
 from rowlock.kinds import Kind
+from rowlock.objects import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,14 @@ class UserRights:
     def user_name(self) -> str:
         return self.user.name
 
+    @property
+    def user_groups(self) -> tuple[str, ...]:
+        return self.user.groups
+
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool:
         attributes = Attributes(verb, kind.group, kind.plural, subresource, namespace, name)
         return self.authorizer.authorize(self.user, attributes).allowed
+
+    def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
+        """Nobody grants what he has not, whichever face he grants it by."""
+        return escalation_review(self.authorizer, self.user, kind)

@@ -1,4 +1,5 @@
-"""Access tokens: what an application gets for its client id and secret, good for an hour, or until the application is deleted.
+"""Access tokens: what an application gets for its client id and secret, good for an hour, or until the application is deleted; and what
+a person gets for his password, good for a working day, or until the account or its password changes.
 
 JWTs as service accounts have them, by the same key, from another issuer for another audience: neither is taken for the other.
 """
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import View
 from rowlock.apiserver.http.service_account_tokens import IssuedToken, ServiceAccountTokens, untrusted_issuer
 from rowlock.apiserver.http.users import AUTHENTICATED, User
@@ -18,14 +20,26 @@ from rowlock.workloads.accounts import applications
 
 ISSUER = AUDIENCE = "rowlock"
 LIFETIME_S = 3600
+"""Seconds; a program logs in again by itself."""
+USER_LIFETIME_S = 12 * 3600
+"""Seconds; a person types."""
+USER_GROUP = "rowlock:users"
+"""The group of everybody who has a local account."""
 _REMEMBERED_TOKENS = 4_096
 
 
 class AccessTokens:
     """Makes them, and says whose they are."""
 
-    def __init__(self, accounts: ServiceAccountTokens, view: View, *, clock: Callable[[], float] = time.time) -> None:
-        self._accounts, self._view, self._clock = accounts, view, clock
+    def __init__(
+        self,
+        accounts: ServiceAccountTokens,
+        view: View,
+        users: UserAccounts | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._accounts, self._view, self._users, self._clock = accounts, view, users, clock
         self._checked: dict[str, Mapping[str, Any]] = {}
 
     def issue(self, client_id: str, client_secret: str) -> IssuedToken | None:
@@ -33,15 +47,20 @@ class AccessTokens:
         secret = self._view.get(kinds.SECRET, applications.NAMESPACE, applications.secret_name(client_id))
         if not applications.has_secret(secret, client_secret) or secret is None:
             return None
-        now = int(self._clock())
         name = applications.application_name(secret)
-        claims = {
-            "iss": ISSUER, "aud": AUDIENCE, "sub": applications.USER_PREFIX + name, "azp": name, "iat": now, "nbf": now,
-            "exp": now + LIFETIME_S, "jti": str(uuid.uuid4()), "sid": objects.uid(secret),
-        }  # fmt: skip
+        return self._sign(LIFETIME_S, sub=applications.USER_PREFIX + name, azp=name, sid=objects.uid(secret))
+
+    def issue_for_user(self, account: UserAccount) -> IssuedToken:
+        """For a person whose password has been compared."""
+        return self._sign(USER_LIFETIME_S, sub=account.name, azp="", sid=account.id, gen=account.generation)
+
+    def _sign(self, lifetime: int, **content: str) -> IssuedToken:
         import jwt
 
-        return IssuedToken(jwt.encode(claims, self._accounts.load(), "ES256"), now + LIFETIME_S)
+        now = int(self._clock())
+        times = {"iat": now, "nbf": now, "exp": now + lifetime}
+        claims = {"iss": ISSUER, "aud": AUDIENCE, **times, "jti": str(uuid.uuid4()), **content}
+        return IssuedToken(jwt.encode(claims, self._accounts.load(), "ES256"), now + lifetime)
 
     def find_user(self, token: str) -> User | None:
         """Whose it is; None where it is nobody's any more. Tokens of service accounts are looked up besides."""
@@ -56,11 +75,19 @@ class AccessTokens:
             self._checked[token] = claims
         if not claims["nbf"] - 60 <= self._clock() < claims["exp"]:
             return None
+        if "gen" in claims:
+            return self._find_person(claims)
         name = str(claims["azp"])
         secret = self._view.get(kinds.SECRET, applications.NAMESPACE, applications.secret_name(name))
         if secret is None or objects.uid(secret) != claims["sid"]:
             return None
         return User(applications.USER_PREFIX + name, (applications.GROUP, AUTHENTICATED), objects.uid(secret))
+
+    def _find_person(self, claims: Mapping[str, Any]) -> User | None:
+        account = self._users.get(str(claims["sub"])) if self._users else None
+        if account is None or (account.id, account.generation) != (claims["sid"], claims["gen"]):
+            return None
+        return User(account.name, (USER_GROUP, AUTHENTICATED), account.id)
 
     def _check_signature(self, token: str) -> Mapping[str, Any] | None:
         import jwt

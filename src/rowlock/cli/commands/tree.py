@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowlock.cli import exec_flags
+from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
 from rowlock.cli.context import DATA_DIR, JSON, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
@@ -291,7 +292,7 @@ SHARED = (DATA_DIR, PROJECT)
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
-    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

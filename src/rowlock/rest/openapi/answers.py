@@ -201,6 +201,29 @@ ANSWERS: dict[str, Schema] = {
         id=TEXT, name=TEXT, clientId=TEXT, enabled=FLAG, user=TEXT, createdAt=TIME, createdBy=TEXT, clientSecret=TEXT
     ),
     "Applications": record(applications=list_of(ref("Application"))),
+    "User": with_optional(
+        record(
+            id=TEXT, userId=TEXT, username=TEXT, email=TEXT, entityType=TEXT, createdAt=TIME, updatedAt=TIME, createdBy=TEXT,
+            tenantId=WHOLE, lastLogin=nullable(TIME), isLocal=FLAG, groups=list_of(TEXT),
+        ),
+        tempPassword=TEXT,
+    ),
+    "Users": list_of(ref("User")),
+    "Me": record(username=TEXT, groups=list_of(TEXT), isLocalAccount=FLAG),
+    "Role": record(
+        id=WHOLE, name=TEXT, description=TEXT, enabled=FLAG, effectiveEnabled=FLAG, custom=FLAG, createdAt=TIME, updatedAt=TIME,
+        deletedAt=nullable(TIME), createdBy=TEXT, permissions=list_of(OBJECT), clusterRole=TEXT,
+    ),
+    "Roles": list_of(ref("Role")),
+    "AccessRule": record(
+        id=WHOLE, subjectId=TEXT, subjectType=TEXT, roleId=WHOLE, roleName=TEXT, scopeId=TEXT, scopeName=TEXT, scopeType=TEXT,
+        clusterId=TEXT, tenantId=WHOLE, createdAt=TIME, updatedAt=TIME, deletedAt=nullable(TIME), createdBy=TEXT, status=OBJECT,
+        binding=TEXT,
+    ),
+    "AccessRules": with_optional(
+        record(accessRules=list_of(ref("AccessRule")), totalRecords=WHOLE, displayRecords=WHOLE), next=WHOLE
+    ),
+    "MyAccessRules": record(accessRules=ref("AccessRules")),
     "WorkloadTypes": record(
         types=list_of(record(
             id=TEXT, name=TEXT, group=TEXT, categoryId=TEXT, categoryName=TEXT, category=TEXT, priorityId=TEXT,

@@ -22,6 +22,8 @@ _LOGS = (
     "prefix",
     "attempt",
 )
+_RULE_FILTERS = ("subjectType", "subjectIdFilter", "subjectIds", "lastUpdated", "includeDeleted", "clusterId", "scopeType",
+                 "scopeId", "roleId")  # fmt: skip
 _ASSET_FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
 
 
@@ -82,6 +84,28 @@ def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "DELETE", "applications/{id}", Operation("Accepted", 202)
 
 
+def _account_operations() -> Iterator[tuple[str, str, Operation]]:
+    yield "GET", "users", Operation("Users", query=(*LIST, "filter"))
+    yield "POST", "users", Operation("User", 201, "UserRequest")
+    yield "GET", "users/count", Operation("Count", query=LIST)
+    yield "GET", "users/{id}", Operation("User")
+    yield "DELETE", "users/{id}", Operation("Accepted", 202)
+    yield "POST", "users/{id}/password", Operation("User")
+    yield "PUT", "users/{id}/password", Operation("User", body="PasswordRequest")
+    yield "POST", "users/{id}/logout", Operation("Accepted", 202)
+    yield "GET", "me", Operation("Me")
+    yield "POST", "me/password", Operation("Accepted", 202, "OwnPasswordRequest")
+    yield "GET", "authorization/roles", Operation("Roles")
+    yield "GET", "authorization/roles/{id}", Operation("Role")
+    yield "GET", "authorization/me/access-rules", Operation("MyAccessRules", query=(*LIST, *_RULE_FILTERS))
+    yield "GET", "authorization/me/access-rules/count", Operation("Count", query=(*LIST, *_RULE_FILTERS))
+    yield "GET", "authorization/access-rules", Operation("AccessRules", query=(*LIST, *_RULE_FILTERS))
+    yield "POST", "authorization/access-rules", Operation("AccessRule", 201, "AccessRuleRequest")
+    yield "GET", "authorization/access-rules/count", Operation("Count", query=(*LIST, *_RULE_FILTERS))
+    yield "GET", "authorization/access-rules/{id}", Operation("AccessRule")
+    yield "DELETE", "authorization/access-rules/{id}", Operation("Accepted", 202)
+
+
 def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     cluster_query = ("verbosity", "includeRequestedForDelete")
     yield "GET", "clusters", Operation("Clusters", query=cluster_query)
@@ -137,7 +161,13 @@ def _asset_operations() -> Iterator[tuple[str, str, Operation]]:
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
     (method, f"/api/v1/{path}"): operation
-    for rows in (_workload_operations(), _organisation_operations(), _inventory_operations(), _asset_operations())
+    for rows in (
+        _workload_operations(),
+        _organisation_operations(),
+        _account_operations(),
+        _inventory_operations(),
+        _asset_operations(),
+    )
     for method, path, operation in rows
 }
 """Every route of `routes.py` has a row here; a test says which one lacks."""

@@ -112,6 +112,13 @@ REQUESTS: dict[str, Schema] = {
         "meta": OBJECT, "spec": OBJECT, "master": OBJECT, "masterSpecSameAsWorker": FLAG}},
     "ApplicationRequest": record(name=TEXT),
     "TokenRequest": {"type": "object", "properties": {
-        "grantType": choice("client_credentials", "app_token"), "clientId": TEXT, "clientSecret": TEXT}},
+        "grantType": choice("client_credentials", "app_token", "password"), "clientId": TEXT, "clientSecret": TEXT, "username": TEXT,
+        "password": TEXT}},
+    "UserRequest": with_optional(record(email=TEXT), password=TEXT, roles=list_of(TEXT)),
+    "PasswordRequest": record(password=TEXT),
+    "OwnPasswordRequest": record(currentPassword=TEXT, newPassword=TEXT),
+    "AccessRuleRequest": with_optional(
+        record(subjectId=TEXT, subjectType=TEXT, scopeType=TEXT), roleId=WHOLE, roleName=TEXT, scopeId=TEXT, clusterId=TEXT
+    ),
     "Manifests": with_optional(record(objects=list_of(OBJECT)), project=TEXT),
 }  # fmt: skip

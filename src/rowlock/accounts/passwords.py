@@ -1,0 +1,96 @@
+"""Passwords become argon2id hashes, in threads of their own: a hash takes memory and tens of milliseconds by intention.
+
+So the work is bounded: `WORKERS` hashes at once, each of `MEMORY_KIB`, and at most `MAX_WAITING` that wait. Who comes then is asked
+to come again, before anything of his is computed. Parameters are above those that OWASP's cheat sheet asks of argon2id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+from rowlock.errors import BadRequest, TooManyRequests
+
+if TYPE_CHECKING:
+    import argon2
+
+MIN_LENGTH, MAX_BYTES = 10, 1_024
+"""Characters that a password has at least, and the bytes that it has at most."""
+MEMORY_KIB, ROUNDS, LANES = 32 * 1024, 3, 1
+WORKERS = 2
+MAX_WAITING = 32
+T = TypeVar("T")
+
+
+def check_password(password: object) -> str:
+    """A password that may be set. Raises BadRequest; the password is in no message."""
+    if not isinstance(password, str) or len(password) < MIN_LENGTH:
+        raise BadRequest(f"the password is too short: {MIN_LENGTH} or more characters, please")
+    if len(password.encode(errors="surrogatepass")) > MAX_BYTES:
+        raise BadRequest(f"the password is too long: at most {MAX_BYTES} bytes, please")
+    if not password.isprintable():
+        raise BadRequest("the password has characters that cannot be typed, such as a tab or the end of a line")
+    return password
+
+
+class PasswordHashes:
+    """Makes hashes and compares passwords with them, off the event loop."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(WORKERS, "passwords")
+        self._waiting = 0
+
+    async def make(self, password: str) -> str:
+        """A new hash, as the text of the PHC format. Raises TooManyRequests."""
+        return await self._run(lambda: _hasher().hash(password))
+
+    async def matches(self, stored: str, password: str) -> bool:
+        """Whether the hash is this password's; with "" nothing matches, in the same time. Raises TooManyRequests."""
+        if len(password.encode(errors="surrogatepass")) > MAX_BYTES:
+            return False
+        return await self._run(lambda: _compare(stored or _hash_of_nobody(), password) and bool(stored))
+
+    def close(self) -> None:
+        """What waits is given up."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._waiting >= MAX_WAITING:
+            raise TooManyRequests("many people log in at this moment: try again in a second", retry_after=1)
+        self._waiting += 1
+        loop = asyncio.get_running_loop()
+        future = self._threads.submit(work)
+        # A client that goes does not make room: its hash is computed all the same, unless it has not begun.
+        future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._make_room))
+        return await asyncio.wrap_future(future)
+
+    def _make_room(self) -> None:
+        self._waiting -= 1
+
+
+@cache
+def _hasher() -> argon2.PasswordHasher:
+    import argon2
+
+    return argon2.PasswordHasher(time_cost=ROUNDS, memory_cost=MEMORY_KIB, parallelism=LANES, type=argon2.Type.ID)
+
+
+@cache
+def _hash_of_nobody() -> str:
+    """What a password is compared with where there is no account: it takes as long, so time tells no names."""
+    return _hasher().hash("nobody's")
+
+
+def _compare(stored: str, password: str) -> bool:
+    import argon2
+
+    try:
+        parameters = argon2.extract_parameters(stored)
+        if parameters.memory_cost > 2 * MEMORY_KIB or parameters.time_cost > 2 * ROUNDS:
+            return False  # written by hand: one login shall not take the memory of the server
+        return _hasher().verify(stored, password)
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError, UnicodeEncodeError):
+        return False

@@ -1,0 +1,206 @@
+"""The accounts of people, kept in `accounts.json` of the data directory: a name, and the argon2id hash of a password.
+
+They are no objects of the cluster: who may write Secrets could give himself anybody's name else. To Kubernetes an account is a user of
+its name; what he may do is said by bindings alone. Backups of the cluster hold no accounts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import stat
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rowlock.accounts.login_limits import LoginLimits
+from rowlock.accounts.passwords import PasswordHashes, check_password
+from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound, TooManyRequests
+
+FILE_NAME = "accounts.json"
+MAX_ACCOUNTS, MAX_NAME_LENGTH = 10_000, 128
+FAILURES_OF_ONE, WINDOW_OF_ONE_S = 10, 300.0
+"""Wrong passwords for an account from one address, and the seconds for which they count: then that address waits."""
+FAILURES_OF_ALL, WINDOW_OF_ALL_S = 100, 900.0
+"""The same from all addresses: then everybody waits, for a guesser may have many addresses."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]*")
+_RESERVED = frozenset({"rowlock-admin", "kubernetes-admin"})
+"""Names that somebody has already."""
+
+
+class UserAccount(msgspec.Struct, frozen=True):
+    """One person. `generation` is another one after each change that ends what is logged in."""
+
+    name: str
+    id: str
+    hash: str
+    generation: str
+    created: float
+    created_by: str = ""
+
+
+class _File(msgspec.Struct):
+    users: list[UserAccount]
+    version: int = 1
+
+
+def parse_name(name: object) -> str:
+    """A name that an account may have. Raises BadRequest."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
+        raise BadRequest(
+            "a user's name, or e-mail address, has lower case letters, digits and . _ @ + -, begins with a letter or digit and has"
+            f" at most {MAX_NAME_LENGTH} characters"
+        )
+    if name in _RESERVED:
+        raise BadRequest(f"{name} is the owner of this cluster: choose another name")
+    return name
+
+
+class UserAccounts:
+    """All accounts. Reads are immediate; changes are on disk before they count."""
+
+    def __init__(
+        self, path: Path, accounts: Mapping[str, UserAccount] | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path, self._accounts, self._clock = path, dict(accounts or {}), clock
+        self._hashes, self._writing = PasswordHashes(), asyncio.Lock()
+        self._by_address = LoginLimits(clock)
+        self._by_account = LoginLimits(clock, FAILURES_OF_ALL, WINDOW_OF_ALL_S)
+        self._by_both = LoginLimits(clock, FAILURES_OF_ONE, WINDOW_OF_ONE_S)
+
+    @classmethod
+    def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserAccounts:
+        """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
+        path = data_dir / FILE_NAME
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    raise BadRequest(f"others can read the hashes in {path} (mode {mode:04o}): `chmod 600 {path}`")
+                users = msgspec.json.decode(file.read(), type=_File).users
+        except FileNotFoundError:
+            return cls(path, clock=clock)
+        except (OSError, msgspec.DecodeError) as error:
+            raise BadRequest(
+                f"the accounts in {path} cannot be read ({error}): mend the file, or move it away and make the accounts again"
+            ) from None
+        return cls(path, {user.name: user for user in users}, clock)
+
+    def close(self) -> None:
+        """Nobody logs in from now on."""
+        self._hashes.close()
+
+    # ------------------------------------------------------------ who there is
+
+    def get(self, name: str) -> UserAccount | None:
+        """By name."""
+        return self._accounts.get(name)
+
+    def find(self, id_or_name: str) -> UserAccount:
+        """By id or name. Raises NotFound."""
+        found = self._accounts.get(id_or_name)
+        found = found or next((one for one in self._accounts.values() if one.id == id_or_name), None)
+        if found is None:
+            raise NotFound(f"Resource id not found: there is no user {id_or_name!r}. `rowlock user list` lists them.")
+        return found
+
+    def all(self) -> list[UserAccount]:
+        """By name."""
+        return [self._accounts[name] for name in sorted(self._accounts)]
+
+    # ------------------------------------------------------------ changes
+
+    async def create(self, name: object, password: object, creator: str) -> UserAccount:
+        """Raises AlreadyExists, BadRequest, TooManyRequests."""
+        checked, password = parse_name(name), check_password(password)
+        self._check_free(checked)
+        hashed = await self._hashes.make(password)
+        account = UserAccount(checked, str(uuid.uuid4()), hashed, _new_generation(), self._clock(), creator)
+        async with self._writing:
+            self._check_free(checked)
+            await self._replace({**self._accounts, checked: account})
+        return account
+
+    async def set_password(self, name: str, password: object) -> None:
+        """What is logged in with the old one ends. Raises BadRequest, NotFound, TooManyRequests."""
+        hashed = await self._hashes.make(check_password(password))
+        await self._change(name, hash=hashed)
+        self._by_account.forget(name)
+
+    async def end_sessions(self, name: str) -> None:
+        """His tokens are worth nothing from now on. Raises NotFound."""
+        await self._change(name)
+
+    async def delete(self, name: str) -> None:
+        """Raises NotFound."""
+        async with self._writing:
+            self.find(name)
+            await self._replace({key: value for key, value in self._accounts.items() if key != name})
+
+    def _check_free(self, name: str) -> None:
+        if name in self._accounts:
+            raise AlreadyExists(f"user {name!r} already exists: `rowlock user passwd {name}` sets a new password")
+        if len(self._accounts) >= MAX_ACCOUNTS:
+            raise BadRequest(f"there are {MAX_ACCOUNTS} users already, which is the limit: delete some")
+
+    async def _change(self, name: str, **fields: str) -> None:
+        async with self._writing:
+            changed = msgspec.structs.replace(self.find(name), generation=_new_generation(), **fields)
+            await self._replace({**self._accounts, name: changed})
+
+    async def _replace(self, accounts: dict[str, UserAccount]) -> None:
+        content = msgspec.json.encode(_File(list(accounts.values())))
+        try:
+            await asyncio.to_thread(_write_file, self._path, content)
+        except OSError as error:
+            raise Internal(f"{self._path} cannot be written ({error.strerror}): nothing was changed") from None
+        self._accounts = accounts
+
+    # ------------------------------------------------------------ logins
+
+    async def authenticate(self, name: str, password: str, address: str) -> UserAccount | None:
+        """Whose name and password these are; None is nobody, whichever of them is wrong. Attempts count before they are compared:
+        a hundred at once are no way around the limits. Raises TooManyRequests."""
+        keys = ((self._by_address, address), (self._by_account, name), (self._by_both, (name, address)))
+        for limits, key in keys:
+            limits.check(key)
+        for limits, key in keys:
+            limits.count_failure(key)
+        account = self.get(name)
+        try:
+            matched = await self._hashes.matches(account.hash if account else "", password)
+        except TooManyRequests:
+            for limits, key in keys:
+                limits.forgive(key)
+            raise
+        if not matched or account is None or self.get(name) is not account:
+            return None
+        for limits, key in keys:
+            limits.forgive(key)
+        return account
+
+
+def _new_generation() -> str:
+    return secrets.token_hex(8)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    """Replace it for its owner's eyes only: after a crash it is the old one or the new one, whole."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(fd)
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,84 @@
+"""`role list|show` and `access-rule create|list|delete`: who may do what."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from rowlock.cli import client
+from rowlock.cli.commands.projects import find_project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import format_age, show, show_json, table
+
+ROLES, RULES = "/api/v1/authorization/roles", "/api/v1/authorization/access-rules"
+_SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_account": "service-account"}
+"""Flag → what REST calls such a subject."""
+
+
+def roles(line: CommandLine) -> int:
+    found = client.connect(line).get(ROLES)
+    if line.json:
+        show_json(found)
+    else:
+        show(table(("ROLE", "ID", "WHAT IT MAY"), [(role["name"], role["id"], role["description"]) for role in found]))
+    return 0
+
+
+def show_role(line: CommandLine) -> int:
+    role = client.connect(line).get(f"{ROLES}/{quote(line.word('role'), safe='')}")
+    if line.json:
+        show_json(role)
+        return 0
+    show(f"Role:         {role['name']} (id {role['id']})\nMay:          {role['description']}")
+    show(f"ClusterRole:  {role['clusterRole']} (`kubectl describe clusterrole {role['clusterRole']}` shows each right)")
+    return 0
+
+
+def create(line: CommandLine) -> int:
+    given = [(kind, getattr(line, flag)) for flag, kind in _SUBJECTS.items() if getattr(line, flag)]
+    if len(given) != 1:
+        raise CommandError("say whom the rule is for: one of --user, --group, --application, --service-account", 2)
+    if not line.role:
+        raise CommandError("say which role: --role admin, editor or viewer (`rowlock role list`)", 2)
+    if bool(line.project) == bool(line.all_projects):
+        raise CommandError("say where: either -p PROJECT or --all-projects", 2)
+    server, (kind, name) = client.connect(line), given[0]
+    body: dict[str, Any] = {"subjectType": kind, "subjectId": name, "roleName": line.role, "scopeType": "cluster"}
+    if line.project:
+        body |= {"scopeType": "project", "scopeId": find_project(server, line.project)["id"]}
+    made = server.post(RULES, body)
+    if line.json:
+        show_json(made)
+    else:
+        where = f"project {made['scopeName']}" if line.project else "all projects"
+        show(f"{name} has the role {made['roleName']} in {where} (access rule {made['id']}).")
+    return 0
+
+
+def index(line: CommandLine) -> int:
+    rules = client.list_all(client.connect(line), RULES, "accessRules")
+    rules = [
+        rule
+        for rule in rules
+        if (not line.user or (rule["subjectType"], rule["subjectId"]) == ("user", line.user))
+        and (not line.project or (rule["scopeType"], rule["scopeName"]) == ("project", line.project))
+    ]
+    if line.json:
+        show_json(rules)
+        return 0
+    rows = [
+        (
+            rule["id"], rule["subjectType"], rule["subjectId"], rule["roleName"],
+            rule["scopeName"] if rule["scopeType"] == "project" else "(all projects)", format_age(rule["createdAt"]),
+        )
+        for rule in rules
+    ]  # fmt: skip
+    show(table(("ID", "TYPE", "SUBJECT", "ROLE", "PROJECT", "AGE"), rows))
+    return 0
+
+
+def delete(line: CommandLine) -> int:
+    identity = line.word("id")
+    client.connect(line).delete(f"{RULES}/{quote(identity, safe='')}")
+    show(f"Access rule {identity} deleted.")
+    return 0

@@ -1,0 +1,87 @@
+"""`user create|list|passwd|logout|delete`: passwords come from a prompt or from stdin, never from the command line."""
+
+from __future__ import annotations
+
+import sys
+from urllib.parse import quote
+
+from rowlock.cli import client
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import ask, format_age, show, show_json, table
+
+PATH = "/api/v1/users"
+
+
+def read_password(name: str, *, is_new: bool) -> str:
+    """From the terminal, without echo, and twice where it is new; from the first line of stdin where there is no terminal.
+    Raises CommandError."""
+    if not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\n")
+        if not password:
+            raise CommandError(f"no password for {name} came from stdin: `... < FILE`, or type it at a terminal")
+        return password
+    import getpass
+
+    try:
+        password = getpass.getpass(f"{'New password' if is_new else 'Password'} for {name}: ")
+        if is_new and getpass.getpass("Again: ") != password:
+            raise CommandError("the two passwords differ: nothing was changed")
+    except (EOFError, KeyboardInterrupt):
+        raise CommandError("no password was typed: nothing was changed") from None
+    return password
+
+
+def create(line: CommandLine) -> int:
+    name, server = line.word("name"), client.connect(line)
+    made = server.post(PATH, {"username": name, "password": read_password(name, is_new=True)})
+    if line.json:
+        show_json(made)
+    else:
+        show(
+            f"User {name} created. Give him a role: `rowlock access-rule create --user {name} --role editor -p PROJECT`"
+        )
+    return 0
+
+
+def index(line: CommandLine) -> int:
+    users = client.connect(line).get(PATH, limit=500)
+    if line.json:
+        show_json(users)
+    else:
+        show(
+            table(
+                ("USER", "AGE", "CREATED BY"),
+                [(u["username"], format_age(u["createdAt"]), u["createdBy"]) for u in users],
+            )
+        )
+    return 0
+
+
+def passwd(line: CommandLine) -> int:
+    name, server = line.word("name"), client.connect(line)
+    server.get(_path(name))
+    server.call("PUT", f"{_path(name)}/password", body={"password": read_password(name, is_new=True)})
+    show(f"The password of {name} was changed; he logs in again.")
+    return 0
+
+
+def logout(line: CommandLine) -> int:
+    name = line.word("name")
+    client.connect(line).post(f"{_path(name)}/logout")
+    show(f"{name} is logged out everywhere.")
+    return 0
+
+
+def delete(line: CommandLine) -> int:
+    name, server = line.word("name"), client.connect(line)
+    server.get(_path(name))
+    if not line.yes and sys.stdin.isatty():
+        if ask(f"Delete user {name} and his access rules? [y/N] ") not in ("y", "yes"):
+            raise CommandError("Nothing was deleted.")
+    server.delete(_path(name))
+    show(f"User {name} deleted.")
+    return 0
+
+
+def _path(name: str) -> str:
+    return f"{PATH}/{quote(name, safe='')}"
