@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
 import time
@@ -123,6 +124,8 @@ class AppContext:
     """The uids of jobs that wait, in the scheduler's order; None where none of ours runs."""
     server_api: Api | None = None
     """The cluster as the server sees it, whoever asks: for what everybody may read of himself. None where it is `api`."""
+    planning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever asks the planner something for one user: they come one after the other."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

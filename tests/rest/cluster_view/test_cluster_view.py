@@ -10,6 +10,8 @@ from tests.rest.conftest import World
 from tests.rest.served import TOKEN, Served
 
 from rowlock import kinds
+from rowlock.rest.cluster_view.queue import try_changes
+from rowlock.scheduling.model.snapshot import Gang, Node, Queue, Shape, Snapshot, Status, Task
 
 
 def ask(served: Served, path: str) -> dict[str, Any]:
@@ -91,3 +93,23 @@ def test_without_a_scheduler_of_ours_nobody_knows_the_order(world: World) -> Non
     assert world.client.get("/api/v1/scheduler/queue").json() == {"isOrdered": False, "waiting": [], "total": 0}
     body = world.client.get(f"/api/v1/workloads/{identity}/what-if").json()
     assert body["verdict"] == "" and "runs without rowlock's scheduler" in body["message"]
+
+
+def test_an_answer_names_nothing_of_projects_that_one_may_not_see() -> None:
+    """Whoever must leave for a workload is named to those who may see him."""
+    shape = Shape(gpus=1)
+    hers = Task("p1", "hers", "secret-0", shape, Status.RUNNING, node="a", devices=(0,))
+    mine = Task("p2", "mine", "wants-0", shape)
+    snapshot = Snapshot(
+        now=1000.0,
+        nodes=(Node("a", cpu=8000, memory=2**34, gpus=1),),
+        queues=(Queue("rich", quota=(-1, -1, 100)), Queue("poor", quota=(-1, -1, 0))),
+        gangs=(
+            Gang("hers", "secret", "g1", "poor", (hers,), created=1.0, started=2.0, owner=("", "", "secret", "u1")),
+            Gang("mine", "wants", "g2", "rich", (mine,), created=3.0, owner=("", "", "wants", "u2")),
+        ),
+    )
+    told = try_changes(snapshot, "u2", "wants", frozenset({"hers", "mine"}))
+    assert told["verdict"] == "startsAfter" and "secret" in told["message"]
+    hidden = try_changes(snapshot, "u2", "wants", frozenset({"mine"}))
+    assert hidden["verdict"] == "startsAfter" and "secret" not in str(hidden) and "hers" not in str(hidden)

@@ -76,17 +76,24 @@ async def what_if(call: RestCall) -> Any:
     take_snapshot = call.context.take_snapshot
     if take_snapshot is None:
         return {"verdict": "", "message": _NO_SCHEDULER, "hint": "", "changes": []}
-    snapshot, uid = take_snapshot(), objects.uid(workload.job)
-    return await asyncio.to_thread(_try_changes, snapshot, uid, objects.name(workload.job))
+    async with call.context.planning:
+        visible, snapshot = frozenset(call.context.cache.projects()), take_snapshot()
+        return await asyncio.to_thread(
+            try_changes, snapshot, objects.uid(workload.job), objects.name(workload.job), visible
+        )
 
 
-def _try_changes(snapshot: Snapshot, uid: str, name: str) -> dict[str, Any]:
+def try_changes(snapshot: Snapshot, uid: str, name: str, visible: frozenset[str]) -> dict[str, Any]:
+    """What the planner says of the job's gang. `visible` are the namespaces whose workloads the answer may name."""
     gang = next((gang for gang in snapshot.gangs if gang.owner[3] == uid and _is_waiting(gang)), None)
     if gang is None:
         return {"verdict": "", "message": f"{name} waits for no node.", "hint": "", "changes": []}
     (outcome,) = DryRunPlanner(snapshot).dry_run([gang])
     hint = str(outcome.record.get("hint") or "")
-    return {"verdict": outcome.verdict, "message": outcome.message, "hint": hint, "changes": list(outcome.changes)}
+    message = outcome.message
+    if any(one.namespace not in visible for one in outcome.evicted):
+        message = f"{name} would start when pods of other projects have made room."
+    return {"verdict": outcome.verdict, "message": message, "hint": hint, "changes": list(outcome.changes)}
 
 
 def _is_waiting(gang: Gang) -> bool:

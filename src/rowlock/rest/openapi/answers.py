@@ -128,7 +128,7 @@ ANSWERS: dict[str, Schema] = {
         memory=record(**_QUOTA, units=TEXT), priority=TEXT,
     ),
     "TotalResources": record(gpuQuota=NUMBER, cpuQuota=NUMBER, memoryQuota=NUMBER),
-    "QuotaStatus": record(allocated=_USAGE, allocatedNonPreemptible=_USAGE, requested=_USAGE),
+    "QuotaStatus": record(allocated=_USAGE, allocatedNonPreemptible=_USAGE, requested=_USAGE, fairShare=_USAGE),
     "Project": record(
         id=TEXT, name=TEXT, clusterId=TEXT, parentId=TEXT, description=TEXT,
         status=record(

@@ -142,9 +142,12 @@ def total_resources_json(queue: Object | None) -> dict[str, int | float]:
 
 
 def quota_status_json(queue: Object | None) -> dict[str, Any]:
-    """What the scheduler counted last, in Run:ai's units: GPUs, millicores, MB."""
+    """What the scheduler counted last, in Run:ai's units: GPUs, millicores, MB. `fairShare` is rowlock's own word."""
     figures = objects.dig(queue or {}, "status", {})
-    return {name: _usage(figures.get(name) or {}) for name in ("allocated", "allocatedNonPreemptible", "requested")}
+    return {
+        name: _usage(figures.get(name) or {})
+        for name in ("allocated", "allocatedNonPreemptible", "requested", "fairShare")
+    }
 
 
 def _usage(amounts: Mapping[str, Any]) -> dict[str, float]:
