@@ -54,9 +54,10 @@ def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium here: `apt-get install chromium` (as root) is what these tests need")
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         pytest.skip("playwright is not installed: `make ui-test` installs it")
+    expect.set_options(timeout=20_000)  # milliseconds, as for everything else: a busy machine is no failure
     with sync_playwright() as playwright:
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)

@@ -38,13 +38,24 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     assert judge(page) == [], "the table, with a menu"
     page.keyboard.press("Escape")
     ui.row("talks").get_by_role("link", name="talks", exact=True).click()
-    for tab in ("Event History", "Logs", "Pods", "Details"):
+    for tab, words in (
+        ("Event History", "talks"),
+        ("Metrics", "running 2"),
+        ("Logs", "step"),
+        ("Pods", "talks"),
+        ("Details", "talks"),
+    ):
         page.get_by_role("tab", name=tab).click()
-        expect(page.get_by_role("tabpanel")).to_contain_text("talks" if tab != "Logs" else "step")
+        expect(page.get_by_role("tabpanel")).to_contain_text(words)
         assert judge(page) == [], tab
     page.get_by_role("complementary").get_by_role("button", name="DELETE").click()
     assert judge(page) == [], "the question"
     page.get_by_role("button", name="CANCEL").click()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("talks")
+    expect(page.get_by_role("option", name="Logs of talks")).to_be_visible()
+    assert judge(page) == [], "the commands"
+    page.keyboard.press("Escape")
     page.get_by_role("link", name="MAKE A COPY").click()
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.get_by_role("group", name="Compute resource")).to_be_visible()
@@ -55,8 +66,11 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     assert judge(page) == [], "a new environment"
     page.get_by_role("button", name="CANCEL").click()
     page.get_by_role("link", name="Projects").click()
-    expect(page.get_by_role("cell", name="team-a")).to_be_visible()
+    expect(page.get_by_role("cell", name="team-a", exact=True)).to_be_visible()
     assert judge(page) == [], "projects"
+    page.get_by_role("button", name="Edit the quota of team-a").click()
+    assert judge(page) == [], "a quota"
+    page.get_by_role("button", name="CANCEL").click()
     run(ui, "half", LONG, "-g", "0.5")
     run(ui, "waits", LONG, "-g", "2", "--nnodes", "2")
     page.get_by_role("link", name="Overview").click()

@@ -1,0 +1,81 @@
+"""Figures of a workload, workloads side by side, and the command palette."""
+
+from __future__ import annotations
+
+from tests.ui.conftest import Ui
+from tests.ui.test_cluster_pages import pictures
+from tests.ui.test_workloads_page import LONG, expect, run
+
+
+def test_metrics_draw_what_the_server_answers_and_nothing_else(ui: Ui) -> None:
+    asked: list[str] = []
+    ui.page.on("request", lambda request: asked.append(request.url))
+    run(ui, "talks", LONG, "--nnodes", "2", "-g", "0.5")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    assert not [url for url in asked if "chart.js" in url], "the charts are loaded when somebody looks"
+    ui.page.get_by_role("tab", name="Metrics").click()
+    panel = ui.page.get_by_role("tabpanel")
+    expect(panel.get_by_role("region", name="GPUs", exact=True)).to_contain_text("allocated 1")
+    expect(panel.get_by_role("region", name="Pods", exact=True)).to_contain_text("running 2")
+    expect(panel.get_by_role("region", name="Pods", exact=True).locator("canvas")).to_be_visible()
+    assert [url for url in asked if "chart.js" in url]
+    answer = ui.cluster.api(
+        "GET",
+        f"/api/v1/workloads/{ui.page.url.split('/')[-2]}/metrics?metricType=NVLINK_BANDWIDTH_TOTAL"
+        "&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
+    )
+    assert answer["measurements"][0]["values"] == []
+    expect(panel).to_contain_text("Nothing is drawn of what has no figures here")
+    expect(panel.get_by_role("region", name="NVLink bandwidth")).to_have_count(0)
+    pictures(ui, "metrics")
+    panel.get_by_label("Range").select_option("since it was made")
+    expect(panel.get_by_role("region", name="Pods", exact=True)).to_contain_text("running 2")
+
+
+def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:
+    run(ui, "talks", LONG)
+    expect(ui.row("talks")).to_contain_text("Running")
+    keys, palette = ui.page.keyboard, ui.page.get_by_role("dialog", name="Commands")
+    keys.press("Control+k")
+    expect(palette.get_by_role("option", name="Overview")).to_have_attribute("aria-selected", "true")
+    keys.press("ArrowDown")
+    keys.press("ArrowDown")
+    keys.press("Enter")
+    expect(ui.page.get_by_role("heading", name="Queue", exact=True)).to_be_visible()
+    keys.press("Control+k")
+    keys.type("logs tal")
+    expect(palette.get_by_role("option")).to_have_count(1)
+    pictures(ui, "palette")
+    keys.press("Enter")
+    expect(ui.page.get_by_role("log")).to_contain_text("step 1")
+    keys.press("Control+k")
+    keys.type("colours dark")
+    keys.press("Enter")
+    expect(ui.page.locator("html")).to_have_attribute("data-theme", "dark")
+    keys.press("Control+k")
+    keys.type("nosuch")
+    expect(palette.get_by_text("Nothing has that name.")).to_be_visible()
+    keys.press("Enter")
+    expect(palette).to_be_visible()
+    keys.press("Escape")
+    expect(palette).to_have_count(0)
+    expect(ui.page.get_by_role("log")).to_be_visible()  # Escape closed the palette alone
+
+
+def test_workloads_are_compared_and_what_differs_is_marked(ui: Ui) -> None:
+    run(ui, "narrow", "print(1)")
+    run(ui, "wide", "print(1)", "--nnodes", "2", "-e", "LEARNING_RATE=0.1")
+    for name in ("narrow", "wide"):
+        expect(ui.row(name)).to_contain_text("Completed")
+        ui.row(name).get_by_role("checkbox").check()
+    ui.page.get_by_role("button", name="COMPARE").click()
+    asked = ui.page.get_by_role("table", name="What was asked for")
+    row = asked.get_by_role("row", name="LEARNING_RATE").first
+    expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])
+    became = ui.page.get_by_role("table", name="What became of it")
+    expect(became.get_by_role("row", name="Status")).not_to_have_class("differs")
+    expect(became.get_by_role("row", name="Running/requested pods").get_by_role("cell")).to_have_text(["0/1", "0/2"])
+    expect(ui.page.get_by_text("rowlock diff narrow wide -p default")).to_be_visible()
+    pictures(ui, "compare")
+    ui.page.reload()
+    expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])  # the address is all that it takes

@@ -1,0 +1,48 @@
+// What the command palette offers: pages, things to do, and every workload with its parts.
+
+import { hash } from "./route.svelte";
+import type { Row } from "./types";
+
+export interface Entry {
+  id: string;
+  title: string;
+  about: string;
+  run: () => void;
+}
+
+export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"]] as const;
+const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["pods", "Pods of"], ["details", "Details of"]] as const;
+const SHOWN = 40;
+
+function open(address: string): () => void {
+  return () => (location.hash = address);
+}
+
+function fixedEntries(): Entry[] {
+  return [
+    ...PAGES.map(([key, title]) => ({ id: key, title, about: "page", run: open(hash(key)) })),
+    { id: "new", title: "New training", about: "NEW WORKLOAD", run: open(hash("new", "training")) },
+  ];
+}
+
+/** The entries that have every word, those that begin with the first word before others. */
+export function findEntries(text: string, rows: Iterable<Row>, extra: Entry[]): Entry[] {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  const has = (entry: { title: string; about: string }): boolean => words.every((word) => `${entry.title} ${entry.about}`.toLowerCase().includes(word));
+  const found = [...fixedEntries(), ...extra].filter(has);
+  const first = words[0] ?? "";
+  if (first) {
+    const matching: Entry[] = [];
+    for (const row of rows) {
+      const about = `${row.phase} · ${row.projectName}`;
+      const parts = PARTS.map(([part, title]) => ({ id: `${row.id} ${part}`, title: `${title} ${row.name}`, about, run: open(hash("workloads", row.id, part)) }));
+      const own = { id: row.id, title: row.name, about, run: open(hash("workloads", row.id, "events")) };
+      const copy = { id: `${row.id} copy`, title: `Make a copy of ${row.name}`, about, run: open(hash("new", "training", row.id)) };
+      matching.push(...[own, ...parts, copy].filter(has));
+      if (matching.length > 20 * SHOWN) break;
+    }
+    found.push(...matching);
+  }
+  const rank = (entry: Entry): number => (entry.title.toLowerCase().startsWith(first) ? 0 : 1);
+  return found.map((entry, index) => [entry, index] as const).sort(([a, i], [b, j]) => rank(a) - rank(b) || i - j).map(([entry]) => entry).slice(0, SHOWN);
+}

@@ -1,0 +1,69 @@
+// Figures of a workload over time, grouped as they are drawn: only what the server answered.
+
+import { number } from "./format";
+
+export interface Measurement {
+  type: string;
+  labels: Record<string, string>;
+  values: { value: string; timestamp: string }[];
+}
+
+export interface Line {
+  title: string;
+  values: (number | null)[];
+}
+
+export interface Chart {
+  title: string;
+  unit: Unit;
+  times: number[];
+  lines: Line[];
+}
+
+type Unit = "" | "bytes" | "%" | "bytes/s";
+
+const GROUPS: [string, Unit, [string, string][]][] = [
+  ["GPU utilization", "%", [["GPU_UTILIZATION", "used"]]],
+  ["GPUs", "", [["GPU_ALLOCATION", "allocated"]]],
+  ["GPU memory", "bytes", [["GPU_MEMORY_USAGE_BYTES", "used"], ["GPU_MEMORY_REQUEST_BYTES", "requested"]]],
+  ["CPU cores", "", [["CPU_USAGE_CORES", "used"], ["CPU_REQUEST_CORES", "requested"], ["CPU_LIMIT_CORES", "limit"]]],
+  ["CPU memory", "bytes", [["CPU_MEMORY_USAGE_BYTES", "used"], ["CPU_MEMORY_REQUEST_BYTES", "requested"], ["CPU_MEMORY_LIMIT_BYTES", "limit"]]],
+  ["NVLink bandwidth", "bytes/s", [["NVLINK_BANDWIDTH_TOTAL", "total"]]],
+  ["Pods", "", [["RUNNING_POD_COUNT", "running"], ["POD_COUNT", "all"]]],
+];
+
+export const METRIC_TYPES = GROUPS.flatMap(([, , lines]) => lines.map(([type]) => type));
+
+/** The charts of an answer, and the titles of what it has no value for. A limit or a request of nothing at all is no line. */
+export function chartsOf(measurements: Measurement[]): { charts: Chart[]; absent: string[] } {
+  const charts: Chart[] = [];
+  const absent: string[] = [];
+  for (const [title, unit, wanted] of GROUPS) {
+    const found = wanted.flatMap(([type, word]) =>
+      measurements.filter((one) => one.type === type && one.values.length).map((one) => ({ word, one })),
+    );
+    for (const [type, word] of wanted) {
+      if (!found.some(({ one }) => one.type === type)) absent.push(word === "used" && title !== "GPU utilization" ? `${title} in use` : title);
+    }
+    const shown = found.filter(({ word, one }) => word === "used" || word === "all" || word === "running" || one.values.some(({ value }) => Number(value) > 0));
+    if (!shown.length) continue;
+    const times = [...new Set(shown.flatMap(({ one }) => one.values.map(({ timestamp }) => Date.parse(timestamp) / 1000)))].sort((a, b) => a - b);
+    const lines = shown.map(({ word, one }) => {
+      const byTime = new Map(one.values.map(({ value, timestamp }) => [Date.parse(timestamp) / 1000, Number(value)]));
+      const label = Object.values(one.labels).join(" ");
+      return { title: label ? `${word} ${label}` : word, values: times.map((time) => byTime.get(time) ?? null) };
+    });
+    charts.push({ title, unit, times, lines });
+  }
+  return { charts, absent: [...new Set(absent)] };
+}
+
+export function amount(value: number | null | undefined, unit: Unit): string {
+  if (value === null || value === undefined) return "–";
+  if (unit === "%") return `${number(value)} %`;
+  if (!unit) return number(value);
+  const steps = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = value < 1 ? 0 : Math.min(steps.length - 1, Math.floor(Math.log2(value) / 10));
+  const text = value / 1024 ** step;
+  return `${text >= 100 || Number.isInteger(text) ? Math.round(text) : text.toFixed(1)} ${steps[step]}${unit === "bytes/s" ? "/s" : ""}`;
+}
