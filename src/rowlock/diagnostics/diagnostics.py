@@ -123,7 +123,8 @@ class Diagnostics:
         return job if job is not None and owner is not None and uid(job) == owner["uid"] else None
 
     def _pod_count(self, job: Object) -> int:
-        return len(list(self._context.view.by_owner(kinds.POD, uid(job))))
+        pods = self._context.view.by_owner(kinds.POD, uid(job))
+        return sum(pod["metadata"]["namespace"] == job["metadata"]["namespace"] for pod in pods)
 
     # ------------------------------------------------------------ the living
 

@@ -159,7 +159,9 @@ class InformerCache:
                 self._listing.add(self._sort_key(obj), self._rows_by_uid[owner])
                 self._visible = None
             self._jobs[owner] = self._rows_by_uid[owner].job = obj
-            self._ids[runai_json.workload_id(obj)] = owner
+            identity = runai_json.workload_id(obj)
+            if self._ids.get(identity) not in self._jobs or self._ids[identity] == owner:
+                self._ids[identity] = owner  # a label that says the id of another job takes nothing from it
         elif kind == kinds.POD and owner:
             self._pods.setdefault(owner, {})[key] = obj
         elif kind == kinds.POD_GROUP:
@@ -182,7 +184,8 @@ class InformerCache:
             owner = objects.uid(obj)
             self._jobs.pop(owner, None)
             self._rows_by_uid.pop(owner, None)
-            self._ids.pop(runai_json.workload_id(obj), None)
+            if self._ids.get(runai_json.workload_id(obj)) == owner:
+                del self._ids[runai_json.workload_id(obj)]
             self._listing.remove(self._sort_key(obj))
             self._visible = None
         elif kind == kinds.POD and owner:
@@ -340,7 +343,15 @@ class InformerCache:
 
     def pods_of(self, uid: str) -> list[Object]:
         """The pods of the job of this uid, in the order of ranks; also of one that has gone before them."""
-        return ranks.sort_by_rank(self._pods.get(uid, {}).values())
+        return ranks.sort_by_rank(self._own_pods(uid))
+
+    def _own_pods(self, uid: str) -> list[Object]:
+        """Anybody may write the uid of a job of others into a pod of his own namespace: it is no pod of that job."""
+        job, job_pods = self._jobs.get(uid), self._pods.get(uid, {})
+        if job is None:
+            return list(job_pods.values())
+        home = objects.namespace(job)
+        return [pod for key, pod in job_pods.items() if key.namespace == home]
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
@@ -351,7 +362,7 @@ class InformerCache:
         """The phase alone: what lists filter and sort by, without the sentence that explains it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = phase_of(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
+            job_phase = phase_of(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
             self._phases[uid] = job_phase
         return job_phase
 
@@ -359,7 +370,7 @@ class InformerCache:
         """The status of the workload whose job has this uid, computed once per change. Raises KeyError for an unknown uid."""
         job_status = self._statuses.get(uid)
         if job_status is None:
-            job_status = workload_status(self._jobs[uid], list(self._pods.get(uid, {}).values()), self._groups.get(uid))
+            job_status = workload_status(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
             self._statuses[uid] = job_status
         return job_status
 

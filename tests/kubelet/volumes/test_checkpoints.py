@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
+from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.volumes.checkpoints import Checkpoints
+from rowlock.objects import dig
 
 DAY = 86400.0
 NOW = 2_000_000_000.0
@@ -58,3 +60,30 @@ def test_a_node_keeps_them_while_the_pod_is_there(tmp_path: Path) -> None:
         await until(lambda: not step.exists(), "the checkpoints to go")
 
     on_node(tmp_path, body, sweep=0.02, keep_checkpoints=0.1)
+
+
+def test_pods_of_another_namespace_get_nothing_of_a_job(tmp_path: Path) -> None:
+    """Who writes the uid of somebody else's job into `ownerReferences` reads his checkpoints otherwise."""
+
+    async def body(node: Node) -> None:
+        owner = [{"apiVersion": "v1", "kind": "Job", "name": "j", "uid": "the-job", "controller": True}]
+        mine = pod("mine", "echo weights > $ROWLOCK_CHECKPOINT_DIR/step")
+        mine["metadata"]["ownerReferences"] = owner
+        await node.add(mine)
+        await node.phase("mine", "Succeeded")
+        theirs = pod("theirs", "cat $ROWLOCK_CHECKPOINT_DIR/step")
+        theirs["metadata"] |= {"ownerReferences": owner, "namespace": "other"}
+        await node.add(theirs, bind=False)
+        await node.store.bind("other", "theirs", node.name)
+
+        def reason() -> str:
+            found = node.store.view.get(kinds.POD, "other", "theirs")
+            return str(dig((dig(found, "status.containerStatuses") or [{}])[0], "state.waiting.message"))
+
+        await until(lambda: "a job of another namespace" in reason(), "the pod to be refused")
+        again = pod("again", "cat $ROWLOCK_CHECKPOINT_DIR/step")
+        again["metadata"]["ownerReferences"] = owner
+        await node.add(again)
+        await node.phase("again", "Succeeded")
+
+    on_node(tmp_path, body)

@@ -2,6 +2,7 @@
 
 checkpoints/<job uid>/     what a job's ranks wrote to ROWLOCK_CHECKPOINT_DIR
 checkpoints/.gone/<job uid>     since when there is no such job any more (the file's time)
+checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another one get nothing of it
 
 The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
 first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
@@ -32,18 +33,37 @@ class Checkpoints:
 
     def __init__(self, data: Path, retention: float = RETENTION_SECONDS) -> None:
         self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
+        self._namespaces = data / "checkpoints" / ".namespaces"
         self._retention = retention
 
     def directory_for(self, pod: PodSpec) -> Path:
         """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own.
 
-        Raises ContainerConfigError when its owner's uid, which anybody may write, is no name."""
+        Raises ContainerConfigError when its owner's uid, which anybody may write, is no name, or that of a job in another
+        namespace."""
         try:
-            directory = self._root / path_component(pod.owner_uid or pod.uid, "the uid of the pod's owner,")
+            name = path_component(pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
+        directory = self._root / name
         directory.mkdir(parents=True, exist_ok=True)
+        if self._namespace_of(name, pod.namespace) != pod.namespace:
+            raise ContainerConfigError(
+                f"the pod's owner {name} is a job of another namespace, whose checkpoints are not for this pod"
+            )
         return directory
+
+    def _namespace_of(self, name: str, namespace: str) -> str:
+        """Whose directory it is: whoever had it first, `namespace` where nobody had."""
+        path = self._namespaces / name
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            self._namespaces.mkdir(mode=0o700, exist_ok=True)
+            whole = path.with_name(f"{name}.new")
+            whole.write_text(namespace, encoding="utf-8")
+            whole.replace(path)
+            return namespace
 
     def mount_for(self, pod: PodSpec) -> dict[str, Any]:
         """The directory as a mount, for programs of another user, who cannot enter the data directory.
@@ -59,7 +79,7 @@ class Checkpoints:
         removed = []
         for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
             mark = self._marks / entry.name
-            if entry.name == self._marks.name:
+            if entry.name in (self._marks.name, self._namespaces.name):
                 continue
             if entry.name in live_uids:
                 mark.unlink(missing_ok=True)
@@ -70,6 +90,7 @@ class Checkpoints:
             elif now - max(mark.stat().st_mtime, beneath.newest_change(entry.path)) > self._retention:
                 beneath.remove_path(entry.path)
                 mark.unlink(missing_ok=True)
+                (self._namespaces / entry.name).unlink(missing_ok=True)
                 removed.append(entry.name)
         return removed
 
