@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 SECRET_NAME = re.compile(
@@ -21,7 +21,23 @@ _MIN_LENGTH = 4
 
 def secret_values(record: Any) -> list[str]:
     """The values of secret variables in it, the longest first."""
-    return sorted({*_find_secrets(record)}, key=len, reverse=True)
+    found: set[str] = set()
+    waiting = [record]
+    while waiting:  # without recursion: every job is looked through once
+        value = waiting.pop()
+        if isinstance(value, dict):
+            name, text = value.get("name"), value.get("value")
+            if isinstance(name, str) and isinstance(text, str) and text and _is_secret(name):
+                found.add(text)
+            waiting += [part for part in value.values() if isinstance(part, dict | list)]
+        else:
+            waiting += [part for part in value if isinstance(part, dict | list)]
+    return sorted(found, key=len, reverse=True)
+
+
+@lru_cache(4096)
+def _is_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
 
 
 def redact(record: Any, secrets: list[str]) -> Any:
@@ -29,21 +45,9 @@ def redact(record: Any, secrets: list[str]) -> Any:
     return _without(record, secrets) if secrets else record
 
 
-def _find_secrets(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        name, text = value.get("name"), value.get("value")
-        if isinstance(name, str) and isinstance(text, str) and text and SECRET_NAME.search(name):
-            yield text
-        for part in value.values():
-            yield from _find_secrets(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _find_secrets(part)
-
-
 def _without(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, dict):
-        if isinstance(value.get("value"), str) and SECRET_NAME.search(str(value.get("name") or "")):
+        if isinstance(value.get("value"), str) and _is_secret(str(value.get("name") or "")):
             value = {**value, "value": NOT_KEPT if value["value"] else ""}
         return {key: _without(part, secrets) for key, part in value.items()}
     if isinstance(value, list | tuple):
