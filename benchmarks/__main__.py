@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "-m", "benchmarks.api", "--large", "--rounds", "3", "--only", "growth,lists",
     ),
     "The store": ("benchmarks/store.py",),
+    "The archive": ("-m", "benchmarks.archive"),
     "The planner": ("benchmarks/planner.py",),
     "The scheduler, the whole system": ("-m", "benchmarks.scheduling_system"),
 }  # fmt: skip

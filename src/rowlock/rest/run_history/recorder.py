@@ -34,8 +34,9 @@ _FIRST_LOOK = 0.05
 """Seconds after a change in which others gather."""
 _LOOK_PER_POD = 0.0005
 """Seconds between two looks at a job, for each of its pods."""
-_WRITE_INTERVAL = 2.0
-"""Seconds between two writes of a run whose phase stays."""
+_WRITE_DELAY = 1.0
+"""Seconds in which the changes of a run gather before it is written: a run that is shorter is written once, at its end."""
+_WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
 _RETRY = 5.0
 _MAX_EARLY = 2000
@@ -152,18 +153,15 @@ class RunRecorder:
             return False
         notes.take_workload(workload)
         phase = self._cache.phase(uid)
-        is_news = notes.note_phase(now, phase, self._cache.status(uid).message if phase != notes.record.phase else "")
+        notes.note_phase(now, phase, self._cache.status(uid).message if phase != notes.record.phase else "")
         self._note_pods(notes, workload.pods, now)
         notes.next_look = now + len(workload.pods) * _LOOK_PER_POD
         if phase in TERMINAL and notes.record.finished is None:
             notes.record.finished = now
         if phase in TERMINAL and not notes.is_explained:
-            self._begin_explaining(notes)
-        if is_news or now - notes.written_at > _WRITE_INTERVAL:
-            self._write(notes)
-        else:
-            self._dirty[uid] = None
-            notes.next_look = max(notes.next_look, notes.written_at + _WRITE_INTERVAL + 0.01)
+            self._begin_explaining(notes, workload)
+        if notes.is_changed:
+            self._write_soon(notes)
         return True
 
     async def _find_notes(self, uid: str) -> RunNotes | None:
@@ -176,7 +174,7 @@ class RunRecorder:
             except (sqlite3.Error, OSError, UnusableArchive) as error:
                 log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread says so
         if notes is None:
-            workload = self._cache.workload(uid) or self._first_seen.get(uid)
+            workload = self._first_seen.get(uid) or self._cache.workload(uid)
             if workload is None:
                 return None
             namespace = self._cache.namespace(objects.namespace(workload.job))
@@ -205,7 +203,7 @@ class RunRecorder:
                 notes.is_explained = False  # a rank may fail after the job was over
             notes.note_life(pod, now)
             if previous is None or _stage(previous) != _stage(pod):
-                self._archive.put(f"pod/{uid}", database.put_pod(notes.to_pod_record(pod, None)))
+                notes.note_pod(uid, pod, None)
         for uid in notes.pods.keys() - present:
             self._note_pod_gone(notes, uid, now)
 
@@ -213,7 +211,7 @@ class RunRecorder:
         pod = notes.pods.pop(uid)
         notes.end_lives(pod, now)
         self._pod_owners.pop(uid, None)
-        self._archive.put(f"pod/{uid}", database.put_pod(notes.to_pod_record(pod, now)))
+        notes.note_pod(uid, pod, now)
 
     def _note_deleted(self, notes: RunNotes, now: float) -> None:
         for uid in list(notes.pods):
@@ -224,39 +222,64 @@ class RunRecorder:
         notes.note_phase(now, DELETED, "")
         notes.record.phase = last if last in TERMINAL else DELETED
         notes.record.deleted = now
+        notes.is_changed = True
         self._write(notes)
         self._runs.pop(notes.record.uid, None)
         self._known.pop(notes.record.uid, None)
 
     def _write(self, notes: RunNotes) -> None:
-        notes.written_at = self._clock()
+        """What of it is not handed over yet."""
+        if not notes.is_changed:
+            return
+        for pod_uid, (pod, deleted) in notes.changed_pods.items():
+            self._archive.put(f"pod/{pod_uid}", database.put_pod(notes.to_pod_record(pod, deleted)))
         self._archive.put(f"run/{notes.record.uid}", database.put_run(notes.to_record()))
+        notes.changed_pods, notes.is_changed = {}, False
+
+    def _write_soon(self, notes: RunNotes) -> None:
+        """Within a moment, with all that comes meanwhile."""
+        if not notes.is_write_due:
+            notes.is_write_due = True
+            delay = _WRITE_DELAY + len(notes.pods) * _WRITE_DELAY_PER_POD
+            asyncio.get_running_loop().call_later(delay, self._write_due, notes)
+
+    def _write_due(self, notes: RunNotes) -> None:
+        notes.is_write_due = False
+        try:
+            self._write(notes)
+        except Exception as error:  # noqa: BLE001 (an odd object costs its own record, and nobody else's)
+            ERRORS.report("the record of a run", error, "it is written anew at its next change")
 
     # ------------------------------------------------------------ verdicts
 
-    def _begin_explaining(self, notes: RunNotes) -> None:
+    def _begin_explaining(self, notes: RunNotes, workload: Workload) -> None:
         notes.is_explained = True
+        if self._diagnose is None or notes.job is None or not _had_trouble(notes):
+            self._note_verdict(notes, workload, _NO_DIAGNOSIS)  # most runs end well: no task for them
+            return
         task = asyncio.create_task(self._explain(notes))
         self._explaining.add(task)
         task.add_done_callback(self._explaining.discard)
 
     async def _explain(self, notes: RunNotes) -> None:
         """What happened, in the sentence of `why`; then all of a run that is over is written."""
-        uid, had_failures = notes.record.uid, any(_has_failed(pod) for pod in notes.pods.values())
-        had_trouble = had_failures or notes.record.attempts > 1 or notes.record.phase == "Failed"
         diagnosis = _NO_DIAGNOSIS
-        if self._diagnose is not None and had_trouble and notes.job is not None:
+        if self._diagnose is not None and notes.job is not None:
             async with self._one_at_a_time:
                 try:
                     diagnosis = await self._diagnose(notes.job)
                 except Exception:
                     log.exception("the end of the job %s is archived without its diagnosis", notes.record.name)
-        workload = self._cache.workload(uid)
+        self._note_verdict(notes, self._cache.workload(notes.record.uid), diagnosis)
+
+    def _note_verdict(self, notes: RunNotes, workload: Workload | None, diagnosis: dict[str, Any]) -> None:
+        uid = notes.record.uid
         if workload is not None:
             answer = history.explain_workload(workload, diagnosis, list(notes.events.values()))
             notes.record.verdict, notes.record.body["why"] = str(answer["sentence"]), answer
         elif diagnosis["incidents"]:
             notes.record.verdict = str(diagnosis["incidents"][-1]["sentence"])
+        notes.is_changed = True
         self._write(notes)
         if notes.record.deleted is None:
             self._known[uid] = notes.record.phase if notes.record.verdict else ""
@@ -313,7 +336,7 @@ class RunRecorder:
         notes = self._runs.get(uid)
         if notes is not None:
             notes.note_event(event)
-            self._note_change(uid)
+            self._write_soon(notes)
         elif uid in self._dirty and len(self._early_events) < _MAX_EARLY:
             self._early_events.setdefault(uid, []).append(event)
 
@@ -329,6 +352,12 @@ class RunRecorder:
             return self._pod_owners[uid]
         jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
         return objects.uid(jobs[0]) if jobs else ""
+
+
+def _had_trouble(notes: RunNotes) -> bool:
+    """Its end wants evidence from its ranks."""
+    record = notes.record
+    return record.attempts > 1 or record.phase == "Failed" or any(_has_failed(pod) for pod in notes.pods.values())
 
 
 def _has_failed(pod: Object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rowlock import objects
@@ -11,6 +11,7 @@ from rowlock.archive import redaction
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.objects import Object
 from rowlock.workloads import runai_json
+from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 500
@@ -30,10 +31,16 @@ class RunNotes:
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     """Pod's name → its lives (uid and restart) → when it was seen to run, and to have ended."""
     secrets: list[str] = field(default_factory=list)
+    project: Project | None = None
     job: Object | None = None
     group: Object | None = None
     next_look: float = 0.0
-    written_at: float = 0.0
+    changed_pods: dict[str, tuple[Object, float | None]] = field(default_factory=dict)
+    """Pods that are not handed to the archive as they are, by uid: the pod, and when it went."""
+    is_changed: bool = True
+    """Something is not handed to the archive yet."""
+    is_write_due: bool = False
+    """A timer runs that will hand it over."""
     is_explained: bool = False
 
     def note_phase(self, at: float, phase: str, message: str) -> bool:
@@ -43,6 +50,7 @@ class RunNotes:
         self.phases.append(PhaseStep(at, phase, message))
         del self.phases[:-MAX_PHASES]
         self.record.phase = phase
+        self.is_changed = True
         return True
 
     def note_event(self, event: Object) -> None:
@@ -51,6 +59,12 @@ class RunNotes:
         self.events[uid] = event
         while len(self.events) > MAX_EVENTS:
             self.events.popitem(last=False)
+        self.is_changed = True
+
+    def note_pod(self, uid: str, pod: Object, deleted: float | None) -> None:
+        """It has come to another stage, or has gone."""
+        self.changed_pods[uid] = (pod, deleted)
+        self.is_changed = True
 
     def note_life(self, pod: Object, now: float) -> None:
         """A pod's containers as they are: which life began, which ended. Restarts between two looks are counted all the same."""
@@ -79,9 +93,14 @@ class RunNotes:
                 "generation"
             ):
                 self.secrets = redaction.secret_values(workload.job)
-            self.job = workload.job
-        self.group = workload.group or self.group
-        self.record.body["project"] = {**asdict(workload.project), "quota": None, "limit": None}
+            self.job, self.is_changed = workload.job, True
+        if workload.group is not None and workload.group is not self.group:
+            self.group, self.is_changed = workload.group, True
+        if workload.project is not self.project:
+            self.project = workload.project
+            self.record.body["project"] = {
+                part.name: getattr(workload.project, part.name) for part in fields(workload.project)
+            } | {"quota": None, "limit": None}
         self.record.body["cluster"] = workload.cluster
 
     def to_record(self) -> RunRecord:
@@ -94,8 +113,8 @@ class RunNotes:
             "events": [without_bookkeeping(event) for event in self.events.values()],
             "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
         }
-        fields = {name: getattr(self.record, name) for name in RunRecord.__slots__ if name != "body"}
-        return RunRecord(**fields, body=redaction.redact(body, self.secrets))
+        row = {name: getattr(self.record, name) for name in RunRecord.__slots__ if name != "body"}
+        return RunRecord(**row, body=redaction.redact(body, self.secrets))
 
     def to_pod_record(self, pod: Object, deleted: float | None) -> PodRecord:
         body = redaction.redact(without_bookkeeping(pod), self.secrets)

@@ -1,0 +1,122 @@
+"""What the archive costs: CPU of a one-pod job's life in the store and the REST cache, with and without it.
+
+`python -m benchmarks.archive`. CPU time of this process, its threads included, not wall time; no processes of ranks, no
+scheduler, no HTTP. The best of several rounds, with and without in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rowlock import kinds, objects
+from rowlock.archive.archive import Archive
+from rowlock.objects import Object
+from rowlock.rest.app import RestApi
+from rowlock.rest.call import RestSettings
+from rowlock.storage.store import Store
+
+JOBS, AT_ONCE, ROUNDS = 300, 16, 4
+JOBS_PER_SECOND = 80
+"""The throughput at which the share of a core is reckoned."""
+NAMESPACE, BEGAN, ENDED = "runai-team", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+CONTAINER = {
+    "name": "pytorch", "image": "train:1", "command": ["python", "train.py"],
+    "env": [{"name": f"VARIABLE_{n}", "value": "x" * 10} for n in range(12)],
+}  # fmt: skip
+LABELS = {"training.kubeflow.org/replica-type": "master", "training.kubeflow.org/replica-index": "0"}
+
+
+def job(name: str) -> Object:
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [CONTAINER]}}}
+    meta = {"name": name, "namespace": NAMESPACE}
+    spec = {"pytorchReplicaSpecs": {"Master": replica}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": meta, "spec": spec}
+
+
+def pod(owner: Object) -> Object:
+    owners = [{**objects.owner_reference(owner), "controller": True}]
+    meta = {
+        "name": f"{objects.name(owner)}-master-0",
+        "namespace": NAMESPACE,
+        "labels": LABELS,
+        "ownerReferences": owners,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": meta,
+        "spec": {"containers": [CONTAINER], "nodeName": "node-0"},
+    }
+
+
+def event(about: Object, reason: str) -> Object:
+    regarding = {"kind": "Pod", "name": objects.name(about), "namespace": NAMESPACE, "uid": objects.uid(about)}
+    meta = {"name": f"{objects.name(about)}.{reason.lower()}", "namespace": NAMESPACE}
+    return {"metadata": meta, "involvedObject": regarding, "reason": reason, "message": "a message", "type": "Normal"}
+
+
+async def life(store: Store, name: str) -> None:
+    """What a job of one pod writes from its submit to its end."""
+    made = await store.create(kinds.PYTORCHJOB, job(name))
+    rank = await store.create(kinds.POD, pod(made))
+    for reason in ("SuccessfulCreatePod", "Scheduled", "Pulled", "Created", "Started"):
+        await store.create(kinds.EVENT, event(rank, reason))
+    running = {"running": {"startedAt": BEGAN}}
+    ended = {"terminated": {"exitCode": 0, "startedAt": BEGAN, "finishedAt": ENDED}}
+    for phase, state in (("Running", running), ("Succeeded", ended)):
+        status = {"name": "pytorch", "image": "train:1", "restartCount": 0, "ready": phase == "Running", "state": state}
+        rank = await store.update(
+            kinds.POD, {**rank, "status": {"phase": phase, "containerStatuses": [status]}}, subresource="status"
+        )
+        await asyncio.sleep(0.1)  # it runs, and is over, for longer than the recorder takes to look
+    done = {"type": "Succeeded", "status": "True", "lastTransitionTime": ENDED}
+    await store.update(kinds.PYTORCHJOB, {**made, "status": {"conditions": [done]}}, subresource="status")
+
+
+async def cpu_per_job(directory: Path, *, archived: bool) -> float:
+    """Milliseconds of CPU."""
+    store = Store.open(None)
+    archive = Archive(directory / "archive") if archived else None
+    rest = RestApi(store, RestSettings(), archive=archive)
+    serving = [asyncio.create_task(rest.run())]
+    await store.create(kinds.NAMESPACE, {"metadata": {"name": NAMESPACE, "labels": {"runai/queue": "team"}}})
+    await rest.cache.wait_for_sync()
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with slots:
+            await life(store, name)
+
+    began = time.process_time()
+    await asyncio.gather(*(one(f"job-{n}") for n in range(JOBS)))
+    await asyncio.sleep(1.5)  # what the recorder gathers is written
+    if archive is not None:
+        await archive.settle()
+    taken = time.process_time() - began
+    for task in serving:
+        task.cancel()
+    await asyncio.wait(serving)
+    return taken / JOBS * 1e3
+
+
+def main() -> int:
+    best = {False: float("inf"), True: float("inf")}
+    for _ in range(ROUNDS):
+        for archived in best:
+            with tempfile.TemporaryDirectory() as place:
+                best[archived] = min(best[archived], asyncio.run(cpu_per_job(Path(place), archived=archived)))
+    cost = best[True] - best[False]
+    print(f"one-pod job, without the archive   {best[False]:6.2f} ms of CPU")
+    print(f"one-pod job, with the archive      {best[True]:6.2f} ms of CPU   {best[True] / best[False]:.2f}×")
+    print(
+        f"the archive's part                 {cost:6.2f} ms of CPU   {cost * JOBS_PER_SECOND / 10:.1f} % of a core at {JOBS_PER_SECOND} jobs/s"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
