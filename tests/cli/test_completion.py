@@ -74,6 +74,7 @@ SHELLS = {
         ("rowlock delete mine mino", ["minor"]),
         ("rowlock describe -p team-a t", ["theirs"]),
         ("rowlock diff mine g", ["gone"]),
+        ("rowlock plot mine g", ["gone"]),
         ("rowlock list --project te", ["team-a"]),
         ("runai suspend mine", ["mine"]),
         ("runai training pytorch logs minor", ["minor"]),

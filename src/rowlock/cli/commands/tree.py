@@ -163,6 +163,12 @@ DIFF = Command("diff", "Show what differs between two runs: outcome, request, pa
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
+PLOT = Command("plot", "Draw what runs printed (`step=10 loss=0.31`, JSON lines) as curves.", "curves.command:plot", "RUN...", (
+    Flag("--metric", "list", "only this metric", value="NAME"),
+    Flag("--rank", "int", "what this rank printed (default: the first that began)", value="N"),
+    Flag("--svg", "text", "write an SVG file instead of drawing here", value="FILE"),
+    PROJECT, DATA_DIR, JSON,
+))  # fmt: skip
 _POD_FLAGS = (
     Flag("--pod", "text", "the pod (its full name, or for example worker-1; default: the first rank's)", value="POD"),
     Flag("--rank", "int", "the pod of this rank", value="N"),
@@ -291,7 +297,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

@@ -1,0 +1,120 @@
+"""`rowlock plot RUN…`: what the runs printed, as curves."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient, StatusError
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import project
+from rowlock.cli.curves.lines import MAX_LINE, Curve, read_curves
+from rowlock.cli.curves.svg import to_svg
+from rowlock.cli.curves.terminal import Points, draw_metric
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.history.runs import find_run
+from rowlock.cli.output import show, show_json, tell
+
+_MAX_ATTEMPTS = 100
+"""Attempts of a rank that are read, the newest."""
+Chart = tuple[str, str, list[tuple[str, Points]]]
+
+
+def plot(line: CommandLine) -> int:
+    if not line.words:
+        raise CommandError("`rowlock plot` needs at least one run; `rowlock history` shows them", 2)
+    if line.rank is not None and line.rank < 0:
+        raise CommandError(f"--rank counts from 0, but is {line.rank}", 2)
+    server = client.connect(line)
+    runs: list[tuple[dict[str, Any], dict[str, Curve]]] = []
+    for word in dict.fromkeys(line.words):
+        run = find_run(server, project(line), word)
+        curves = read_curves(_read_attempts(server, run, line.rank))
+        if curves:
+            runs.append((run, curves))
+        else:
+            tell(f"{word} printed no line such as step=10 loss=0.31: it has no curves")
+    if not runs:
+        raise CommandError("nothing to plot; `rowlock.runtime.progress(step, total, loss=…)` prints such lines")
+    charts = _select_charts(_charts(runs), line.metric)
+    if line.svg:
+        _write_svg(line.svg, charts)
+    elif line.json:
+        show_json([_chart_json(chart) for chart in charts])
+    else:
+        _show(charts)
+    return 0
+
+
+def _read_attempts(server: ServerClient, run: dict[str, Any], rank: int | None) -> Iterator[Iterator[str]]:
+    """The lines of each attempt of one rank, the first that ever began where none is named. Raises CommandError."""
+    ranks = [one for one in run["ranks"] if one["attempts"]]
+    if rank is not None:
+        chosen = [one for one in ranks if one["rank"] == f"rank {rank}"]
+        if ranks and not chosen:
+            raise CommandError(f"{run['name']} has no rank {rank}; it has {', '.join(one['rank'] for one in ranks)}.")
+        ranks = chosen
+    for attempt in ranks[0]["attempts"][-_MAX_ATTEMPTS:] if ranks else ():
+        yield _read_lines(server, f"{WORKLOADS}/{run['id']}/pods/{ranks[0]['pod']}/logs", attempt["attempt"])
+
+
+def _read_lines(server: ServerClient, path: str, attempt: int) -> Iterator[str]:
+    try:
+        for text in server.stream_lines(path, attempt=attempt):
+            yield text[:MAX_LINE].decode(errors="replace")
+    except StatusError as error:
+        tell(f"attempt {attempt} is left out: {error}")
+
+
+def _charts(runs: list[tuple[dict[str, Any], dict[str, Curve]]]) -> list[Chart]:
+    """A chart for each metric and axis, in the order in which they were printed."""
+    names = [run["name"] for run, _ in runs]
+    charts: dict[tuple[str, str], list[tuple[str, Points]]] = {}
+    for run, curves in runs:
+        label = run["name"] if names.count(run["name"]) == 1 else f"{run['name']} ({run['id'][:8]})"
+        for name, curve in curves.items():
+            if curve.points:
+                charts.setdefault((name, curve.axis), []).append((label, curve.points))
+    return [(name, axis, curves) for (name, axis), curves in charts.items()]
+
+
+def _select_charts(charts: list[Chart], wanted: list[str]) -> list[Chart]:
+    names = [name for name, _, _ in charts]
+    for name in wanted:
+        if name not in names:
+            raise CommandError(
+                f"there is no metric {name}.{suggest_nearest(name, names)} Printed were: {', '.join(names)}."
+            )
+    return [chart for chart in charts if not wanted or chart[0] in wanted]
+
+
+def _chart_json(chart: Chart) -> dict[str, Any]:
+    """Values that are no numbers are null: JSON has no NaN."""
+    name, axis, curves = chart
+    runs = [
+        {"run": label, "points": [[x, y if math.isfinite(y) else None] for x, y in points]} for label, points in curves
+    ]
+    return {"metric": name, "axis": axis, "runs": runs}
+
+
+def _write_svg(file: str, charts: list[Chart]) -> None:
+    try:
+        Path(file).write_text(to_svg(charts), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{file} cannot be written: {error.strerror}") from None
+    show(f"{file}: {', '.join(name for name, _, _ in charts)}")
+
+
+def _show(charts: list[Chart]) -> None:
+    width = shutil.get_terminal_size((100, 24)).columns
+    has_braille = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    for number, (name, axis, curves) in enumerate(charts):
+        if number:
+            show("")
+        for text in draw_metric(name, axis, curves, width, braille=has_braille):
+            show(text)
