@@ -12,7 +12,7 @@ PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
-    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "storage", "apiserver", "kubelet", "diagnostics",
+    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "storage", "apiserver", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "metrics", "browser",
 )  # fmt: skip
 """In the order of the storeys."""

@@ -26,7 +26,7 @@ DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
-    {"controllers", "archive", "accounts"},
+    {"controllers", "archive", "accounts", "audit"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator", "runtime"},
     {"cluster", "kube_scheduler", "kube_users", "server_log", "metrics", "browser"},
     {"assembly"},

@@ -36,8 +36,10 @@ from rowlock.apiserver.http import access_tokens, users
 from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
 from rowlock.apiserver.server import tls as server_tls
+from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.retention import Retention
+from rowlock.audit.audit_log import AuditLog
 from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
@@ -264,7 +266,7 @@ class Server:
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
     ) -> None:
         token, requests = ensure_token(self.data_dir / "token"), RequestStats()
-        accounts = UserAccounts.open(self.data_dir)
+        accounts, audit_log = UserAccounts.open(self.data_dir), AuditLog(self.data_dir)
         api_settings = self._api_settings(token, cluster, accounts)
         authorizer = cluster.authorizer
         take_snapshot = (
@@ -288,12 +290,18 @@ class Server:
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
             observe=requests.count_rest_request,
             archive=cluster.archive,
+            audit_log=audit_log,
         )
         sources = MetricSources(
             cluster.store, requests, rest_api.cache.count_phases, self._clock, watchdog,
             database=self.data_dir / "cluster.db", scheduler=cluster.scheduler,
         )  # fmt: skip
-        api_settings = replace(api_settings, observer=requests, render_metrics=partial(render_metrics, sources))
+        api_settings = replace(
+            api_settings,
+            observer=requests,
+            render_metrics=partial(render_metrics, sources),
+            audit=audit_into(audit_log),
+        )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
         door = BrowserDoor(rest_api, token, listeners[-1].getsockname()[1], version=__version__)
         routes = [door.code_route, *rest_api.routes]
@@ -302,7 +310,7 @@ class Server:
             app,
             door,
             listeners,
-            (cluster.run(), rest_api.run(), door.run()),
+            (cluster.run(), rest_api.run(), door.run(), audit_log.run()),
             announce=partial(self._announce, listeners[0], token, door.url, cluster.notice),
             before_stop=partial(_report_running_pods, cluster),
         )

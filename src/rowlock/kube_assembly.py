@@ -25,6 +25,7 @@ from rowlock.apiserver.server import sockets
 from rowlock.archive.archive import Archive
 from rowlock.archive.retention import Retention
 from rowlock.assembly import Server, ensure_token
+from rowlock.audit.audit_log import AuditLog
 from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
@@ -87,7 +88,14 @@ class KubeServer(Server):
                 authenticate_token=users.authenticate, look_up_token=users.look_up,
             )  # fmt: skip
             archive = Archive(self.data_dir / "archive", Retention(self.options.keep_runs, self.options.archive_size))
-            rest_api = RestApi(kube, settings, take_snapshot=scheduler.snapshot if scheduler else None, archive=archive)
+            audit_log = AuditLog(self.data_dir)
+            rest_api = RestApi(
+                kube,
+                settings,
+                take_snapshot=scheduler.snapshot if scheduler else None,
+                archive=archive,
+                audit_log=audit_log,
+            )
             proxy = ApiProxy(users.connection_for)
             door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
             app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])
@@ -97,7 +105,13 @@ class KubeServer(Server):
                     _KubernetesFirst(proxy, app),
                     door,
                     [*listeners, browser_listener],
-                    (rest_api.run(), door.run(), users.run(), *((scheduler.run(),) if scheduler else ())),
+                    (
+                        rest_api.run(),
+                        door.run(),
+                        users.run(),
+                        audit_log.run(),
+                        *((scheduler.run(),) if scheduler else ()),
+                    ),
                     announce=partial(self.write_server_json, url, door.url, self.options.kubeconfig, notice),
                 )
 

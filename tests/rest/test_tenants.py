@@ -26,10 +26,12 @@ from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccou
 from rowlock.apiserver.http.users import AUTHENTICATED, User
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
+from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.certificates import ensure_certificates
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.archive import Archive
 from rowlock.assembly import _rest_authenticator, _user_token_issuer
+from rowlock.audit.audit_log import AuditLog
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads
@@ -67,7 +69,10 @@ class Tenancy:
         ensure_certificates(directory)
         signer = ServiceAccountTokens(directory / KEY_FILE, self.store.view)
         tokens = AccessTokens(signer, self.store.view, accounts)
-        settings = ApiServerSettings(token=OWNER, tokens=PEOPLE, service_accounts=signer, access_tokens=tokens)
+        self.audit_log = AuditLog(directory)
+        settings = ApiServerSettings(
+            token=OWNER, tokens=PEOPLE, audit=audit_into(self.audit_log), service_accounts=signer, access_tokens=tokens
+        )
         self.rest = RestApi(
             self.store,
             RestSettings(
@@ -78,6 +83,7 @@ class Tenancy:
             ),
             drain=lambda _: None,
             archive=Archive(directory / "archive"),
+            audit_log=self.audit_log,
         )
         self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)
 

@@ -27,6 +27,7 @@ from starlette.types import Receive, Scope, Send
 from rowlock.accounts.login_limits import LoginLimits
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
+from rowlock.audit.audit_log import AuditLog
 from rowlock.errors import ApiError, Internal, NotFound, Unsupported
 from rowlock.rest import applications
 from rowlock.rest.authentication import Authenticator
@@ -70,6 +71,8 @@ def json_response(code: int, body: Any) -> Response:
 
 _MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
 """What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
+_USER = "rowlock.user"
+"""Where a request's scope has the name of who asks, once that is known."""
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -89,9 +92,10 @@ class RestApi:
         diagnosis_message: Callable[[str, str], str] | None = None,
         observe: Callable[[str, str, int, float], None] | None = None,
         archive: Archive | None = None,
+        audit_log: AuditLog | None = None,
     ) -> None:
         """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs."""
-        self._observe = observe
+        self._observe, self._audit_log = observe, audit_log
         self.api = api
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self.usage = UsageHistory(self.cache, clock)
@@ -158,8 +162,8 @@ class RestApi:
         return Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
 
     def _count_requests(self, path: str, respond: Respond) -> Respond:
-        observe = self._observe
-        if observe is None:
+        observe, audit_log = self._observe, self._audit_log
+        if observe is None and audit_log is None:
             return respond
 
         async def respond_and_count(request: Request) -> Response:
@@ -169,7 +173,13 @@ class RestApi:
                 code = response.status_code
                 return response
             finally:
-                observe(request.method, path, code, time.perf_counter() - began)
+                if observe is not None:
+                    observe(request.method, path, code, time.perf_counter() - began)
+                if audit_log is not None:
+                    user = request.scope.get(_USER, "")
+                    audit_log.record(
+                        "rest", user, _client_address(request), request.method, request.url.path, code=code
+                    )
 
         return respond_and_count
 
@@ -191,6 +201,7 @@ class RestApi:
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
         """The request, in a context that shows and lets change what its caller may. Raises Unauthorized, Forbidden."""
         principal, context = self._authenticator.authenticate(request), self._context
+        request.scope[_USER] = principal.name
         if principal.api is not None:
             context = replace(context, api=principal.api)
         if (rights := principal.rights) is None:
@@ -206,6 +217,7 @@ class RestApi:
     async def _exchange_token(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
             body = await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES)
+            request.scope[_USER] = self._logins.find_account_name(body)
             outcome.response = json_response(200, await self._logins.exchange(body, _client_address(request)))
         return outcome.response
 

@@ -93,6 +93,12 @@ class Logins:
         issued = await issue(client_id, client_secret, address)
         return {"accessToken": issued.token, "expiresIn": issued.seconds, "tokenType": "Bearer"}
 
+    def find_account_name(self, body: Any) -> str:
+        """The account that a login is for, for the audit log; "" where there is none: what somebody typed there may be a password."""
+        given = {str(key).lower(): value for key, value in body.items()} if isinstance(body, dict) else {}
+        name, accounts = given.get("username"), self._settings.accounts
+        return name if isinstance(name, str) and accounts is not None and accounts.get(name) else ""
+
     def _knows(self, grant: str) -> bool:
         return (self._settings.accounts if grant == "password" else self._settings.issue_token) is not None
 

@@ -65,6 +65,8 @@ class Call:
     user: User
     authorizer: Authorizer
     body: bytes = b""
+    impersonator: str = ""
+    """Who acts as `user`, where somebody does."""
     is_authorized: bool = False
     """The right was asked for already, under another name."""
     warnings: list[str] = field(default_factory=list)

@@ -127,6 +127,8 @@ class ApiServer:
             elif is_websocket:
                 await send({"type": "websocket.close", "code": 1011, "reason": INTERNAL_ERROR_MESSAGE})
         finally:
+            if self._settings.audit is not None:
+                self._settings.audit(scope, call, reply.code)
             if self._observer is not None:
                 self._observe(self._observer, call, scope["method"], reply.code, time.perf_counter() - began)
 
@@ -168,6 +170,7 @@ class ApiServer:
         if user is None:
             raise Unauthorized("Unauthorized")
         if b"impersonate-user" in call.headers or b"impersonate-group" in call.headers:
+            call.impersonator = user.name
             return impersonation.impersonate(self._authorizer, user, headers)
         return user
 

@@ -11,6 +11,7 @@ from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.http.requests import Target
 from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
 from rowlock.apiserver.http.users import User
+from rowlock.apiserver.server.auditing import Audit
 
 RenderMetrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """From an Accept header to the text of `/metrics` and its media type."""
@@ -42,6 +43,7 @@ class ApiServerSettings:
     """Who logs applications in; it knows the tokens of service accounts, too."""
     is_ready: Callable[[], bool] = lambda: True
     observer: RequestObserver | None = None
+    audit: Audit | None = None
     render_metrics: RenderMetrics | None = None
     """Who answers `/metrics`; nobody does where it is None."""
 

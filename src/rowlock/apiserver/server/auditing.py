@@ -1,0 +1,46 @@
+"""What the Kubernetes API tells the audit log of a request: Kubernetes' words for it, never its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.types import Scope
+
+from rowlock import kinds
+from rowlock.apiserver.http.requests import Call
+from rowlock.audit.audit_log import AuditLog
+
+Audit = Callable[[Scope, Call | None, int], None]
+"""Hears of each request that is over: where it came from, what it was (None: nobody came in), the answer's code or 0."""
+_STREAMS = frozenset({"exec", "attach", "portforward"})
+
+
+def audit_into(audit_log: AuditLog) -> Audit:
+    """Tells this log."""
+
+    def audit(scope: Scope, call: Call | None, code: int) -> None:
+        address = (scope.get("client") or ("",))[0]
+        method = scope["method"]
+        if call is None:
+            audit_log.record("kubernetes", "", address, method, scope["path"], code=code or 499)
+            return
+        target = call.target
+        if target is None:
+            audit_log.record(
+                "kubernetes",
+                call.user.name,
+                address,
+                method,
+                call.path,
+                code=code or 499,
+                impersonator=call.impersonator,
+            )
+            return
+        is_stream = target.subresource in _STREAMS
+        audit_log.record(
+            "kubernetes", call.user.name, address, method, call.path, code=code or (101 if is_stream else 499),
+            sensitive=is_stream or target.kind is kinds.SECRET, impersonator=call.impersonator, verb=call.verb,
+            group=target.kind.group, resource=target.resource, namespace=target.namespace, name=target.name,
+        )  # fmt: skip
+
+    return audit
