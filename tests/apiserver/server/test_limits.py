@@ -164,7 +164,7 @@ def test_connections_leave_descriptors_for_the_server_itself(
     server: Running, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert client.get("/readyz").text == "ok"  # it keeps its connection
-    monkeypatch.setattr(connection_limits, "connection_limit", lambda: 4)  # three for loopback
+    monkeypatch.setattr(connection_limits, "connection_limit", lambda others=0: 4)  # three for loopback
     with ExitStack() as stack:
         for _ in range(2):
             held = stack.enter_context(connected(server))
