@@ -348,10 +348,8 @@ class InformerCache:
     def _own_pods(self, uid: str) -> list[Object]:
         """Anybody may write the uid of a job of others into a pod of his own namespace: it is no pod of that job."""
         job, job_pods = self._jobs.get(uid), self._pods.get(uid, {})
-        if job is None:
-            return list(job_pods.values())
-        home = objects.namespace(job)
-        return [pod for key, pod in job_pods.items() if key.namespace == home]
+        home = objects.namespace(job) if job else ""
+        return [pod for key, pod in job_pods.items() if not job or key.namespace == home]
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
@@ -362,8 +360,7 @@ class InformerCache:
         """The phase alone: what lists filter and sort by, without the sentence that explains it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = phase_of(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
-            self._phases[uid] = job_phase
+            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
@@ -425,13 +422,9 @@ class WorkloadRow:
 
 def _search_text(row: WorkloadRow) -> str:
     if not row.search_text:
-        words = (
-            objects.name(row.job),
-            row.project.name,
-            runai_json.framework_name(row.job),
-            runai_json.creator(row.job),
-        )
-        row.search_text = "\n".join((*words, runai_json.workload_type(row.job))).lower()
+        names = (objects.name(row.job), row.project.name, runai_json.creator(row.job))
+        types = (runai_json.framework_name(row.job), runai_json.workload_type(row.job))
+        row.search_text = "\n".join((*names, *types)).lower()
     return f"{row.search_text}\n{row.cache.phase(row.uid).lower()}"
 
 
