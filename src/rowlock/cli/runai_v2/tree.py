@@ -11,7 +11,6 @@ NO_UPDATE = "rowlock never updates itself: `pip install -U rowlock` does"
 _NO_CREDENTIALS = (
     "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
 )
-_LOGGED_IN = "whoever can read the file `token` in the data directory is logged in, and `runai login` tries it"
 _CREATE_PROJECT = (
     Flag("--department", "text", "its department", "default", value="NAME"),
     Flag("--description", "text", "what it is for", value="TEXT"),
@@ -132,7 +131,7 @@ _BROWSER = (
 _OWNER = "runai_v2.account:login_by_owner"
 LOGIN = Group("login", "Log in.", (
     Command("owner", "Log in with the token of the data directory.", _OWNER, flags=_BROWSER),
-    Command("user", "Log in with a password.", "", refuse=f"this cluster has no passwords: {_LOGGED_IN}"),
+    Command("user", "Log in with a password.", "", refuse="commands act for who owns the data directory; a person logs in with `POST /api/v1/token` (docs/others.md)"),
     Command("sso", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
     Command("remote-browser", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
     Command("application", "Log in as an application.", "", aliases="app access-key",
