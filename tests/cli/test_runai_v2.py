@@ -172,7 +172,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai workload delete t1 --framework mpi", 1, "t1 is of framework PyTorch, not mpi"),
         ("runai config set --status-timeout-duration 5s", 1, "a status is answered at once"),
         ("runai workload list --framework pytroch", 2, "Did you mean `pytorch`?"),
-        ("runai login user -u a", 1, "this cluster has no passwords"),
+        ("runai login user -u a", 1, "a person logs in with `POST /api/v1/token`"),
         ("runai login application --client-id a", 1, "commands act for who owns the data directory"),
         ("runai upgrade", 1, "rowlock never updates itself"),
         ("runai update", 1, "rowlock never updates itself"),
