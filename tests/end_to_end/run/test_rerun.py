@@ -9,6 +9,12 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
 
+TRAIN = """import os
+print("{word}", os.environ.get("RATE"), os.environ.get("RATE_KEY"))
+for step in (1, 2):
+    print("step=%d loss=%g" % (step, float(os.environ["RATE"]) / step))
+"""
+
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -22,9 +28,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def project(tmp_path: Path) -> Path:
     directory = tmp_path / "project"
     directory.mkdir()
-    (directory / "train.py").write_text(
-        "import os; print('first', os.environ.get('RATE'), os.environ.get('RATE_KEY'))\n"
-    )
+    (directory / "train.py").write_text(TRAIN.format(word="first"))
     subprocess.run(["git", "init", "-q", str(directory)], check=True)
     return directory
 
@@ -40,9 +44,7 @@ def test_a_run_again_and_what_differs(running: Cluster, project: Path) -> None:
     assert "[rank 0] first 1 k3y-of-the-shell" in first
     run(running, project, "rerun", "again", code=1)  # it is still there
     run(running, project, "delete", "--yes", "again")
-    (project / "train.py").write_text(
-        "import os; print('second', os.environ.get('RATE'), os.environ.get('RATE_KEY'))\n"
-    )
+    (project / "train.py").write_text(TRAIN.format(word="second"))
     assert "[rank 0] second 1 k3y-of-the-shell" in run(running, project, "rerun", "again")
     assert "[rank 0] first 2 k3y-of-the-shell" in run(
         running, project, "rerun", "again~1", "--exact", "--replace", "-e", "RATE=2"
@@ -52,9 +54,9 @@ def test_a_run_again_and_what_differs(running: Cluster, project: Path) -> None:
 
     said = run(running, project, "diff", "again~2", "again~1", "--code")
     assert "The requests are the same." in said and "Packages: the same." in said
-    assert "-import os; print('first'" in said and "+import os; print('second'" in said
+    assert '-print("first"' in said and '+print("second"' in said
     told = running.json("rowlock", "diff", "again~2", "again", "--json")
-    assert told["request"] == {"env.RATE": ["1", "2"]}
+    assert told["request"] == {"env.RATE": ["1", "2"]} and told["metrics"] == {"loss": [0.5, 1.0]}
     assert told["code"] == {"commits": [None, None], "diff": "", "note": ""}
 
 

@@ -159,7 +159,7 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("--rm", "switch", "delete the job when it has ended"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-DIFF = Command("diff", "Show what differs between two runs: outcome, request, packages, code.", "history.compare:diff", "RUN RUN", (
+DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, request, packages, code.", "history.compare:diff", "RUN RUN", (
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip

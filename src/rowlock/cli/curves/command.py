@@ -34,7 +34,7 @@ def plot(line: CommandLine) -> int:
     runs: list[tuple[dict[str, Any], dict[str, Curve]]] = []
     for word in dict.fromkeys(line.words):
         run = find_run(server, project(line), word)
-        curves = read_curves(_read_attempts(server, run, line.rank))
+        curves = curves_of(server, run, line.rank)
         if curves:
             runs.append((run, curves))
         else:
@@ -49,6 +49,11 @@ def plot(line: CommandLine) -> int:
     else:
         _show(charts)
     return 0
+
+
+def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, Curve]:
+    """What one rank of a run printed, by metric: the first that ever began where none is named. Raises CommandError."""
+    return read_curves(_read_attempts(server, run, rank))
 
 
 def _read_attempts(server: ServerClient, run: dict[str, Any], rank: int | None) -> Iterator[Iterator[str]]:

@@ -1,12 +1,14 @@
-"""`rowlock diff A B`: what two runs have not in common: outcome, request, interpreter, packages, code."""
+"""`rowlock diff A B`: what two runs have not in common: outcome, metrics, request, interpreter, packages, code."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rowlock.cli import client
+from rowlock.cli.client import ServerClient
 from rowlock.cli.context import data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run
@@ -35,6 +37,7 @@ def diff(line: CommandLine) -> int:
     then, now = (run["ran"].get("code") or {} for run in (first, second))
     outcome = [ChangedField(name, _outcome(first)[name], _outcome(second)[name]) for name in _OUTCOME]
     request = list(_differences("", _request(first), _request(second)))
+    metrics = list(_compare_metrics(*(_last_values(server, run) for run in (first, second))))
     packages = changed_packages(data_dir(line), then, now)
     code, note = _code_diff(data_dir(line), then, now, patch=line.code)
     if line.json:
@@ -42,6 +45,7 @@ def diff(line: CommandLine) -> int:
             "runs": [first["id"], second["id"]],
             "outcome": {d.field: [d.before, d.after] for d in outcome},
             "request": {d.field: [d.before, d.after] for d in request},
+            "metrics": {d.field: [d.before, d.after] for d in metrics},
             "packages": {name: [before, after] for name, before, after in packages or ()},
             "code": {"commits": [then.get("commit") or None, now.get("commit") or None], "diff": code, "note": note},
         })  # fmt: skip
@@ -49,6 +53,9 @@ def diff(line: CommandLine) -> int:
     titles = [f"{run['name']} ({run['id'][:8]})" for run in (first, second)]
     show(table(("OUTCOME", *titles), [(d.field, _text(d.before), _text(d.after)) for d in outcome]))
     show("")
+    if metrics:
+        show(table(("METRIC, AT LAST", *titles), [(d.field, _number(d.before), _number(d.after)) for d in metrics]))
+        show("")
     if request:
         show(table(("REQUEST", *titles), [(d.field, _text(d.before), _text(d.after)) for d in request]))
     else:
@@ -67,6 +74,24 @@ def _outcome(run: dict[str, Any]) -> dict[str, Any]:
         "attempts": run["attempts"] or None,
         "verdict": run["verdict"].splitlines()[0] if run["verdict"] else None,
     }
+
+
+def _last_values(server: ServerClient, run: dict[str, Any]) -> dict[str, float]:
+    """The last value of every metric that the run printed."""
+    from rowlock.cli.curves.command import curves_of
+
+    return {name: curve.points[-1][1] for name, curve in curves_of(server, run).items() if curve.points}
+
+
+def _compare_metrics(before: dict[str, float], after: dict[str, float]) -> Iterator[ChangedField]:
+    """All of them, changed or not: people look at what stayed, too. A value that is no number is None, as JSON has no NaN."""
+    for name in dict.fromkeys((*before, *after)):
+        values = [values.get(name) for values in (before, after)]
+        yield ChangedField(name, *(value if value is not None and math.isfinite(value) else None for value in values))
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
 
 
 def _request(run: dict[str, Any]) -> dict[str, Any]:
