@@ -1,5 +1,7 @@
 """rowlock runs distributed training: submit, schedule, watch and stop jobs whose ranks run on many processors.
 
+From Python: `Client`, `AsyncClient` and `submit` (`sdk/`).
+
 Read `docs/design/walk.md` for the house and the walk of one submit through it.
 """
 
@@ -7,3 +9,22 @@ __version__ = "0.1.0"
 
 KUBERNETES = "1.34.4"
 """The release whose API this is. `make types` after a change: the table of types is that release's, and a test says so."""
+
+_CLIENT = {
+    "Client": "client",
+    "JobHandle": "client",
+    "submit": "client",
+    "AsyncClient": "async_client",
+    "AsyncJobHandle": "async_client",
+}
+_ERRORS = ("ClientError", "JobFailed", "RequestRefused", "ServerUnreachable")
+
+
+def __getattr__(name: str) -> object:
+    """The Python client, imported when first used: the command lines and ranks need none of it."""
+    module = "client_errors" if name in _ERRORS else _CLIENT.get(name)
+    if module is None:
+        raise AttributeError(f"module 'rowlock' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(f"rowlock.sdk.{module}"), name)

@@ -1,0 +1,7 @@
+"""The Python client: `Client` and `AsyncClient` for scripts and notebooks, and `submit`, which runs a function as ranks.
+
+    from rowlock import Client
+
+It speaks HTTPS with the server like every other client, so it imports nothing of the rest of the package. Begin with
+`client.py`; `calls.py` has every request once, for both clients.
+"""

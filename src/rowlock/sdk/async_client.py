@@ -1,0 +1,281 @@
+"""`AsyncClient`: what `client.py` does, for programs with an event loop: every method is awaited, lists and logs are read with `async for`."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from rowlock.sdk import calls
+from rowlock.sdk.calls import ApiCall, ItemPage
+from rowlock.sdk.client import choose_login
+from rowlock.sdk.client_errors import RequestRefused
+from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
+from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, client_options, decode_answer, unreachable
+from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
+from rowlock.sdk.server_address import ServerAddress, find_server
+from rowlock.sdk.submission_body import THIS_MACHINE, JobRequest, job_request
+
+T = TypeVar("T")
+_LOOK_S = 0.2
+"""Seconds between looks at ranks that go on after the master's end."""
+
+
+class AsyncClient:
+    """A connection to a server. Without arguments: the server of this user's data directory, as its owner.
+
+    `url`, `ca` (the file of its certificate authority) and `token`, or `username` and `password`, or `client_id` and
+    `client_secret`, name another server; so do `ROWLOCK_URL`, `ROWLOCK_CA` and `ROWLOCK_TOKEN`. `project` is that of
+    submits which name none. `timeout` is in seconds. Use it in an `async with` statement, or await `close`; one event loop uses it.
+    Methods raise RequestRefused with the server's sentence, and ServerUnreachable."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        ca: str | os.PathLike[str] | None = None,
+        token: str | None = None,
+        username: str | None = None,
+        password: str | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        project: str = "default",
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        login = choose_login(username, password, client_id, client_secret)
+        self.address: ServerAddress = find_server(url, data_dir=data_dir, ca=ca, token=token, login=login)
+        self.project = project
+        self._token = self.address.token
+        self._http = httpx.AsyncClient(**client_options(self.address, timeout))
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End its connections."""
+        await self._http.aclose()
+
+    # ------------------------------------------------------------ workloads
+
+    async def submit(self, name: str, command: Any = (), **fields: Any) -> AsyncJobHandle:
+        """Submit a distributed workload, and answer at once with its `AsyncJobHandle`.
+
+        `command` is a list of words or one line for `shlex`; without it an image runs its own. Fields: `project`, `image`
+        (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
+        `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
+        `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
+        Run:ai's request). Raises TypeError for a field that there is not."""
+        return await self.submit_request(job_request(name=name, command=command, **fields))
+
+    async def submit_request(self, request: JobRequest) -> AsyncJobHandle:
+        """Submit what a `JobRequest` says."""
+        call = calls.submit(request.body(self.project), require_images=request.image == THIS_MACHINE)
+        workload = await self.run_call(call)
+        return AsyncJobHandle(self, replace(workload, project=request.project or self.project))
+
+    async def submit_function(
+        self,
+        fn: Callable[..., Any],
+        *,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> AsyncJobHandle:
+        """Submit a job of which every rank calls `fn(*args, **kwargs)`, with RANK, WORLD_SIZE and MASTER_ADDR in its
+        environment. `AsyncJobHandle.results` waits for what the ranks return. The function goes along pickled, with what it closes
+        over; functions of modules are imported, so a rank needs those files. Fields: as for `submit`; without a `name`
+        the job is called as the function, with a suffix. Raises ClientError when it cannot be pickled."""
+        return await self.submit_request(function_request(fn, args, kwargs, fields))
+
+    def workloads(self, project: str = "", *, phase: str = "", search: str = "") -> AsyncIterator[WorkloadInfo]:
+        """Every workload that one may see, or those of a project, in a phase, or with a word in their name."""
+        filters = {"projectName": project, "phase": phase}
+        return self._items(lambda offset: calls.workloads(offset, filters, search))
+
+    async def job(self, name: str, project: str = "") -> AsyncJobHandle:
+        """The workload of this name (in the client's project, where none is given), or of this id. Raises ClientError."""
+        filters = {"projectName": project or self.project, "name": name}
+        async for workload in self._items(lambda offset: calls.workloads(offset, filters, "")):
+            return AsyncJobHandle(self, workload)
+        return AsyncJobHandle(self, await self.run_call(calls.workload(name)))
+
+    def projects(self) -> AsyncIterator[ProjectInfo]:
+        """The projects that one may see."""
+        return self._items(calls.projects)
+
+    async def create_project(self, name: str, *, gpus: float = 0) -> ProjectInfo:
+        """Make a project with a quota of GPUs."""
+        return await self.run_call(calls.create_project(name, gpus))
+
+    def runs(self, project: str = "", *, name: str = "") -> AsyncIterator[RunInfo]:
+        """What ran, the newest first, also what is deleted; `name` may have `*`."""
+        return self._items(lambda offset: calls.runs(offset, project, name))
+
+    async def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
+        """Any other request of the REST API (`/api/v1/…`); the answer's JSON."""
+        return await self.run_call(calls.plain(method, path, query or {}, body))
+
+    # ------------------------------------------------------------ transport
+
+    async def run_call(self, call: ApiCall[T]) -> T:
+        """Send the request and read its answer. A token that has run out is renewed once, where there is a login."""
+        answer = await self._send(call)
+        if answer.status_code == 401 and self.address.login is not None:
+            self._token = ""
+            answer = await self._send(call)
+        return call.read(decode_answer(answer))
+
+    async def _send(self, call: ApiCall[Any]) -> httpx.Response:
+        headers = await self._authorization()
+        try:
+            return await self._http.request(
+                call.method, call.path, params=call.parameters(), json=call.body, headers=headers
+            )
+        except httpx.HTTPError as error:
+            raise unreachable(self.address, error) from error
+
+    async def _authorization(self) -> dict[str, str]:
+        if not self._token and self.address.login is not None:
+            try:
+                answer = await self._http.post("/api/v1/token", json=self.address.login.body())
+            except httpx.HTTPError as error:
+                raise unreachable(self.address, error) from error
+            self._token = str(decode_answer(answer)["accessToken"])
+        return {"Authorization": f"Bearer {self._token}"}
+
+    async def stream_lines(self, call: ApiCall[Any]) -> AsyncIterator[bytes]:
+        """The lines of a streamed answer as they come, without their newlines; for as long as it takes."""
+        splitter, waits = calls.LogLineSplitter(), httpx.Timeout(DEFAULT_TIMEOUT, read=None)
+        query, headers = call.parameters(), await self._authorization()
+        try:
+            async with self._http.stream(
+                call.method, call.path, params=query, headers=headers, timeout=waits
+            ) as answer:
+                if answer.status_code >= 400:
+                    await answer.aread()
+                    decode_answer(answer)
+                async for chunk in answer.aiter_bytes():
+                    for line in splitter.feed_chunk(chunk):
+                        yield line
+            for line in splitter.flush():
+                yield line
+        except httpx.HTTPError as error:
+            raise unreachable(self.address, error) from error
+
+    async def _items(self, call_for: Callable[[int], ApiCall[ItemPage[T]]]) -> AsyncIterator[T]:
+        offset: int | None = 0
+        while offset is not None:
+            page = await self.run_call(call_for(offset))
+            for item in page.items:
+                yield item
+            offset = page.next_offset
+
+
+class AsyncJobHandle:
+    """One workload, and what can be done with it. `workload` is what the server said of it last; `refresh` asks again."""
+
+    def __init__(self, client: AsyncClient, workload: WorkloadInfo) -> None:
+        self._client, self.workload = client, workload
+
+    def __repr__(self) -> str:
+        return f"<AsyncJobHandle {self.name} of project {self.workload.project}: {self.workload.phase}>"
+
+    @property
+    def id(self) -> str:
+        """Its id, which no other workload ever has."""
+        return self.workload.id
+
+    @property
+    def name(self) -> str:
+        """Its name in its project."""
+        return self.workload.name
+
+    async def refresh(self) -> WorkloadInfo:
+        """How it stands now."""
+        self.workload = await self._client.run_call(calls.workload(self.id))
+        return self.workload
+
+    async def wait(self, phases: Iterable[str] = FINISHED_PHASES, *, timeout: float | None = None) -> WorkloadInfo:
+        """Wait until its phase is one of these. Raises TimeoutError after `timeout` seconds."""
+        phases = tuple(phases)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = calls.POLL_S if deadline is None else min(calls.POLL_S, max(0.0, deadline - time.monotonic()))
+            self.workload = await self._ask_phase(phases, left)
+            if self.workload.phase in (*phases, "Deleted"):
+                return self.workload
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{self.name} is {self.workload.phase} after {timeout:g} s. {self.workload.message}")
+
+    async def _ask_phase(self, phases: tuple[str, ...], seconds: float) -> WorkloadInfo:
+        try:
+            return await self._client.run_call(calls.wait(self.id, phases, seconds))
+        except RequestRefused as refusal:
+            if refusal.status != 404:
+                raise
+            return replace(self.workload, phase="Deleted", message="")  # it was there, for this is its id
+
+    def logs(
+        self,
+        *,
+        rank: int | None = None,
+        follow: bool = False,
+        tail: int | None = None,
+        attempt: int | None = None,
+        timestamps: bool = False,
+    ) -> AsyncIterator[LogLine]:
+        """What its ranks wrote, also when its pods are gone; `follow`: as they write it, until it is over."""
+        call = calls.logs(self.id, rank=rank, follow=follow, tail=tail, attempt=attempt, timestamps=timestamps)
+        return (calls.read_log_line(line, rank) async for line in self._client.stream_lines(call))
+
+    async def pods(self) -> list[WorkloadPod]:
+        """Its pods, the master first."""
+        return await self._client.run_call(calls.pods(self.id))
+
+    async def events(self) -> list[Mapping[str, Any]]:
+        """Its events, as Run:ai's API has them."""
+        return await self._client.run_call(calls.events(self.id))
+
+    async def why(self) -> str:
+        """What happened to it: which rank failed first and why, or for which one the others wait."""
+        return await self._client.run_call(calls.why(self.id))
+
+    async def explain(self) -> str:
+        """Why it waits, with numbers."""
+        return await self._client.run_call(calls.explain(self.id))
+
+    async def suspend(self) -> None:
+        """Stop its pods, and keep it."""
+        await self._client.run_call(calls.set_suspended(self.id, suspended=True))
+
+    async def resume(self) -> None:
+        """Start it again after `suspend`."""
+        await self._client.run_call(calls.set_suspended(self.id, suspended=False))
+
+    async def delete(self) -> None:
+        """Delete it; its logs stay in the archive."""
+        await self._client.run_call(calls.delete(self.id))
+
+    async def results(self, *, timeout: float | None = None) -> list[Any]:
+        """Wait for the end of a submitted function, and answer what each rank returned, in the order of ranks.
+        Raises JobFailed with what happened, TimeoutError."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        await self.wait(timeout=timeout)
+        while has_running_ranks(await self.pods()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name}: a rank still runs after {timeout:g} s")
+            await asyncio.sleep(_LOOK_S)
+        return read_results(self.workload, [line.text async for line in self.logs()], await self.why())

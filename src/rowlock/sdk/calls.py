@@ -1,0 +1,165 @@
+"""Every request of the client once: what is sent, and how the answer is read. Nothing here does input or output."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
+
+T = TypeVar("T")
+_WORKLOADS, _PROJECTS, _RUNS = "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs"
+PAGE = 500
+"""Items of one page of a list."""
+POLL_S = 30.0
+"""Seconds that one question for a phase waits at the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[T]):
+    """A request, and what makes a value of its decoded JSON."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+
+    def parameters(self) -> dict[str, str]:
+        """The query, without what is not said."""
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.query.items()
+            if value is not None and value != ""
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage(Generic[T]):
+    """One page of a list, and where the next one begins; None = this is the last."""
+
+    items: list[T]
+    next_offset: int | None
+
+
+def _as_is(body: Any) -> Any:
+    return body
+
+
+def _no_value(_: Any) -> None:
+    return None
+
+
+def _path(identity: str, *more: str) -> str:
+    return "/".join([_WORKLOADS, urllib.parse.quote(identity, safe=""), *more])
+
+
+def _read_page(name: str, read: Callable[[Any], T]) -> Callable[[Any], ItemPage[T]]:
+    def read_page(body: Any) -> ItemPage[T]:
+        following = body.get("next")
+        return ItemPage([read(item) for item in body[name]], None if following is None else int(following))
+
+    return read_page
+
+
+def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCall[Any]:
+    """Any other request of the REST API."""
+    return ApiCall(method, path, _as_is, query, body)
+
+
+def submit(body: Mapping[str, Any], *, require_images: bool) -> ApiCall[WorkloadInfo]:
+    query = {"requireImages": True} if require_images else {}
+    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, query, body)
+
+
+def workload(identity: str) -> ApiCall[WorkloadInfo]:
+    return ApiCall("GET", _path(identity), WorkloadInfo.from_json)
+
+
+def workloads(offset: int, filters: Mapping[str, str], search: str) -> ApiCall[ItemPage[WorkloadInfo]]:
+    """A page of workloads of which the fields (`projectName`, `name`, `phase`, …) have these values."""
+    conditions = ",".join(f"{name}=={value}" for name, value in filters.items() if value)
+    query = {"offset": offset, "limit": PAGE, "filterBy": conditions, "search": search}
+    return ApiCall("GET", _WORKLOADS, _read_page("workloads", WorkloadInfo.from_json), query)
+
+
+def wait(identity: str, phases: Iterable[str] = FINISHED_PHASES, seconds: float = POLL_S) -> ApiCall[WorkloadInfo]:
+    query = {"for": ",".join(phases), "timeout": f"{max(0.0, seconds):.3f}"}
+    return ApiCall("GET", _path(identity, "wait"), WorkloadInfo.from_json, query)
+
+
+def pods(identity: str) -> ApiCall[list[WorkloadPod]]:
+    def read(body: Any) -> list[WorkloadPod]:
+        return [WorkloadPod.from_json(item) for item in body["pods"]]
+
+    return ApiCall("GET", _path(identity, "pods"), read, {"limit": PAGE})
+
+
+def why(identity: str) -> ApiCall[str]:
+    return ApiCall("GET", _path(identity, "why"), lambda body: str(body["sentence"]))
+
+
+def explain(identity: str) -> ApiCall[str]:
+    return ApiCall("GET", _path(identity, "explain"), lambda body: str(body["message"]))
+
+
+def events(identity: str) -> ApiCall[list[Mapping[str, Any]]]:
+    return ApiCall("GET", _path(identity, "events"), lambda body: list(body["events"]), {"limit": PAGE})
+
+
+def set_suspended(identity: str, *, suspended: bool) -> ApiCall[None]:
+    return ApiCall("POST", _path("distributed", identity, "suspend" if suspended else "resume"), _no_value)
+
+
+def delete(identity: str) -> ApiCall[None]:
+    return ApiCall("DELETE", _path("distributed", identity), _no_value)
+
+
+def logs(
+    identity: str, *, rank: int | None, follow: bool, tail: int | None, attempt: int | None, timestamps: bool
+) -> ApiCall[None]:
+    """A stream of lines: of all ranks, or of one."""
+    parts = ("logs",) if rank is None else ("pods", f"rank-{rank}", "logs")
+    query = {"follow": follow, "tail": tail, "attempt": attempt, "timestamps": timestamps}
+    return ApiCall(
+        "GET", _path(identity, *parts), _no_value, {k: v for k, v in query.items() if v is not None and v is not False}
+    )
+
+
+def projects(offset: int) -> ApiCall[ItemPage[ProjectInfo]]:
+    return ApiCall("GET", _PROJECTS, _read_page("projects", ProjectInfo.from_json), {"offset": offset, "limit": PAGE})
+
+
+def create_project(name: str, gpus: float) -> ApiCall[ProjectInfo]:
+    resources = [{"nodePool": {"name": "default"}, "gpu": {"deserved": gpus}}]
+    body = {"name": name, "resources": resources}
+    return ApiCall("POST", _PROJECTS, ProjectInfo.from_json, body=body)
+
+
+def runs(offset: int, project: str, name: str) -> ApiCall[ItemPage[RunInfo]]:
+    query = {"offset": offset, "limit": PAGE, "project": project, "name": name}
+    return ApiCall("GET", _RUNS, _read_page("runs", RunInfo.from_json), query)
+
+
+class LogLineSplitter:
+    """Bytes as they come, as whole lines without their newlines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed_chunk(self, chunk: bytes) -> Iterator[bytes]:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        yield from lines
+
+    def flush(self) -> Iterator[bytes]:
+        """What came after the last newline, at the end of the stream."""
+        if self._rest:
+            yield self._rest
+            self._rest = b""
+
+
+def read_log_line(line: bytes, rank: int | None) -> LogLine:
+    """A line of the log that was asked for: that of one rank has no tags."""
+    return LogLine.from_line(line) if rank is None else LogLine(f"rank {rank}", line.decode(errors="replace"))

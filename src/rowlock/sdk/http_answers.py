@@ -1,0 +1,47 @@
+"""httpx for both clients: its options, and its answers and errors in this package's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+from rowlock.sdk.client_errors import ServerUnreachable, refusal
+from rowlock.sdk.server_address import ServerAddress
+
+DEFAULT_TIMEOUT = 90.0
+"""Seconds for an answer to begin: a submit may wait for a deleted job to leave."""
+
+
+def client_options(address: ServerAddress, timeout: float) -> dict[str, Any]:
+    """The keyword arguments of `httpx.Client` and its twin. No proxy of the environment is asked: a token goes along."""
+    return {
+        "base_url": address.url,
+        "verify": address.tls(),
+        "timeout": timeout,
+        "trust_env": False,
+        "headers": {"User-Agent": "rowlock-python"},
+    }
+
+
+def decode_answer(answer: httpx.Response) -> Any:
+    """The JSON of an answer that has been read. Raises RequestRefused for a status of 400 or more."""
+    try:
+        body = answer.json() if answer.content else None
+    except ValueError:
+        body = answer.text
+    if answer.status_code >= 400:
+        raise refusal(answer.status_code, body)
+    return body
+
+
+def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:
+    """What kept an answer from coming, in one sentence."""
+    if isinstance(error, httpx.TimeoutException):
+        return ServerUnreachable(f"the server at {address.url} did not answer in time")
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return ServerUnreachable(
+            f"{address.url} is not the server that {address.authority or 'the authority'} belongs to"
+        )
+    hint = f"; {address.hint}" if address.hint else ""
+    return ServerUnreachable(f"the server at {address.url} cannot be reached ({error or type(error).__name__}){hint}")

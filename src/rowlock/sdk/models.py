@@ -1,0 +1,160 @@
+"""What the server answers, as values. Fields that a newer server adds are in `raw` and disturb nobody."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FINISHED_PHASES = ("Completed", "Failed")
+"""Phases in which a workload has ended by itself; after `suspend` it is Stopped, after `delete` Deleted."""
+
+Json = Mapping[str, Any]
+_RANK = re.compile(r"^\[([^\]\n]{1,80})\] ?")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInfo:
+    """A workload as the server saw it when it answered."""
+
+    id: str
+    name: str
+    project: str
+    type: str
+    """Distributed, Training or Workspace."""
+    framework: str
+    """PyTorch, TF, MPI, XGBoost, JAX, or "" for a workload of one pod."""
+    phase: str
+    message: str
+    """Why it is in this phase, in a sentence; "" when there is nothing to say."""
+    created_at: str
+    """RFC 3339."""
+    raw: Json = field(repr=False)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.phase in FINISHED_PHASES
+
+    @classmethod
+    def from_json(cls, body: Json) -> WorkloadInfo:
+        """From an answer of /workloads, or of a submit."""
+        return cls(
+            id=str(body.get("id") or body.get("workloadId") or ""),
+            name=str(body.get("name", "")),
+            project=str(body.get("projectName") or body.get("projectId") or ""),
+            type=str(body.get("type", "")),
+            framework=str(body.get("distributedFramework") or ""),
+            phase=str(body.get("phase") or body.get("actualPhase") or ""),
+            message=str(body.get("phaseMessage") or ""),
+            created_at=str(body.get("createdAt") or ""),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPod:
+    """One pod of a workload."""
+
+    name: str
+    rank: str
+    """The number of its first rank, or what it is called where it has none (`launcher`)."""
+    status: str
+    node: str
+    restarts: int
+    exit_code: int | None
+    message: str
+    raw: Json = field(repr=False)
+
+    @classmethod
+    def from_json(cls, body: Json) -> WorkloadPod:
+        """From an item of /workloads/{id}/pods."""
+        code = body.get("exitCode")
+        return cls(
+            name=str(body.get("name", "")),
+            rank=str(body.get("rank", "")),
+            status=str(body.get("status", "")),
+            node=str(body.get("nodeName") or ""),
+            restarts=int(body.get("restarts") or 0),
+            exit_code=None if code is None else int(code),
+            message=str(body.get("message") or ""),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that a program wrote, and who wrote it: `rank 0`, `launcher`; "" where the log is of one pod."""
+
+    source: str
+    text: str
+
+    @property
+    def rank(self) -> int | None:
+        """The rank's number; None for who has none."""
+        word, _, number = self.source.partition(" ")
+        return int(number) if word == "rank" and number.isascii() and number.isdigit() else None
+
+    @classmethod
+    def from_line(cls, line: bytes) -> LogLine:
+        """From a line of a workload's merged log, without its newline."""
+        text = line.decode(errors="replace")
+        if tag := _RANK.match(text):
+            return cls(tag[1], text[tag.end() :])
+        return cls("", text)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectInfo:
+    """A project and its quota."""
+
+    name: str
+    id: str
+    namespace: str
+    gpu_quota: float
+    """GPUs that it deserves."""
+    raw: Json = field(repr=False)
+
+    @classmethod
+    def from_json(cls, body: Json) -> ProjectInfo:
+        """From an item of /org-unit/projects."""
+        totals, status = body.get("totalResources") or {}, body.get("status") or {}
+        return cls(
+            name=str(body.get("name", "")),
+            id=str(body.get("id", "")),
+            namespace=str(status.get("namespace", "")),
+            gpu_quota=float(totals.get("gpuQuota") or 0),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A workload that is or was, as the archive has it."""
+
+    id: str
+    name: str
+    project: str
+    phase: str
+    verdict: str
+    """What happened, in a sentence."""
+    attempts: int
+    created_at: str
+    finished_at: str
+    raw: Json = field(repr=False)
+
+    @classmethod
+    def from_json(cls, body: Json) -> RunInfo:
+        """From an item of /runs."""
+        return cls(
+            id=str(body.get("id", "")),
+            name=str(body.get("name", "")),
+            project=str(body.get("projectName", "")),
+            phase=str(body.get("phase", "")),
+            verdict=str(body.get("verdict") or ""),
+            attempts=int(body.get("attempts") or 0),
+            created_at=str(body.get("createdAt") or ""),
+            finished_at=str(body.get("finishedAt") or ""),
+            raw=body,
+        )

@@ -1,0 +1,101 @@
+"""Where the server is and how a program shows who it is: the owner's data directory, a token, or a login."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rowlock.sdk.client_errors import ServerUnreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who gets a token from the server: a user with a password, or an application with its secret."""
+
+    grant_type: str
+    name: str
+    secret: str
+
+    def body(self) -> dict[str, str]:
+        """The body of POST /api/v1/token."""
+        if self.grant_type == "password":
+            return {"grantType": "password", "username": self.name, "password": self.secret}
+        return {"grantType": "client_credentials", "clientId": self.name, "clientSecret": self.secret}
+
+    def __repr__(self) -> str:
+        return f"Login({self.grant_type!r}, {self.name!r})"  # the secret is in no traceback
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """The base URL without a slash at its end, the authority that its certificate is checked against (None: the
+    system's), and a token or what gets one."""
+
+    url: str
+    authority: Path | None = None
+    token: str = ""
+    login: Login | None = None
+    hint: str = ""
+    """What to do when nobody answers."""
+
+    def tls(self) -> ssl.SSLContext:
+        """Raises ServerUnreachable when the authority cannot be read."""
+        try:
+            return ssl.create_default_context(cafile=None if self.authority is None else str(self.authority))
+        except (OSError, ssl.SSLError) as error:
+            raise ServerUnreachable(f"the certificate authority {self.authority} cannot be read: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"ServerAddress({self.url!r})"
+
+
+def find_server(
+    url: str | None = None,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    ca: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    login: Login | None = None,
+) -> ServerAddress:
+    """The server that the arguments name, else `ROWLOCK_URL` with `ROWLOCK_TOKEN` and `ROWLOCK_CA`, else the one of the
+    data directory. Raises ServerUnreachable."""
+    environ = os.environ
+    if url is None and data_dir is None and (url := environ.get("ROWLOCK_URL") or None) is not None:
+        token, ca = token or environ.get("ROWLOCK_TOKEN"), ca or environ.get("ROWLOCK_CA") or None
+    if url is None:
+        return _server_of_directory(data_dir, token, login)
+    if not url.startswith("https://"):
+        raise ServerUnreachable(
+            f"the address {url!r} does not begin with https://: tokens are sent to HTTPS servers only"
+        )
+    if not token and login is None:
+        raise ServerUnreachable(
+            f"nothing says who you are to {url}: give a token, or username and password, or client_id and client_secret"
+        )
+    return ServerAddress(url.rstrip("/"), None if ca is None else Path(ca), token or "", login)
+
+
+def _server_of_directory(
+    data_dir: str | os.PathLike[str] | None, token: str | None, login: Login | None
+) -> ServerAddress:
+    directory = Path(data_dir or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock").expanduser().absolute()
+    named = "" if data_dir is None and "ROWLOCK_DATA_DIR" not in os.environ else f" --data-dir {directory}"
+    hint = f"start one: `rowlock up -d{named}`"
+    try:
+        server_json: Any = json.loads((directory / "server.json").read_text(encoding="utf-8"))
+        url = str(server_json["url"])
+        if not token and login is None:
+            token = (directory / "token").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise ServerUnreachable(f"no server is running for {directory}: {hint}") from None
+    except PermissionError:
+        raise ServerUnreachable(
+            f"{directory} belongs to somebody else: name its address with url, and a token of your own"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ServerUnreachable(f"{directory}/server.json cannot be read ({error}): {hint}") from None
+    return ServerAddress(url, directory / "ca.crt", token or "", login, hint)

@@ -1,0 +1,101 @@
+"""The body of a submit, from what a Python program says: Run:ai's request, of which `spec` may say every other field."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any
+
+from rowlock.sdk.client_errors import ClientError
+
+THIS_MACHINE = "rowlock.dev/host"
+"""The image that means the programs of the node itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """What shall run. See `Client.submit` for the fields."""
+
+    name: str
+    command: str | Sequence[str] = ()
+    project: str = ""
+    image: str = THIS_MACHINE
+    framework: str = "PyTorch"
+    nnodes: int = 1
+    nproc_per_node: int | str | None = None
+    gpus: float = 0
+    cpus: float | None = None
+    memory: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict)
+    working_dir: str | None = None
+    retries: int = 0
+    name_is_prefix: bool = False
+    """The server adds a suffix to the name, so that it is free."""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self, default_project: str) -> dict[str, Any]:
+        """POST /workloads/distributed. Raises ClientError for what the server could not understand."""
+        self._check()
+        return {
+            "name": self.name,
+            **({"useGivenNameAsPrefix": True} if self.name_is_prefix else {}),
+            "projectId": self.project or default_project,
+            "spec": {**self._spec(), **self.spec},
+            **({"shellEnvironment": dict(self.secret_env)} if self.secret_env else {}),
+        }
+
+    def _check(self) -> None:
+        if isinstance(self.nnodes, bool) or not isinstance(self.nnodes, int) or self.nnodes < 1:
+            raise ClientError(f"nnodes must be a whole number from 1, but is {self.nnodes!r}")
+        if self.retries < 0:
+            raise ClientError(f"retries must be 0 or more, but is {self.retries!r}")
+        if self.image == THIS_MACHINE and not self.command:
+            raise ClientError("command says what runs on this machine: command=[sys.executable, 'train.py']")
+
+    def _spec(self) -> dict[str, Any]:
+        words = shlex.split(self.command) if isinstance(self.command, str) else list(map(str, self.command))
+        spec: dict[str, Any] = {
+            "image": self.image,
+            "distributedFramework": self.framework,
+            **({"numWorkers": self.nnodes - 1} if self.nnodes > 1 else {"noWorkers": True}),
+            "compute": self._compute(),
+            "backoffLimit": self.retries,
+            "restartPolicy": "OnFailure" if self.retries else "Never",
+            "environmentVariables": [{"name": name, "value": str(value)} for name, value in self.env.items()],
+        }
+        if words:
+            spec["command"] = [word.replace("$$", "$$$$") for word in words]  # Kubernetes reads `$$` as `$`
+        if self.nproc_per_node is not None:
+            spec["nprocPerNode"] = str(self.nproc_per_node)
+        if self.working_dir or self.image == THIS_MACHINE:
+            spec["workingDir"] = os.path.abspath(self.working_dir or os.getcwd())
+        return spec
+
+    def _compute(self) -> dict[str, Any]:
+        compute: dict[str, Any] = {}
+        if 0 < self.gpus < 1:
+            compute |= {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": self.gpus}
+        elif self.gpus:
+            compute["gpuDevicesRequest"] = int(self.gpus) if self.gpus == int(self.gpus) else self.gpus
+        if self.cpus is not None:
+            compute["cpuCoreRequest"] = self.cpus
+        if self.memory is not None:
+            compute["cpuMemoryRequest"] = self.memory
+        return compute
+
+
+def job_request(**values: Any) -> JobRequest:
+    """The request of these fields. Raises TypeError for a field that there is not, with the nearest one."""
+    known = [each.name for each in fields(JobRequest)]
+    for name in values:
+        if name not in known:
+            nearest = get_close_matches(name, known, 1)
+            hint = (
+                f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(known)}; `spec` takes the rest"
+            )
+            raise TypeError(f"a submit has no field {name!r}: {hint}")
+    return JobRequest(**values)
