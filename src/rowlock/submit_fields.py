@@ -48,7 +48,6 @@ _HOME = "/root"
 SSH_MOUNT = f"{_HOME}/.ssh"
 """What Run:ai's own client sends with every create."""
 
-_NO_ASSETS = "name assets in a request of the REST API, or write the values as flags"
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `runai port-forward JOB --port LOCAL:REMOTE`"
 _NO_NFS = "the kubelet mounts no NFS: mount it on the nodes, and give its directory with --host-path or -v"
 _NO_S3 = "the kubelet mounts no buckets: let the program copy what it needs"
@@ -62,8 +61,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("", "text", "the workload's name", v1="--name", value="NAME"),
     F("", "text", "prefix of the job's name; the first free number is added", v1="--job-name-prefix", value="PREFIX"),
     F("", "text", "prefix of the workload's name; a random suffix is added", v2="--name-prefix", value="PREFIX"),
-    F("templateId", "text", "start from this template", v1="--template", v2="--template", value="NAME",
-      refuse="name templates in a request of the REST API, or write the values as flags"),
+    F("", "text", "start from this template; flags beside it win", v1="--template", v2="--template", value="NAME"),
     F("distributedFramework", "text", "PyTorch, TF, MPI, XGBoost or JAX (default PyTorch)", v2="-f --framework",
       frameworks="any", value="FRAMEWORK"),
     F("category", "text", "the workload's category"),
@@ -114,8 +112,10 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("args", "list", "an argument of the program (or write it after --)", v1="--args", value="ARG"),
     F("args", "words", "arguments of the master alone", master1="--master-args", master2="--master-args", value="ARGS"),
     F("environmentVariables", "variables", "an environment variable", v1="-e --environment",
-      v2="-e --environment-variable --environment", master1="--master-environment",
+      v2="-e --environment-variable", master1="--master-environment",
       master2="--master-environment-variable --master-environment", value="NAME=VALUE"),
+    F("environmentVariables", "environment", "an environment (an asset), or a variable NAME=VALUE", v2="--environment",
+      value="NAME"),
     F("environmentVariables", "secret variables", "a variable from a Secret's key", v2="--env-secret",
       value="NAME=SECRET,key=KEY"),
     F("environmentVariables", "field variables", "a variable from a field of the pod", v2="--env-pod-field-ref",
@@ -213,12 +213,13 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("storage.nfs", "items", "an NFS export", v2="--nfs", value="path=DIR,server=HOST,mountpath=DIR", refuse=_NO_NFS),
     F("storage.nfs", "text", "the NFS host of -v", v1="--nfs-server", value="HOST", refuse=_NO_NFS),
     F("storage.s3", "items", "a bucket", v1="--s3", v2="--s3", value="bucket=NAME,...", refuse=_NO_S3),
-    F("storage.dataVolume", "list", "a data volume", v2="--datavolume", value="NAME", refuse=_NO_ASSETS),
+    F("storage.dataVolume", "list", "a data volume", v2="--datavolume", value="NAME",
+      refuse="this cluster shares no volumes between projects: name a claim with --existing-pvc, or a --datasource"),
     F("", "switch", "mounts made on the node later appear in the pods", v1="--mount-propagation",
       refuse="the kubelet does not propagate mounts: mount before the job starts"),
     # -------------------------------------------------- assets
     F("", "text", "a compute resource; flags beside it win", v2="--compute", value="NAME"),
-    F("", "list", "a data source", v2="--datasource", value="NAME", refuse=_NO_ASSETS),
+    F("", "list", "a data source", v2="--datasource", value="NAME"),
     # -------------------------------------------------- network
     F("ports", "ports", "a port of the container; with -s portforward it is forwarded until Ctrl-C", v1="--port",
       value="LOCAL:REMOTE"),
@@ -331,9 +332,15 @@ def refused_fields(parent: str = "") -> dict[str, tuple[Any, str]]:
     return refused
 
 
+_ASSET_FLAGS = {
+    "templateId": "--template", "assets.environment": "--environment", "assets.compute": "--compute",
+    "assets.datasources": "--datasource",
+}  # fmt: skip
+
+
 def flag_names(generation: int) -> dict[str, str]:
     """A field of the request, `spec.…` or `masterSpec.…`, in the words of a generation's command line."""
-    names = {"name": "--name" if generation == 1 else "NAME", "projectId": "--project"}
+    names = {"name": "--name" if generation == 1 else "NAME", "projectId": "--project", **_ASSET_FLAGS}
     for row in sorted(
         SUBMIT_FIELDS, key=lambda row: len(paths(row))
     ):  # a flag of one field says more than one of several

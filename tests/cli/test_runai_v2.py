@@ -147,9 +147,9 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai pytorch submit j -i x --gpu-portion-request 2", 1, "--gpu-portion-request: must be greater than 0"),
         ("runai pytorch submit j -i x --gpu-request-type memory", 1, "--gpu-memory-request: is required"),
         ("runai pytorch submit j -i x --gpu-request-type migProfile", 1, "GPUs are not partitioned here"),
-        ("runai pytorch submit j -i x --environment base", 1, "write NAME=VALUE"),
+        ("runai pytorch submit j -i x --environment base", 1, "no asset of the kind environment 'base'"),
         ("runai pytorch submit j -i x --compute no-such", 1, "no asset of the kind compute 'no-such'"),
-        ("runai pytorch submit j -i x --datasource d", 1, "name assets in a request of the REST API"),
+        ("runai pytorch submit j -i x --datasource d", 1, "there is no data source 'd' that this project may use"),
         ("runai pytorch submit j -i x --external-url container=80", 1, "this cluster has no ingress"),
         ("runai pytorch submit j -i x --user-group-source fromIdpToken", 1, "--user-group-source: this cluster has no"),
         ("runai pytorch submit j -i x --host-path path=d,mount=/d", 1, "--host-path: must be a directory of the node"),
@@ -163,7 +163,6 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai distributed list --status Runing", 2, "Did you mean `Running`?"),
         ("runai distributed list --columns nmae", 2, "Did you mean `name`?"),
         ("runai distributed list --json --yaml", 2, "exclude each other"),
-        ("runai distributed list --deleted", 1, "deleted workloads are not kept"),
         ("runai distributed list -p nowhere", 1, "project nowhere was not found"),
         ("runai distributed describe --uuid 1", 1, "no workload was found with the id 1"),
         ("runai distributed describe t1 --uuid 1", 2, "both name a workload"),
@@ -181,7 +180,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai config set --auto-update enabled", 1, "never updates itself"),
         ("runai cluster set other", 1, "Cluster other does not exist"),
         ("runai inference submit j -i x", 1, "rowlock trains models and serves none"),
-        ("runai template create x", 1, "this cluster keeps no assets"),
+        ("runai template create x", 1, "`POST /api/v1/workload-templates/TYPE` makes one"),
         ("runai completion tcsh", 2, "Known: bash, zsh, fish"),
         ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
         ("runai trainning list", 2, "Did you mean `training`?"),
@@ -302,7 +301,8 @@ def test_projects_and_other_resources(served: Served) -> None:
     )
     assert "PyTorchJob" in served.ok("runai workload-type list")
     assert served.ok("runai pvc list -A --json") == "[]\n"
-    for asset in ("compute", "environment", "datasource", "template"):
+    assert "small-fraction" in served.ok("runai compute list --json")
+    for asset in ("environment", "datasource", "template"):
         assert served.ok(f"runai {asset} list --json") == "[]\n"
 
 
@@ -368,3 +368,37 @@ def test_top_and_the_header_of_nodes_are_aligned(served: Served) -> None:
             )
     assert served.ok("runai top jobs").splitlines()[1].split()[:4] == ["j", "default", "ContainerCreating", "0.5"]
     assert served.ok("runai get j -o name") == "j\n"
+
+
+def test_assets_and_templates_by_name(served: Served) -> None:
+    """Made, listed, named by a submit, and what the flags say wins."""
+    served.node("a", 2)
+    assert (
+        served.ok("runai compute create tiny --cpu-core-request 0.25 --cpu-memory-request 64M")
+        == "compute tiny created successfully\n"
+    )
+    line = "runai environment create mnist -i pytorch-dist-mnist -e A=1 --run-as-uid 7 --command -- python train.py"
+    served.ok(line)
+    names = served.ok("runai compute list --no-headers --columns name").split()
+    assert "tiny" in names and "small-fraction" in names
+    assert "image: pytorch-dist-mnist" in served.ok("runai environment describe mnist")
+    served.ok("runai pytorch submit named --workers 1 --environment mnist --environment B=2 --compute tiny")
+    job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "named") or {}
+    container = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["python"] and container["resources"]["requests"]["cpu"] == "0.25"
+    assert {(v["name"], v.get("value")) for v in container["env"]} >= {("A", "1"), ("B", "2")}
+    code, _, err = served.run("runai pytorch submit other --environment mnis --compute tiny")
+    assert code == 1 and "there is no asset of the kind environment 'mnis'" in err and err.startswith("--environment")
+    template = {
+        "meta": {"name": "base", "scopeType": "tenant"},
+        "spec": {"image": "pytorch-dist-mnist", "numWorkers": 3, "distributedFramework": "TF", "backoffLimit": 2},
+    }
+    served.post("/api/v1/workload-templates/distributed", template)
+    assert served.ok("runai list templates").split() == ["NAME", "DESCRIPTION", "base", "-"]
+    assert "numWorkers: 3" in served.ok("runai template describe base")
+    served.ok("runai distributed submit templated --template base --backoff-limit 1")
+    tf = served.store.view.get(kinds.TFJOB, "runai-default", "templated") or {}
+    assert tf["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert tf["spec"]["runPolicy"]["backoffLimit"] == 1
+    assert served.ok("runai template delete base") == "template base deleted successfully\n"
+    assert "was not found" in served.run("runai template describe base")[2]

@@ -14,6 +14,7 @@ import pytest
 from rowlock import submit_fields
 from rowlock.cli import runai_tree
 from rowlock.cli.grammar import Command, CommandLine, Flag, Group, flags_of, parse
+from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.flags import ANY_FRAMEWORK, submit_flags
 from rowlock.cli.submit.request import request_specs
 
@@ -72,9 +73,10 @@ def _sample(flag: Flag, generation: int) -> list[str]:
     return [name, SAMPLES.get(name) or SAMPLES.get(flag.kind) or "A=1"]
 
 
-def _specs(argv: list[str], generation: int, framework: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _specs(argv: list[str], generation: int, framework: str) -> tuple[dict[str, Any], ...]:
     command = Command("submit", "", "", "[NAME]", submit_flags(generation, framework), "ARGUMENTS...")
-    return request_specs(parse(CommandLine("runai", "submit", argv), command, argv), generation, framework)
+    line = parse(CommandLine("runai", "submit", argv), command, argv)
+    return (*request_specs(line, generation, framework), asset_references(line))
 
 
 CASES = [

@@ -27,6 +27,7 @@ from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.cli import main, runai_tree
+from rowlock.cli.client import ServerClient
 from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
@@ -208,6 +209,14 @@ class Served:
         """Exit code, stdout and stderr of `rowlock …` or `runai …`."""
         program, *argv = line.split() if isinstance(line, str) else line
         return call(program, argv, self.data, self.capsys)
+
+    def post(self, path: str, body: Any) -> Any:
+        """A request of the REST API, as the owner."""
+        client = ServerClient(json.loads((self.data / "server.json").read_text())["url"], str(self.data))
+        try:
+            return client.post(path, body)
+        finally:
+            client.close()
 
     def ok(self, line: str | list[str]) -> str:
         code, out, err = self.run(line)

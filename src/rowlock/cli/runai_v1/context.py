@@ -10,7 +10,7 @@ from rowlock.cli import client, node_usage
 from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import format_number, show, table, tell
+from rowlock.cli.output import format_number, show, table
 
 
 def config_project(line: CommandLine) -> int:
@@ -120,10 +120,10 @@ def node(line: CommandLine) -> int:
 
 
 def templates(line: CommandLine) -> int:
-    """There are none, and the list says so."""
-    client.connect(line)
-    show(table(("NAME", "DESCRIPTION"), []))
-    tell("This cluster keeps no templates: write the values as flags.")
+    from rowlock.cli.runai_v2.assets import assets_of
+
+    found = assets_of(client.connect(line), "template", project(line))
+    show(table(("NAME", "DESCRIPTION"), [(one["meta"]["name"], one["meta"]["description"] or "-") for one in found]))
     return 0
 
 

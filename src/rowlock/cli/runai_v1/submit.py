@@ -9,6 +9,7 @@ from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
+from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
 from rowlock.cli.submit.request import request_specs
 from rowlock.submit_fields import flag_names
@@ -39,7 +40,10 @@ def submit(line: CommandLine, framework: str) -> int:
     check_submit_flags(line)
     name_flag = requested_name(line)
     spec, master = request_specs(line, 1, framework)
-    if framework == "Standard":
+    path = f"{WORKLOADS}/distributed"
+    if framework == "Standard" and line.template:
+        path = f"{WORKLOADS}/{'workspaces' if line.interactive else 'trainings'}"
+    elif framework == "Standard":
         spec |= {"distributedFramework": "PyTorch", "noWorkers": True}
         spec |= {"category": "Build"} if line.interactive else {}
     else:
@@ -51,14 +55,15 @@ def submit(line: CommandLine, framework: str) -> int:
         "projectId": project_name,
         "spec": spec,
         "submitCommand": typed_command(line),
+        **asset_references(line),
     }
     if master:
         body["masterSpec"] = master
     try:
         if line.dry_run:
-            show_json(server.call("POST", f"{WORKLOADS}/distributed", body=body, query={"dryRun": True})["objects"])
+            show_json(server.call("POST", path, body=body, query={"dryRun": True})["objects"])
             return 0
-        server.post(f"{WORKLOADS}/distributed", body)
+        server.post(path, body)
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, flag_names(1))) from None
     show(f"The job '{name}' has been submitted successfully")

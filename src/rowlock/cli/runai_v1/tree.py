@@ -6,7 +6,7 @@ from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.runai_v2.tree import CONFIG as CONFIG_V2
-from rowlock.cli.runai_v2.tree import NO_ASSETS, NO_UPDATE
+from rowlock.cli.runai_v2.tree import NO_UPDATE
 
 _FRAMEWORKS = (
     ("pytorch", "PyTorch", ""),
@@ -42,7 +42,7 @@ _JOBS = Command("jobs", "List jobs.", "runai_v1.jobs:index", flags=(_ALL_PROJECT
 _NODES = Command("nodes", "List nodes.", "runai_v1.context:nodes", flags=_CONTEXT_FLAGS, aliases="node")
 _PROJECTS = Command("projects", "List projects.", "runai_v1.context:projects", flags=(DATA_DIR,), aliases="project")
 _CLUSTERS = Command("clusters", "List clusters.", "runai_v1.context:clusters", flags=(DATA_DIR,), aliases="cluster")
-_TEMPLATES = Command("templates", "List templates: this cluster keeps none.", "runai_v1.context:templates", flags=(DATA_DIR,),
+_TEMPLATES = Command("templates", "List templates.", "runai_v1.context:templates", flags=_CONTEXT_FLAGS,
                      aliases="template")  # fmt: skip
 LIST = Group(
     "list", "List jobs, nodes, projects or clusters.", (_JOBS, _NODES, _PROJECTS, _CLUSTERS, _TEMPLATES), default="jobs"
@@ -53,8 +53,10 @@ _DESCRIBE_JOB = Command(
     "job", "Show a job.", "runai_v1.jobs:describe", "NAME", (_OUTPUT, *_CONTEXT_FLAGS), aliases="jobs"
 )
 _DESCRIBE_NODE = Command("node", "Show a node.", "runai_v1.context:node", "NAME", (DATA_DIR,), aliases="nodes")
-_DESCRIBE_TEMPLATE = Command("template", "Show a template.", "", aliases="templates", hidden=True, refuse=NO_ASSETS)
-DESCRIBE = Group("describe", "Show a job or a node.", (_DESCRIBE_JOB, _DESCRIBE_NODE, _DESCRIBE_TEMPLATE))
+_DESCRIBE_TEMPLATE = Command(
+    "template", "Show a template.", "runai_v2.assets:describe", "NAME", _CONTEXT_FLAGS, aliases="templates"
+)
+DESCRIBE = Group("describe", "Show a job, a node or a template.", (_DESCRIBE_JOB, _DESCRIBE_NODE, _DESCRIBE_TEMPLATE))
 GET = _DESCRIBE_JOB._replace(name="get", summary="The same as `runai describe job`.", aliases="")
 _DETAILS = Flag("-d --details", "switch", "show each node's free GPUs and memory, too")
 TOP = Group("top", "Show what nodes and jobs hold.", (

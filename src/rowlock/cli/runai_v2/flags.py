@@ -5,7 +5,7 @@ from __future__ import annotations
 from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag
-from rowlock.cli.submit.flags import ANY_FRAMEWORK, submit_flags
+from rowlock.cli.submit.flags import ANY_FRAMEWORK, ENVIRONMENT_FIELDS, asset_flags, submit_flags
 
 DISTRIBUTED = submit_flags(2, ANY_FRAMEWORK)
 PYTORCH = submit_flags(2, "PyTorch")
@@ -35,7 +35,7 @@ PAGES = (
 LIST = (
     Flag("-A --all", "switch", "those of all projects"),
     Flag("--status", "text", "only those with this status", value="STATUS"),
-    Flag("--deleted", "switch", "", refuse="deleted workloads are not kept: their logs are, in the data directory"),
+    Flag("--deleted", "switch", "those that are deleted (`rowlock history` lists them, too)"),
     *PAGES, *OUTPUT, PROJECT, DATA_DIR,
 )  # fmt: skip
 WORKLOAD_LIST = (
@@ -94,3 +94,10 @@ WORKLOAD_DELETE = (_TYPE, _FRAMEWORK, *DELETE)
 STATE = (UUID, PROJECT, DATA_DIR)
 RESOURCE_LIST = (*PAGES, *OUTPUT, DATA_DIR)
 ASSET_LIST = (Flag("-A --all", "switch", "those of all projects"), *PAGES, *OUTPUT, PROJECT, DATA_DIR)
+_SCOPE = (
+    Flag("--scope", "project|department|cluster|tenant", "who may use it", "project"),
+    Flag("--description", "text", "what it is for", value="TEXT"),
+    PROJECT, DATA_DIR,
+)  # fmt: skip
+COMPUTE_ASSET = (*asset_flags("compute."), *_SCOPE)
+ENVIRONMENT_ASSET = (*asset_flags(*ENVIRONMENT_FIELDS), *_SCOPE)

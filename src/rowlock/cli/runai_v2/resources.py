@@ -8,7 +8,7 @@ from rowlock.cli import client, node_usage
 from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import format_age, format_number, show, tell
+from rowlock.cli.output import format_age, format_number, show
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list, slice_items
 
 _PROJECTS = rowlock_projects.PATH
@@ -195,7 +195,7 @@ def list_node_pools(line: CommandLine) -> int:
     return show_list(line, POOL_COLUMNS, slice_items(line, sorted(pools.values(), key=lambda p: str(p["name"]))))
 
 
-# ---------------------------------------------------------------- claims, types, assets
+# ---------------------------------------------------------------- claims, types
 
 
 CLAIM_COLUMNS = (
@@ -228,18 +228,3 @@ TYPE_COLUMNS = (
 
 def list_types(line: CommandLine) -> int:
     return show_list(line, TYPE_COLUMNS, slice_items(line, client.connect(line).get("/api/v1/workload-types")["types"]))
-
-
-ASSET_COLUMNS = (
-    Column("name", "Name", lambda a: a["name"]),
-    Column("scopeType", "Scope", lambda a: a["scopeType"]),
-    Column("workloadType", "Workload Type", lambda a: a["workloadType"]),
-    Column("createdAt", "Creation Time", lambda a: a["createdAt"]),
-)
-
-
-def list_assets(line: CommandLine) -> int:
-    """Environments, compute resources, data sources, templates: this cluster keeps none, and the list says so."""
-    client.connect(line)
-    tell("This cluster keeps no assets: write the values as flags of a submit.")
-    return show_list(line, ASSET_COLUMNS, [])

@@ -11,6 +11,7 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import parse_duration, show, show_json
 from rowlock.cli.runai_v2.workloads import FRAMEWORKS
+from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.request import request_specs
@@ -19,6 +20,8 @@ from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
 
 def any_framework(line: CommandLine) -> int:
     """`runai distributed submit`: --framework says which."""
+    if line.template and not line.framework:
+        return submit(line, ANY_FRAMEWORK, {})  # it names the framework
     word = line.framework or "pytorch"
     framework = FRAMEWORKS.get(word.lower().removesuffix("job"))
     if framework is None:
@@ -37,11 +40,13 @@ def framework(line: CommandLine) -> int:
 
 def standard(line: CommandLine) -> int:
     """A workload of one pod."""
-    return submit(line, "Standard", {"distributedFramework": "PyTorch", "noWorkers": True})
+    return submit(line, "Standard", {} if line.template else {"distributedFramework": "PyTorch", "noWorkers": True})
 
 
 def workspace(line: CommandLine) -> int:
     """A workload of one pod for somebody who works in it: of high priority, and never preempted."""
+    if line.template:
+        return submit(line, "Standard", {})
     fields = {"distributedFramework": "PyTorch", "noWorkers": True, "category": "Build"}
     return submit(line, "Standard", fields if line.priority else {**fields, "priorityClass": "high"})
 
@@ -61,16 +66,15 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
         "projectId": project(line),
         "spec": {**spec, **fields},
         "submitCommand": typed_command(line),
+        **asset_references(line),
     }
-    if line.compute:
-        body["assets"] = {"compute": line.compute}
     if not name:
         body["useGivenNameAsPrefix"] = True
     if master:
         body["masterSpec"] = master
     try:
         answer = server.call(
-            "POST", f"{WORKLOADS}/distributed", body=body, query={"dryRun": True} if line.dry_run else {}
+            "POST", _collection(line, framework), body=body, query={"dryRun": True} if line.dry_run else {}
         )
     except client.StatusError as refusal:
         if refusal.status == 409 and "already exists, please delete it" in refusal.message:
@@ -85,6 +89,13 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
     show(f"Creating {family.split()[0]} {answer['name']}...")
     show(f"To track the workload's status, run 'runai {family} describe {answer['name']}'")
     return follow_submit(line, server, answer["name"])
+
+
+def _collection(line: CommandLine, framework: str) -> str:
+    """Where the workload is created: templates are looked up among those of its type."""
+    if framework != "Standard" or not line.template:
+        return f"{WORKLOADS}/distributed"
+    return f"{WORKLOADS}/{'workspaces' if line.verb.startswith('workspace') else 'trainings'}"
 
 
 def _check_request_type(line: CommandLine) -> None:

@@ -6,7 +6,6 @@ from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
 _FLAGS = "runai_v2.flags:"
-NO_ASSETS = "this cluster keeps no assets: write the values as flags of a submit"
 NO_UPDATE = "rowlock never updates itself: `pip install -U rowlock` does"
 _NO_CREDENTIALS = (
     "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
@@ -83,15 +82,25 @@ def _resource(name: str, plural: str, listing: str, *others: Command) -> Group:
     return Group(name, f"Show {plural}.", (command, *others))
 
 
-def _asset(name: str, plural: str) -> Group:
-    refused = tuple(
-        Command(verb, f"{verb.capitalize()} {plural}.", "", hidden=True, refuse=NO_ASSETS)
-        for verb in ("describe", "create", "update", "delete")
-    )
-    listing = Command(
-        "list", f"List {plural}.", "runai_v2.resources:list_assets", flags=f"{_FLAGS}ASSET_LIST", aliases="ls"
-    )
-    return Group(name, f"{plural.capitalize()}: this cluster keeps none.", (listing, *refused))
+def _asset(name: str, plural: str, create: Command) -> Group:
+    path = "workload-templates" if name == "template" else "asset"
+    change = f"delete it and make it again, or change it with PUT below /api/v1/{path} (docs/rest.md)"
+    return Group(name, f"{plural.capitalize()}: parts of a submit that are written once.", (
+        Command("list", f"List {plural}.", "runai_v2.assets:list_assets", flags=f"{_FLAGS}ASSET_LIST", aliases="ls"),
+        Command("describe", f"Show one of the {plural}.", "runai_v2.assets:describe", "NAME", (PROJECT, DATA_DIR)),
+        create,
+        Command("update", f"Change one of the {plural}.", "", hidden=True, refuse=change),
+        Command("delete", f"Delete one of the {plural}; workloads keep its values.", "runai_v2.assets:delete", "NAME",
+                (PROJECT, DATA_DIR), aliases="rm"),
+    ))  # fmt: skip
+
+
+def _create_asset(what: str, flags: str) -> Command:
+    return Command("create", f"Make {what}.", "runai_v2.assets:create", "NAME", f"{_FLAGS}{flags}", "ARGUMENTS...")
+
+
+def _created_by_rest(what: str, path: str) -> Command:
+    return Command("create", f"Make {what}.", "", hidden=True, refuse=f"`POST /api/v1/{path}` makes one (docs/rest.md)")
 
 
 _SET_PROJECT = Command("set", "Set the default project.", "runai_v1.context:project_set", "NAME", (DATA_DIR,))
@@ -112,8 +121,10 @@ RESOURCES: tuple[Group, ...] = (
     _resource("department", "departments", "list_departments"),
     _resource("workload-type", "types of workloads", "list_types"),
     Group("pvc", "Show persistent volume claims.", (_CLAIMS,)),
-    _asset("compute", "compute resources"), _asset("environment", "environments"), _asset("datasource", "data sources"),
-    _asset("template", "templates"),
+    _asset("compute", "compute resources", _create_asset("a compute resource", "COMPUTE_ASSET")),
+    _asset("environment", "environments", _create_asset("an environment", "ENVIRONMENT_ASSET")),
+    _asset("datasource", "data sources", _created_by_rest("a data source", "asset/datasource/KIND")),
+    _asset("template", "templates", _created_by_rest("a template", "workload-templates/TYPE")),
     Group("my-credential", "User credentials: this cluster keeps none.", (
         Command("list", "List your credentials.", "", refuse=_NO_CREDENTIALS),
         Command("create", "Make one.", "", hidden=True, refuse=_NO_CREDENTIALS),

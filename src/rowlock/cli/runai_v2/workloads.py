@@ -105,7 +105,8 @@ def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: st
     filters += [f"type=={types[0]}"] if len(types) == 1 else []
     if types == ("Distributed", "Training"):
         filters.append("type!=Workspace")
-    return show_list(line, COLUMNS, fetch_page(line, server, WORKLOADS, "workloads", filterBy=",".join(filters)))
+    query = {"filterBy": ",".join(filters)} | ({"deleted": True} if line.deleted else {})
+    return show_list(line, COLUMNS, fetch_page(line, server, WORKLOADS, "workloads", **query))
 
 
 # ---------------------------------------------------------------- one workload

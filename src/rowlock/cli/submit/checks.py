@@ -11,15 +11,16 @@ from rowlock.cli.commands.jobs import WORKLOADS, find_workload, wait_for_phase
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import parse_duration
+from rowlock.cli.submit.assets import says_image_elsewhere
 
 
 def check_submit_flags(line: CommandLine) -> None:
     """Raises CommandError for what contradicts itself."""
-    if not line.image:
+    if not line.image and not says_image_elsewhere(line):
         raise CommandError("\n-i, --image must be set\n")
     if getattr(line, "attach", False):
         line.set_values(stdin=True, tty=True)
-    if line.tty and not line.stdin:
+    if line.tty and not line.stdin and not getattr(line, "template", None):
         raise CommandError("--stdin is required for containers with -t/--tty=true")
     if getattr(line, "gpu", None) and getattr(line, "gpu_memory", None):
         raise CommandError("unexpected to accept both gpu and gpu-memory flag. please use only one of them")

@@ -63,3 +63,20 @@ def _submit_flags(generation: int, framework: str) -> Iterator[Flag]:
             yield flag
         if has_master_field(row, framework) and (flag := master_flag_of(row, generation)):
             yield flag
+
+
+ENVIRONMENT_FIELDS = (
+    "image", "imagePullPolicy", "command", "args", "environmentVariables", "workingDir", "createHomeDir", "stdin", "tty",
+    "security.",
+)  # fmt: skip
+"""What an environment may say of a submit's fields."""
+
+
+def asset_flags(*places: str) -> tuple[Flag, ...]:
+    """The second generation's flags of the fields at these places (`compute.`: all below it)."""
+    return tuple(
+        flag
+        for row in SUBMIT_FIELDS
+        if row.path.startswith(tuple(place for place in places if place.endswith("."))) or row.path in places
+        if row.kind != "environment" and (flag := flag_of(row, 2))
+    )

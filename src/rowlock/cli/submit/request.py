@@ -19,10 +19,13 @@ Spec = dict[str, Any]
 def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[Spec, Spec]:
     """What the workers are to be, and what the master does differently ({}: nothing). Raises CommandError."""
     spec: Spec = {}
+    from_template = bool(getattr(line, "template", None))  # which says what no flag says
     for row in SUBMIT_FIELDS:
         flag = flag_of(row, generation)
+        if flag and from_template and flag.dest not in line.given_flags:
+            continue
         if flag and not row.refuse and row.path and has_field(row, framework):
-            _add_field(spec, row, getattr(line, flag.dest), flag.names.split()[0])
+            _add_field(spec, row, getattr(line, flag.dest, None), flag.names.split()[0])
     _add_command(spec, line)
     master: Spec = {}
     for row in SUBMIT_FIELDS:
@@ -37,7 +40,7 @@ def _add_command(spec: Spec, line: CommandLine) -> None:
     rest, given_args = line.rest or [], list(getattr(line, "args", None) or [])
     spec.pop("command", None)
     spec.pop("args", None)
-    if line.command:
+    if getattr(line, "command", None):
         spec["command"], spec["args"] = rest[:1], [*rest[1:], *given_args]
     elif rest or given_args:
         spec["args"] = [*given_args, *rest]
@@ -139,7 +142,15 @@ def _own_user(value: Any, name: str) -> dict[str, Any]:
     return {"security.runAsUid": os.getuid(), "security.runAsGid": os.getgid()}
 
 
-_PART_READERS: dict[str, Callable[[Any, str], dict[str, Any]]] = {"gpus": _parse_gpus, "own user": _own_user}
+def _parse_environment(values: Sequence[str], name: str) -> dict[str, Any]:
+    """The variables among the values; the others name an asset (`asset_references`)."""
+    pairs = parse_pairs([value for value in values if "=" in value], name)
+    return {"environmentVariables": pairs} if pairs else {}
+
+
+_PART_READERS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
+    "gpus": _parse_gpus, "own user": _own_user, "environment": _parse_environment,
+}  # fmt: skip
 """Kinds whose value becomes several fields."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from rowlock.workloads.assets.asset_kinds import AssetKind, by_kind
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind, by_kind
 from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
@@ -73,14 +73,27 @@ def _data_sources(assets: Fields, find: FindAsset, references: dict[str, Any]) -
     sources: dict[str, list[dict[str, Any]]] = {}
     for item in assets.items("datasources"):
         item.allow_only("id", "kind")
-        kind = item.text("kind")
-        row = by_kind(kind)
-        if row is None or not row.storage:
-            item.add_error("kind", "options", "must be one of pvc, hostPath, git and config-map.")
-        elif asset := _find_named(item, "id", kind, find):
-            references.setdefault("datasources", []).append({**_reference(asset), "type": kind})
+        asset = _find_source(item, find)
+        if asset is not None:
+            row = _kind_of(asset)
+            references.setdefault("datasources", []).append({**_reference(asset), "type": asset.kind})
             sources.setdefault(row.storage, []).extend(row.to_submit_spec(asset.spec)["storage"][row.storage])
     return sources
+
+
+def _find_source(item: Fields, find: FindAsset) -> Asset | None:
+    """The data source of an id and a kind; where the kind is left out (as the command line does), of any."""
+    kind, known = item.text("kind"), [row.kind for row in ASSET_KINDS if row.storage]
+    if kind:
+        if kind in known:
+            return _find_named(item, "id", kind, find)
+        item.add_error("kind", "options", f"must be one of {', '.join(known)}.")
+        return None
+    word = item.text("id")
+    asset = next((one for row in known if word and (one := find(row, word))), None)
+    if asset is None:
+        item.add_error("id", "unknown", f"there is no data source {word!r} that this project may use.")
+    return asset
 
 
 def _find_named(body: Fields, field: str, kind: str, find: FindAsset) -> Asset | None:

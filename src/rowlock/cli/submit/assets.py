@@ -1,0 +1,36 @@
+"""The template and the assets that a submit names: environment, compute resource, data sources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.cli.grammar import CommandError, CommandLine
+
+
+def environment_asset(line: CommandLine) -> str:
+    """The environment that V2's --environment names; "" where it only sets variables, as V1's always does. Raises
+    CommandError for two."""
+    if "environment_variable" not in vars(line):
+        return ""
+    names = [value for value in line.environment if "=" not in value]
+    if len(names) > 1:
+        raise CommandError(f"a workload has one environment, and --environment names {', '.join(names)}", 2)
+    return names[0] if names else ""
+
+
+def asset_references(line: CommandLine) -> dict[str, Any]:
+    """`templateId` and `assets` of the request, by the names that the line gives; the server looks them up."""
+    sources = [name for value in getattr(line, "datasource", None) or () for name in value.split(",") if name]
+    named = {
+        "environment": environment_asset(line),
+        "compute": getattr(line, "compute", None),
+        "datasources": [{"id": name} for name in sources],
+    }
+    assets = {kind: names for kind, names in named.items() if names}
+    template = getattr(line, "template", None)
+    return ({"templateId": template} if template else {}) | ({"assets": assets} if assets else {})
+
+
+def says_image_elsewhere(line: CommandLine) -> bool:
+    """Whether the image may come from what the line names."""
+    return bool(getattr(line, "template", None) or environment_asset(line))
