@@ -13,7 +13,7 @@ PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
     "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "storage", "apiserver", "kubelet", "diagnostics",
-    "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser",
+    "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "kube_evidence",
 )  # fmt: skip
 """In the order of the storeys."""
 ABOVE = ("cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")

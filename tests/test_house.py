@@ -28,7 +28,7 @@ STOREYS: tuple[set[str], ...] = (
     DECIDING,
     {"controllers", "archive", "accounts", "audit"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator", "runtime"},
-    {"cluster", "kube_scheduler", "kube_users", "server_log", "metrics", "browser", "sdk"},
+    {"cluster", "kube_scheduler", "kube_users", "kube_evidence", "server_log", "metrics", "browser", "sdk"},
     {"assembly"},
     {"kube_assembly"},
     {"serve"},

@@ -28,6 +28,7 @@ from rowlock.assembly import Server, ensure_token
 from rowlock.audit.audit_log import AuditLog
 from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
+from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
 from rowlock.gangs.dialects import OWN
 from rowlock.kube.client import Kube
@@ -35,6 +36,8 @@ from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_RULES, missing_rights
+from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
+from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
 from rowlock.kube_users import KubeUsers
 from rowlock.rest.app import RestApi
@@ -89,13 +92,18 @@ class KubeServer(Server):
             )  # fmt: skip
             archive = Archive(self.data_dir / "archive", Retention(self.options.keep_runs, self.options.archive_size))
             audit_log = AuditLog(self.data_dir)
+            diagnostics = KubeDiagnostics(kube, archive)
             rest_api = RestApi(
                 kube,
                 settings,
+                diagnose=diagnostics.diagnose,
                 take_snapshot=scheduler.snapshot if scheduler else None,
                 archive=archive,
                 audit_log=audit_log,
             )
+            kube.kept_log = users.kept_log = partial(read_kept_log, archive)
+            diagnostics.pods_of = rest_api.cache.pods_of
+            collector = LogCollector(kube, rest_api.cache, archive)
             proxy = ApiProxy(users.connection_for)
             door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
             app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])
@@ -107,6 +115,7 @@ class KubeServer(Server):
                     [*listeners, browser_listener],
                     (
                         rest_api.run(),
+                        supervise("the logs of pods", collector.run),
                         door.run(),
                         users.run(),
                         audit_log.run(),

@@ -22,7 +22,7 @@ from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES, User
 from rowlock.errors import Unauthorized, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache
-from rowlock.kube.client import Kube
+from rowlock.kube.client import Kube, LogSource
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Limits
@@ -77,6 +77,8 @@ class KubeUsers:
     def __init__(self, kube: Kube, anonymous: Connection, owner_token: str, *, owner_loopback_only: bool) -> None:
         """`anonymous` leads to the same cluster without credentials."""
         self._kube, self._owner_token, self._owner_loopback_only = kube, owner_token, owner_loopback_only
+        self.kept_log: LogSource | None = None
+        """Where logs of pods are that are gone (`Kube.kept_log`)."""
         self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
         self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up)
 
@@ -108,6 +110,7 @@ class KubeUsers:
             return None
         user = User(found.name, found.groups, found.uid, found.extra)
         api = Kube(self._users.connection_of(token), keep_managed_fields=False)
+        api.kept_log = self.kept_log
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
 
     async def connection_for(self, request: HttpRequest) -> Connection | UserConnection:

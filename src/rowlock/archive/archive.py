@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -53,6 +54,7 @@ class Archive:
         self.path, self.logs = directory / "archive.db", directory / "logs"
         self._pending: dict[str, Statement] = {}
         self._directories: dict[str, None] = {}
+        self._single_logs: dict[log_intake.AsideLog, None] = {}
         self._spools: list[Path] = []
         self._lock, self._wakeup = threading.Lock(), threading.Event()
         self._stopping = threading.Event()
@@ -80,6 +82,12 @@ class Archive:
             self._directories[directory] = None
         self._wakeup.set()
 
+    def take_log(self, log: log_intake.AsideLog) -> None:
+        """This log is whole, alone in a directory, which is removed once it is in the archive."""
+        with self._lock:
+            self._single_logs[log] = None
+        self._wakeup.set()
+
     def watch_spool(self, spool: Path) -> None:
         """Take in what lies in the directories of this one, whenever it was put there."""
         self._spools.append(spool)
@@ -92,7 +100,7 @@ class Archive:
     def _wait_written(self, timeout: float) -> bool:
         with self._written:
             return self._written.wait_for(
-                lambda: not self._pending and not self._directories and not self._is_writing, timeout
+                lambda: not (self._pending or self._directories or self._single_logs or self._is_writing), timeout
             )
 
     # ------------------------------------------------------------ reading
@@ -145,6 +153,7 @@ class Archive:
                 connection = connection or self._open()
                 self._write_pending(connection)
                 self._take_directories(connection)
+                self._take_single_logs(connection)
                 if time.monotonic() - last_look > _LOOK:
                     last_look = time.monotonic()
                     self._look_around(connection)
@@ -219,6 +228,22 @@ class Archive:
             database.write_all(connection, statements)
         for directory, files in found.items():
             log_intake.mark_taken(directory, files, remove=_holds_earlier_runs(directory))
+
+    def _take_single_logs(self, connection: sqlite3.Connection) -> None:
+        while True:
+            with self._lock:
+                logs = list(self._single_logs)[:_LOGS_PER_BATCH]
+            if not logs:
+                return
+            database.write_all(connection, [found for one in logs if (found := self._compress(one))])
+            for one in logs:
+                shutil.rmtree(
+                    os.path.dirname(one.path), ignore_errors=True
+                )  # what stays is taken again, and replaces itself
+            with self._lock:
+                for one in logs:
+                    self._single_logs.pop(one, None)
+                self._written.notify_all()
 
     def _compress(self, file: log_intake.AsideLog) -> Statement | None:
         """None where the file cannot be read; what the archive's own disk refuses is raised."""

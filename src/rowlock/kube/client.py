@@ -10,7 +10,7 @@ import asyncio
 import builtins
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from rowlock.api import (
     PatchType,
     WriteOptions,
 )
-from rowlock.errors import ApiError, BadRequest, Conflict, Expired, Invalid, Timeout, Unavailable
+from rowlock.errors import ApiError, BadRequest, Conflict, Expired, Invalid, NotFound, Timeout, Unavailable
 from rowlock.kinds import POD, Kind
 from rowlock.kube import requests
 from rowlock.kube.config import Credentials
@@ -39,6 +39,8 @@ from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
 """How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
+LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
+"""Namespace, pod and part of a log → its bytes. Raises NotFound."""
 _WATCH_QUERY = {"watch": "true", "allowWatchBookmarks": "true"}
 
 
@@ -58,6 +60,8 @@ class Kube:
         """Without `keep_managed_fields` watches leave out who wrote which field: half of what a pod takes in memory. Updates
         of such objects keep them, as the API server takes absent ones for unchanged."""
         self.connection, self._keep_managed_fields = connection, keep_managed_fields
+        self.kept_log: LogSource | None = None
+        """Who has the logs of pods that are gone: asked for those of a job (`LogOptions.owner`) that the cluster has no more."""
 
     @classmethod
     def connect(
@@ -242,8 +246,14 @@ class Kube:
 
     async def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
         request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options))
-        async with self.connection.stream(request, endless=options.follow) as response:
-            async for chunk in response.aiter_bytes():
+        try:
+            async with self.connection.stream(request, endless=options.follow) as response:
+                async for chunk in response.aiter_bytes():
+                    yield chunk
+        except (NotFound, BadRequest):  # both before the first byte
+            if self.kept_log is None or not options.owner:
+                raise
+            async for chunk in self.kept_log(namespace, pod, options):
                 yield chunk
 
     async def _send(self, request: Request, warnings: builtins.list[str] | None = None) -> Object:

@@ -1,0 +1,309 @@
+"""Takes the logs of jobs' pods on a real cluster into the archive, before the pods are gone.
+
+The training operator deletes workers as soon as the master ends, and with a pod goes its log. So every life of a container
+is followed from its start into a file (`following/<pod uid>.<container>.<number>/`), which the archive takes when the life is over. Beyond
+`MAX_STREAMS` at once a log is read when its pod has ended or is being deleted. Whenever this process dies, the next one finds
+the files, and goes on where they end as long as the pods are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rowlock import objects
+from rowlock.api import Api, LogOptions
+from rowlock.archive import database
+from rowlock.archive.archive import Archive
+from rowlock.archive.database import UnusableArchive
+from rowlock.archive.log_intake import AsideLog
+from rowlock.archive.reading import read_archived_log
+from rowlock.controllers.supervisor import ERRORS, back_off
+from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound
+from rowlock.kube_evidence.followed_log import FollowedLog
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS = 1000
+"""Logs that are followed at once: each takes a connection."""
+_MAX_READERS = 32
+"""Logs of pods that have ended, read at once."""
+_GATHER = 0.02
+"""Seconds in which changes of pods gather."""
+_FIRST_RETRY, _LONGEST_RETRY = 0.2, 60.0
+"""Seconds: a node that cannot be reached is not asked all the time."""
+_MAX_TRIES_AFTER_END = 5
+_FOLLOWING = "following"
+_FACTS = "pod.json"
+_UID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_LOG_FILE = re.compile(r"([a-z0-9][a-z0-9-]{0,62})\.([0-9]{1,9})\.log")
+
+
+class LifeId(NamedTuple):
+    """One run of a container of a pod."""
+
+    pod_uid: str
+    container: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLife:
+    """The same, and whose it is."""
+
+    id: LifeId
+    namespace: str
+    pod: str
+    job_uid: str
+    is_over: bool
+    is_leaving: bool
+    """It is over, or its pod is being deleted: the last moment to read it."""
+    is_previous: bool = False
+    """Its container has been started again."""
+
+
+def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
+    """The lives whose logs the pod's node has: the last of each container, and the one before it."""
+    containers = {container["name"] for container in objects.dig(pod, "spec.containers", [])}
+    is_leaving = objects.is_deleting(pod)
+    for status in objects.dig(pod, "status.containerStatuses", []):
+        name, number = str(status.get("name")), int(status.get("restartCount") or 0)
+        if name not in containers or not _UID.fullmatch(objects.uid(pod)):
+            continue
+        state, last = status.get("state") or {}, status.get("lastState") or {}
+        place = objects.namespace(pod), objects.name(pod), job_uid
+        if number and "terminated" in last:
+            yield ContainerLife(LifeId(objects.uid(pod), name, number - 1), *place, True, True, is_previous=True)
+        if state.keys() & {"running", "terminated"}:
+            is_over = "terminated" in state
+            yield ContainerLife(LifeId(objects.uid(pod), name, number), *place, is_over, is_over or is_leaving)
+
+
+class LogCollector:
+    """One per server of a real cluster. `run` for as long as it works."""
+
+    def __init__(self, api: Api, cache: InformerCache, archive: Archive, max_streams: int = MAX_STREAMS) -> None:
+        self._api, self._cache, self._archive, self._max_streams = api, cache, archive, max_streams
+        self._directory = archive.directory / _FOLLOWING
+        self._tasks: dict[LifeId, asyncio.Task[None]] = {}
+        self._taken: dict[str, set[LifeId]] = {}
+        """By the uid of the pod: what is in the archive, or on its way."""
+        self._present: dict[str, set[str]] = {}
+        """By the uid of the job: its pods when it was looked at."""
+        self._dirty: dict[str, None] = {}
+        self._postponed: set[str] = set()
+        """Jobs with pods that nobody follows, since too many are followed."""
+        self._wakeup = asyncio.Event()
+        self._is_forbidden = False
+        self._readers = asyncio.Semaphore(_MAX_READERS)
+        cache.subscribe(self._note_change)
+
+    def _note_change(self, uid: str) -> None:
+        if uid:
+            self._dirty[uid] = None
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Until cancelled; files of logs that are still followed then stay for the next start."""
+        await self._cache.wait_until("", self._cache.has_synced, None)
+        await self._take_leftovers()
+        for uid in self._cache.job_uids():
+            self._note_change(uid)
+        try:
+            while True:
+                await self._wakeup.wait()
+                await asyncio.sleep(_GATHER)
+                self._wakeup.clear()
+                jobs, self._dirty = list(self._dirty), {}
+                for number, uid in enumerate(jobs, 1):
+                    self._look(uid)
+                    if number % 64 == 0:
+                        await asyncio.sleep(0)
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    # ------------------------------------------------------------ looks
+
+    def _look(self, job_uid: str) -> None:
+        """Begin to follow what has begun; forget what is gone."""
+        pods = self._cache.pods_of(job_uid) if self._cache.job(job_uid) else []
+        present = {objects.uid(pod) for pod in pods}
+        for uid in self._present.get(job_uid, set()) - present:
+            self._taken.pop(uid, None)
+        self._present[job_uid] = present
+        if not present:
+            del self._present[job_uid]
+        for pod in pods:
+            for life in lives_of(pod, job_uid):
+                taken = self._taken.setdefault(life.id.pod_uid, set())
+                if life.id in taken:
+                    continue
+                if not life.is_leaving and len(self._tasks) >= self._max_streams:
+                    self._postponed.add(job_uid)
+                    continue
+                taken.add(life.id)
+                self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
+
+    async def _keep(self, life: ContainerLife) -> None:
+        """One life's log, from its start to its end, into the archive."""
+        try:
+            if not life.is_over or not await self._is_archived(life):
+                async with self._readers if life.is_over else _Free():
+                    await self._follow(life)
+                self._hand_over(life)
+        except Exception as error:  # noqa: BLE001 (one log that cannot be kept costs no other)
+            ERRORS.report("a log of a pod", error, "it is not kept in the archive")
+        finally:
+            self._tasks.pop(life.id, None)
+            for job in self._postponed:
+                self._note_change(job)
+            self._postponed.clear()
+
+    async def _is_archived(self, life: ContainerLife) -> bool:
+        try:
+            records = await self._archive.read(database.read_logs, life.job_uid)
+        except (FileNotFoundError, sqlite3.Error, UnusableArchive):
+            return False  # it is being made, or says itself what is wrong with it
+        return any(LifeId(r.pod_uid, r.container, r.number) == life.id for r in records)
+
+    # ------------------------------------------------------------ one log
+
+    def _path(self, life: LifeId) -> Path:
+        name = f"{life.container}.{life.number}"
+        return self._directory / f"{life.pod_uid}.{name}" / f"{name}.log"
+
+    async def _follow(self, life: ContainerLife) -> None:
+        """Returns when all that there is of it is in its file."""
+        file, failures, tries_after_end = FollowedLog(self._path(life.id)), 0, 0
+        await asyncio.to_thread(_write_facts, self._path(life.id).parent, life)
+        while True:
+            is_over = self._is_over(life)
+            try:
+                await self._stream(life, file, is_over=is_over)
+                if is_over or self._is_over(life):
+                    return
+            except (NotFound, BadRequest):
+                if is_over or self._is_over(life):
+                    return  # its node has nothing of it any more
+            except Forbidden as error:
+                self._say_forbidden(error)
+                return
+            except ApiError as error:
+                tries_after_end += is_over
+                if tries_after_end >= _MAX_TRIES_AFTER_END:
+                    log.warning("the end of the log of %s/%s is not kept: %s", life.namespace, life.pod, error.message)
+                    return
+            failures += 1
+            await asyncio.sleep(back_off(failures, _FIRST_RETRY, _LONGEST_RETRY))
+
+    def _say_forbidden(self, error: Forbidden) -> None:
+        if not self._is_forbidden:
+            log.warning("logs are not kept in the archive: %s; `rowlock manifests` has the rights", error.message)
+        self._is_forbidden = True
+
+    async def _stream(self, life: ContainerLife, file: FollowedLog, *, is_over: bool) -> None:
+        since = await asyncio.to_thread(file.begin)
+        options = LogOptions(
+            life.id.container, follow=not is_over, previous=self._is_previous(life), since=since, timestamps=True
+        )
+        async with aclosing(_as_generator(self._api.log(life.namespace, life.pod, options))) as chunks:
+            async for chunk in chunks:
+                await asyncio.to_thread(file.append, chunk)
+
+    def _status(self, life: ContainerLife) -> ContainerLife | None:
+        """The life as the cache shows it now; None when its pod is gone, or started twice since."""
+        pods = self._cache.pods_of(life.job_uid)
+        pod = next((pod for pod in pods if objects.uid(pod) == life.id.pod_uid), None)
+        return next((one for one in lives_of(pod, life.job_uid) if one.id == life.id), None) if pod else None
+
+    def _is_over(self, life: ContainerLife) -> bool:
+        current = self._status(life)
+        return current is None or current.is_over
+
+    def _is_previous(self, life: ContainerLife) -> bool:
+        current = self._status(life)
+        return life.is_previous if current is None else current.is_previous
+
+    def _hand_over(self, life: ContainerLife) -> None:
+        path = self._path(life.id)
+        if path.exists():
+            owner = life.namespace, life.pod, life.id.pod_uid, life.id.container, life.id.number, life.job_uid
+            self._archive.take_log(AsideLog(str(path), *owner))
+
+    # ------------------------------------------------------------ after a start
+
+    async def _take_leftovers(self) -> None:
+        """Hand over what an earlier process followed and nobody can follow any more."""
+        present = {objects.uid(pod) for pod in self._cache.pods()}
+        for left in await asyncio.to_thread(_find_leftovers, self._directory):
+            if left.pod_uid not in present:
+                self._archive.take_log(left)
+
+
+class _Free:
+    """Stands where no semaphore is wanted."""
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+async def _as_generator(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    async for chunk in chunks:
+        yield chunk
+
+
+def _write_facts(directory: Path, life: ContainerLife) -> None:
+    """Whose the log in this directory is, for the next start."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = {"namespace": life.namespace, "pod": life.pod, "uid": life.id.pod_uid, "job": life.job_uid}
+    new = directory / f"{_FACTS}.new"
+    new.write_text(json.dumps(facts))
+    new.replace(directory / _FACTS)
+
+
+def _find_leftovers(directory: Path) -> list[AsideLog]:
+    found: list[AsideLog] = []
+    for place in sorted(directory.iterdir()) if directory.is_dir() else ():
+        try:
+            facts = json.loads((place / _FACTS).read_text())
+            owner = str(facts["namespace"]), str(facts["pod"]), str(facts["uid"])
+            for path in sorted(place.iterdir()):
+                if named := _LOG_FILE.fullmatch(path.name):
+                    found.append(AsideLog(str(path), *owner, named[1], int(named[2]), str(facts["job"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            log.warning("%s holds no log that can be kept: remove it", place)
+    return found
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_kept_log(archive: Archive, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+    """What the last pod of this name of the job `options.owner` wrote. Raises NotFound."""
+
+    async def read() -> AsyncIterator[bytes]:
+        try:
+            records = await archive.read(database.read_logs, options.owner)
+        except (FileNotFoundError, sqlite3.Error, UnusableArchive):
+            records = []
+        mine = [r for r in records if (r.namespace, r.pod) == (namespace, pod)]
+        wanted = [r for r in mine if r.container == options.container] if options.container else mine
+        if not wanted:
+            raise NotFound(f'pods "{pod}" not found, and no log of it is kept')
+        async for chunk in read_archived_log(archive, wanted[-1], options):
+            yield chunk
+
+    return read()
