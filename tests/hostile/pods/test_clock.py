@@ -9,6 +9,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
+from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import Start, compute_pod_actions, remaining_wait
 
@@ -22,9 +23,9 @@ def test_a_back_off_is_no_longer_than_it_is(step: float) -> None:
     facts = PodFacts(containers={"main": ContainerFacts(run=ended)})
     assert not any(
         isinstance(a, Start)
-        for a in compute_pod_actions(parse_pod_spec(pod("a", "", "Always")), facts, NOW + 1).actions
+        for a in compute_pod_actions(assess_progress(parse_pod_spec(pod("a", "", "Always")), facts, NOW + 1)).actions
     )
-    actions = compute_pod_actions(parse_pod_spec(pod("a", "", "Always")), facts, NOW + step)
+    actions = compute_pod_actions(assess_progress(parse_pod_spec(pod("a", "", "Always")), facts, NOW + step))
     if step == -60.0:  # less than the back-off of 160 s: it may be waited for, but not for longer
         assert any(isinstance(a, Start) for a in actions.actions) or (actions.requeue_after or 0) <= 161
     else:
@@ -35,10 +36,12 @@ def test_a_back_off_is_no_longer_than_it_is(step: float) -> None:
 def test_what_stood_in_the_way_is_tried_again(step: float) -> None:
     facts = PodFacts(containers={"main": ContainerFacts(problem=Problem("FailedMount", "no"), problem_since=NOW)})
     assert not any(
-        isinstance(a, Start) for a in compute_pod_actions(parse_pod_spec(pod("a", "")), facts, NOW + 1).actions
+        isinstance(a, Start)
+        for a in compute_pod_actions(assess_progress(parse_pod_spec(pod("a", "")), facts, NOW + 1)).actions
     )
     assert any(
-        isinstance(a, Start) for a in compute_pod_actions(parse_pod_spec(pod("a", "")), facts, NOW + step).actions
+        isinstance(a, Start)
+        for a in compute_pod_actions(assess_progress(parse_pod_spec(pod("a", "")), facts, NOW + step)).actions
     )
 
 

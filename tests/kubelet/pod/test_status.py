@@ -8,6 +8,7 @@ import pytest
 from tests.evidence import WALKS
 
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
+from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.status import PHASES, format_duration, generate_pod_status, phase_case
 from rowlock.objects import Object
@@ -20,6 +21,10 @@ LOOKUP = "for i in 1; do if nslookup m-0; then break; fi; done"
 
 def ended(code: int, number: int = 0, backoff: int = 0) -> ContainerFacts:
     return ContainerFacts(Run(number, 1, 1, 2, NOW, backoff, Exit(code, NOW, NOW)))
+
+
+def status_of(given: Object, known: PodFacts, now: float) -> dict[str, Any]:
+    return generate_pod_status(assess_progress(parse_pod_spec(given), known, now))
 
 
 def pod(policy: str, mains: int = 1, inits: int = 0) -> Object:
@@ -54,8 +59,8 @@ def _container(name: str) -> dict[str, Any]:
     ],
 )
 def test_situations(given: Object, known: dict[str, ContainerFacts], line: str) -> None:
-    assert phase_case(parse_pod_spec(given), PodFacts(containers=known)) == line
-    assert generate_pod_status(parse_pod_spec(given), PodFacts(containers=known), NOW)["phase"] == dict(PHASES)[line]
+    assert phase_case(assess_progress(parse_pod_spec(given), PodFacts(containers=known), NOW)) == line
+    assert status_of(given, PodFacts(containers=known), NOW)["phase"] == dict(PHASES)[line]
 
 
 def _facts(**known: ContainerFacts) -> PodFacts:
@@ -65,7 +70,7 @@ def _facts(**known: ContainerFacts) -> PodFacts:
 def test_a_running_pod_has_the_fields_of_a_real_one() -> None:
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
     real = steps["get-yaml"]["object"]["status"]
-    ours = generate_pod_status(parse_pod_spec(pod("Always")), _facts(c0=RUNNING), NOW)
+    ours = status_of(pod("Always"), _facts(c0=RUNNING), NOW)
     assert set(real) - set(ours) == {"qosClass"}, "qosClass is the API server's"
     assert not set(ours) - set(real)
     assert set(ours["containerStatuses"][0]) == set(real["containerStatuses"][0])
@@ -77,7 +82,7 @@ def test_a_running_pod_has_the_fields_of_a_real_one() -> None:
 
 def test_a_failed_init_container_as_a_real_kubelet_tells_it() -> None:
     steps = {s["name"]: s["result"] for s in json.loads(GOLDEN.read_text())["steps"]}
-    ours = generate_pod_status(parse_pod_spec(pod("Never", 1, 1)), _facts(i0=ended(2)), NOW)
+    ours = status_of(pod("Never", 1, 1), _facts(i0=ended(2)), NOW)
     lines = [f"{c['type']}={c['status']} {c.get('reason', '')} {c.get('message', '')}" for c in ours["conditions"]]
     real = [line.replace("setup", "i0") for line in steps["badinit-conditions"]["stdout"]]
     assert [" ".join(line.split()) for line in lines] == [" ".join(line.split()) for line in real]
@@ -86,7 +91,7 @@ def test_a_failed_init_container_as_a_real_kubelet_tells_it() -> None:
 
 def test_a_crash_loop() -> None:
     known = ContainerFacts(Run(2, 1, 1, 2, NOW, 2, Exit(3, NOW, NOW)), last=Exit(3, NOW, NOW))
-    found = generate_pod_status(parse_pod_spec(pod("Always")), _facts(c0=known), NOW)["containerStatuses"][0]
+    found = status_of(pod("Always"), _facts(c0=known), NOW)["containerStatuses"][0]
     sentence = "back-off 20s restarting failed container=c0 pod=p_n(u)"
     assert found["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": sentence}}
     assert found["lastState"]["terminated"]["exitCode"] == 3 and found["restartCount"] == 2
@@ -94,7 +99,7 @@ def test_a_crash_loop() -> None:
 
 def test_a_problem_is_the_waiting_state_and_leaves_no_container() -> None:
     known = ContainerFacts(problem=Problem("ErrImagePull", "no image"))
-    found = generate_pod_status(parse_pod_spec(pod("Never")), _facts(c0=known), NOW)
+    found = status_of(pod("Never"), _facts(c0=known), NOW)
     assert found["phase"] == "Pending"
     assert found["containerStatuses"][0]["state"] == {"waiting": {"reason": "ErrImagePull", "message": "no image"}}
     assert "containerID" not in found["containerStatuses"][0]
@@ -105,25 +110,23 @@ def test_the_emulated_init_container_runs_until_the_master_is_ready() -> None:
     worker["spec"]["initContainers"] = [
         {"name": "init-pytorch", "image": "alpine:3.10", "command": ["sh", "-c", LOOKUP]}
     ]
-    waiting = generate_pod_status(parse_pod_spec(worker), _facts(), NOW)
+    waiting = status_of(worker, _facts(), NOW)
     assert "running" in waiting["initContainerStatuses"][0]["state"] and waiting["phase"] == "Pending"
-    done = generate_pod_status(
-        parse_pod_spec(worker), PodFacts("10.77.1.1", start_time=NOW, containers={"c0": RUNNING}, master_ready=NOW), NOW
-    )
+    done = status_of(worker, PodFacts("10.77.1.1", start_time=NOW, containers={"c0": RUNNING}, master_ready=NOW), NOW)
     assert done["initContainerStatuses"][0]["state"]["terminated"]["reason"] == "Completed"
     assert done["phase"] == "Running"
 
 
 def test_transition_times_move_only_with_the_status() -> None:
-    first = generate_pod_status(parse_pod_spec(pod("Always")), _facts(c0=RUNNING), NOW)
-    later = generate_pod_status(parse_pod_spec({**pod("Always"), "status": first}), _facts(c0=RUNNING), NOW + 60)
+    first = status_of(pod("Always"), _facts(c0=RUNNING), NOW)
+    later = status_of({**pod("Always"), "status": first}, _facts(c0=RUNNING), NOW + 60)
     assert later == first
 
 
 def test_conditions_of_others_stay() -> None:
     theirs = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
     given = pod("Never") | {"status": {"conditions": [{"type": "Ready", "status": "True"}, theirs]}}
-    found = generate_pod_status(parse_pod_spec(given), _facts(c0=ended(3)), NOW)["conditions"]
+    found = status_of(given, _facts(c0=ended(3)), NOW)["conditions"]
     assert found[0] == theirs
     assert [c["type"] for c in found].count("Ready") == 1
 
@@ -136,15 +139,14 @@ def test_durations_read_as_in_go(span: float, text: str) -> None:
 def test_a_pod_with_a_sidecar_is_over_when_the_sidecar_is() -> None:
     given = pod("Never", 1, 1)
     given["spec"]["initContainers"][0]["restartPolicy"] = "Always"
-    both = generate_pod_status(parse_pod_spec(given), _facts(i0=RUNNING, c0=RUNNING), NOW)
+    both = status_of(given, _facts(i0=RUNNING, c0=RUNNING), NOW)
     side = both["initContainerStatuses"][0]
     assert both["phase"] == "Running" and side["ready"] and side["started"] and "running" in side["state"]
-    assert generate_pod_status(parse_pod_spec(given), _facts(i0=RUNNING, c0=ended(0)), NOW)["phase"] == "Running"
-    assert generate_pod_status(parse_pod_spec(given), _facts(i0=ended(143), c0=ended(0)), NOW)["phase"] == "Succeeded"
-    assert generate_pod_status(parse_pod_spec(given), _facts(), NOW)["phase"] == "Pending"
+    assert status_of(given, _facts(i0=RUNNING, c0=ended(0)), NOW)["phase"] == "Running"
+    assert status_of(given, _facts(i0=ended(143), c0=ended(0)), NOW)["phase"] == "Succeeded"
+    assert status_of(given, _facts(), NOW)["phase"] == "Pending"
     unready = {
-        c["type"]: c.get("message")
-        for c in generate_pod_status(parse_pod_spec(given), _facts(i0=ended(1), c0=RUNNING), NOW)["conditions"]
+        c["type"]: c.get("message") for c in status_of(given, _facts(i0=ended(1), c0=RUNNING), NOW)["conditions"]
     }
     assert unready["Ready"] == "containers with unready status: [i0]" and unready["Initialized"] is None
 
@@ -155,7 +157,7 @@ def test_who_has_probes_is_not_ready_before_they_say_so() -> None:
     fresh = ContainerFacts(Run(0, 1, 1, 2, NOW))
 
     def flags(known: ContainerFacts) -> tuple[bool, bool]:
-        said = generate_pod_status(parse_pod_spec(given), _facts(c0=known), NOW)["containerStatuses"][0]
+        said = status_of(given, _facts(c0=known), NOW)["containerStatuses"][0]
         return said["started"], said["ready"]
 
     assert flags(fresh) == (False, False)
@@ -166,7 +168,7 @@ def test_who_has_probes_is_not_ready_before_they_say_so() -> None:
 
 def test_a_pod_that_has_failed_stays_so_and_tells_how_its_containers_end() -> None:
     failed = {**pod("Always"), "status": {"phase": "Failed", "reason": "Evicted", "message": "too much"}}
-    told = generate_pod_status(parse_pod_spec(failed), _facts(c0=ended(137)), NOW)
+    told = status_of(failed, _facts(c0=ended(137)), NOW)
     assert (told["phase"], told["reason"], told["message"]) == ("Failed", "Evicted", "too much")
     assert told["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
@@ -186,8 +188,7 @@ def test_a_pod_that_has_failed_stays_so_and_tells_how_its_containers_end() -> No
 def test_an_ephemeral_container_never_decides_the_phase(main: ContainerFacts, look: ContainerFacts, phase: str) -> None:
     given = pod("Never")
     given["spec"]["ephemeralContainers"] = [_container("e")]
-    spec, facts = parse_pod_spec(given), PodFacts(containers={"c0": main, "e": look})
-    status = generate_pod_status(spec, facts, NOW)
+    status = status_of(given, PodFacts(containers={"c0": main, "e": look}), NOW)
     assert status["phase"] == phase and [c["name"] for c in status["containerStatuses"]] == ["c0"]
     (shown,) = status["ephemeralContainerStatuses"]
     assert shown["name"] == "e" and shown["ready"] is False and shown["restartCount"] == 0 and "started" not in shown

@@ -7,8 +7,9 @@ import pytest
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts, Problem, Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.progress import assess_progress, backoff_delay
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.sync import PodActions, Publish, Remove, Start, Stop, backoff_delay, compute_pod_actions
+from rowlock.kubelet.pod.sync import PodActions, Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.objects import Object, timestamp
 
 NOW = 1_000_000.0
@@ -34,6 +35,10 @@ def pod(policy: str = "Never", *, containers: int = 1, init: list[dict[str, Any]
 def facts(*known: ContainerFacts, **more: Any) -> PodFacts:
     names = more.pop("names", [f"c{i}" for i in range(len(known))])
     return PodFacts("10.77.1.1", start_time=NOW, containers=dict(zip(names, known, strict=True)), **more)
+
+
+def actions_of(given: Object, known: PodFacts, now: float) -> PodActions:
+    return compute_pod_actions(assess_progress(parse_pod_spec(given), known, now))
 
 
 def run(number: int = 0, end: Exit | None = None, backoff: int = 0) -> ContainerFacts:
@@ -72,17 +77,17 @@ def run(number: int = 0, end: Exit | None = None, backoff: int = 0) -> Container
     ],
 )
 def test_turns(given: Object, known: PodFacts, turn: PodActions) -> None:
-    assert compute_pod_actions(parse_pod_spec(given), known, NOW) == turn
+    assert actions_of(given, known, NOW) == turn
 
 
 def test_deletion() -> None:
     leaving = pod(deletionTimestamp=timestamp(NOW + 30), deletionGracePeriodSeconds=30)
-    assert compute_pod_actions(parse_pod_spec(leaving), facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
+    assert actions_of(leaving, facts(run()), NOW) == PodActions((Stop("c0", 30.0),), 31.0)
     asked = ContainerFacts(Run(0, 1, 1, 2, NOW), stop_by=NOW + 30)
-    assert compute_pod_actions(parse_pod_spec(leaving), facts(asked), NOW) == PodActions((), 31.0)
+    assert actions_of(leaving, facts(asked), NOW) == PodActions((), 31.0)
     sooner = pod(deletionTimestamp=timestamp(NOW + 1), deletionGracePeriodSeconds=1)
-    assert compute_pod_actions(parse_pod_spec(sooner), facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
-    assert compute_pod_actions(parse_pod_spec(leaving), facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
+    assert actions_of(sooner, facts(asked), NOW) == PodActions((Stop("c0", 1.0),), 2.0)
+    assert actions_of(leaving, facts(run(end=FAILED)), NOW) == PodActions((Remove(),))
 
 
 SIDE = {"name": "s", "restartPolicy": "Always"}
@@ -103,16 +108,14 @@ BESIDE = pod(init=[SIDE, {"name": "i"}])
     ],
 )
 def test_sidecars(known: dict[str, ContainerFacts], turn: PodActions) -> None:
-    assert compute_pod_actions(parse_pod_spec(BESIDE), PodFacts(containers=known, start_time=NOW), NOW) == turn
+    assert actions_of(BESIDE, PodFacts(containers=known, start_time=NOW), NOW) == turn
 
 
 def test_a_sidecar_with_a_startup_probe_holds_the_next_one_until_it_has_passed() -> None:
     probed = pod(init=[{**SIDE, "startupProbe": {"exec": {}}}])
-    assert compute_pod_actions(parse_pod_spec(probed), facts(run(), names=["s"]), NOW) == PodActions((Publish(),))
+    assert actions_of(probed, facts(run(), names=["s"]), NOW) == PodActions((Publish(),))
     passed = ContainerFacts(Run(0, 1, 1, 2, NOW), started=True)
-    assert compute_pod_actions(parse_pod_spec(probed), facts(passed, names=["s"]), NOW) == PodActions(
-        (Start("c0", 0, 0),), 0.5
-    )
+    assert actions_of(probed, facts(passed, names=["s"]), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
 
 
 def test_deletion_stops_sidecars_last() -> None:
@@ -121,17 +124,13 @@ def test_deletion_stops_sidecars_last() -> None:
     )
     both = {"s": run(), "t": run()}
     known = PodFacts(containers={**both, "c0": run()})
-    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("c0", 30.0),)
+    assert actions_of(leaving, known, NOW).actions == (Stop("c0", 30.0),)
     known = PodFacts(containers={**both, "c0": run(end=DONE)})
-    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("t", 30.0),)
+    assert actions_of(leaving, known, NOW).actions == (Stop("t", 30.0),)
     known = PodFacts(containers={"s": run(), "t": run(end=DONE), "c0": run(end=DONE)})
-    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW).actions == (Stop("s", 30.0),)
+    assert actions_of(leaving, known, NOW).actions == (Stop("s", 30.0),)
     known = PodFacts(containers={**both, "c0": run()})
-    assert {
-        c.container
-        for c in compute_pod_actions(parse_pod_spec(leaving), known, NOW + 30).actions
-        if isinstance(c, Stop)
-    } == {
+    assert {c.container for c in actions_of(leaving, known, NOW + 30).actions if isinstance(c, Stop)} == {
         "s",
         "t",
         "c0",
@@ -143,11 +142,9 @@ def test_the_emulated_init_container_holds_the_pod_and_its_first_status() -> Non
     assert parse_pod_spec(worker).awaited_master == "job-master-0"
     nameless = parse_pod_spec(pod(init=[{"name": "init-pytorch", "command": ["sh", "-c", "nslookup"]}]))
     assert nameless.awaited_master == "" and not nameless.init_containers[0].is_emulated_init, "a program like others"
-    assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 0.01).actions == ()
-    assert compute_pod_actions(parse_pod_spec(worker), facts(), NOW + 1) == PodActions((Publish(),))
-    assert compute_pod_actions(parse_pod_spec(worker), facts(master_ready=NOW), NOW) == PodActions(
-        (Start("c0", 0, 0),), 0.5
-    )
+    assert actions_of(worker, facts(), NOW + 0.01).actions == ()
+    assert actions_of(worker, facts(), NOW + 1) == PodActions((Publish(),))
+    assert actions_of(worker, facts(master_ready=NOW), NOW) == PodActions((Start("c0", 0, 0),), 0.5)
 
 
 def test_delays_double_to_thirty_times_the_first() -> None:
@@ -199,7 +196,7 @@ LOOKED_INTO = pod(spec={"ephemeralContainers": [{"name": "e"}]})
 def test_an_ephemeral_container_starts_once_and_holds_nobody_up(
     given: Object, known: dict[str, ContainerFacts], turn: PodActions
 ) -> None:
-    assert compute_pod_actions(parse_pod_spec(given), PodFacts(start_time=NOW, containers=known), NOW) == turn
+    assert actions_of(given, PodFacts(start_time=NOW, containers=known), NOW) == turn
 
 
 def test_a_deleted_pod_waits_for_its_ephemeral_containers() -> None:
@@ -209,4 +206,4 @@ def test_a_deleted_pod_waits_for_its_ephemeral_containers() -> None:
         deletionGracePeriodSeconds=30,
     )
     known = PodFacts(start_time=NOW, containers={"c0": run(end=DONE), "e": run()})
-    assert compute_pod_actions(parse_pod_spec(leaving), known, NOW) == PodActions((Stop("e", 30.0),), 31.0)
+    assert actions_of(leaving, known, NOW) == PodActions((Stop("e", 30.0),), 31.0)

@@ -17,6 +17,7 @@ from tests.kubelet.conftest import Node, node, pod, until
 from rowlock import kinds
 from rowlock.kubelet.images.images import KUBECTL_DELIVERY, normalise
 from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Pull
+from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.sync import PodActions, Publish, compute_pod_actions
 from rowlock.kubelet.runtime.pulls import Pulls
@@ -152,7 +153,7 @@ def test_durations_are_a_kubelets() -> None:
 def test_a_pod_whose_image_is_pulled_waits_for_nothing_else() -> None:
     given = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
     pulling = PodFacts(containers={"c": ContainerFacts(pull=Pull(under_way=True))})
-    assert compute_pod_actions(parse_pod_spec(given), pulling, 9.0) == PodActions((Publish(),))
+    assert compute_pod_actions(assess_progress(parse_pod_spec(given), pulling, 9.0)) == PodActions((Publish(),))
 
 
 # ---------------------------------------------------------------- an engine that is played

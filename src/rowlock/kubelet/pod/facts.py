@@ -12,6 +12,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object, dig
 
 LOST_EXIT_CODE = 137
+BACKOFF_RESET_AFTER = 600.0
+"""Seconds that a run must last for the restarts before it to be forgotten."""
 POD_UID_VARIABLE = "ROWLOCK_POD_UID"
 """Every program carries its pod's uid under this name: how a stray is told from a stranger."""
 DATA_DIRECTORY_VARIABLE = "ROWLOCK_DATA_DIRECTORY_ID"
@@ -114,6 +116,14 @@ class ContainerFacts:
     def is_alive(self) -> bool:
         """A program may be running."""
         return self.asked is not None or (self.run is not None and self.run.exit is None)
+
+    @property
+    def recent_restarts(self) -> int:
+        """How many restarts are still remembered when the newest run has ended."""
+        run = self.run
+        if run is None or run.exit is None or run.exit.finished - run.exit.started >= BACKOFF_RESET_AFTER:
+            return 0
+        return run.backoff
 
 
 NO_FACTS = ContainerFacts()

@@ -1,18 +1,14 @@
-"""What a pod's object asks of its kubelet, read once per resourceVersion; and where its containers stand by that.
+"""What a pod's object asks of its kubelet, and what its status says already, read once per resourceVersion.
 
 All that the kubelet asks of a pod, so that nobody digs in its object again; what only one leaf interprets (an entry of
 `env`, a volume's source, the action of a probe) stays as it is written. It is small, for there may be a thousand pods:
 texts, mappings and the object itself are those of the store.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.kubelet.pod.facts import (
-    ContainerFacts,
-    PodFacts,
-)
 from rowlock.kubelet.shim.shim_request import LimitsSpec
 from rowlock.objects import Object, controller_of, meta, phase, seconds
 from rowlock.quantity import integer_value, parse
@@ -75,6 +71,30 @@ class ContainerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedContainer:
+    """What the pod's status says of one container."""
+
+    restart_count: int | None
+    image_id: str
+    has_started: bool
+    is_ready: bool
+    is_terminated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedStatus:
+    """What the pod's status says already: after a restart of the server nothing else knows."""
+
+    start_time: str
+    """As it is written; "" when it says nothing."""
+    failure: tuple[str, str] | None
+    """Reason and message of why it failed as a whole."""
+    conditions: Sequence[Fields]
+    containers: Mapping[str, ReportedContainer]
+    """By name."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodSpec:
     """One pod, as it was at one resourceVersion."""
 
@@ -117,7 +137,9 @@ class PodSpec:
     deletion_time: float | None
     """When it shall be gone, in seconds since the epoch; None = it is not deleted."""
     deletion_grace_period: float
+    generation: int | None
     phase: str
+    reported: ReportedStatus
     awaited_master: str
     """The name that the emulated init container looks up; "" when the pod has none."""
 
@@ -187,7 +209,9 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         active_deadline=None if deadline is None else float(deadline),
         deletion_time=seconds(deletion) if deletion else None,
         deletion_grace_period=float(metadata.get("deletionGracePeriodSeconds", DEFAULT_GRACE)),
+        generation=metadata.get("generation"),
         phase=phase(pod),
+        reported=_parse_status(pod.get("status") or {}),
         awaited_master=next((c.awaited_master for c in inits if c.awaited_master), ""),
     )
 
@@ -228,6 +252,29 @@ def parse_container(container: Fields, field: str = "containers") -> ContainerSp
     )
 
 
+_STATUS_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+def _parse_status(status: Fields) -> ReportedStatus:
+    reason = status.get("reason")
+    return ReportedStatus(
+        start_time=str(status.get("startTime") or ""),
+        failure=(str(reason), str(status.get("message") or "")) if reason else None,
+        conditions=status.get("conditions") or (),
+        containers={
+            str(c["name"]): ReportedContainer(
+                restart_count=c.get("restartCount"),
+                image_id=str(c.get("imageID") or ""),
+                has_started=bool(c.get("started")),
+                is_ready=bool(c.get("ready")),
+                is_terminated=bool((c.get("state") or {}).get("terminated")),
+            )
+            for field in _STATUS_LISTS
+            for c in status.get(field) or ()
+        },
+    )
+
+
 def _awaited_master(container: Fields) -> str:
     """Of the operator's own init container, which only waits for that name."""
     words = " ".join(container.get("command") or ()).replace(";", " ").split()
@@ -247,33 +294,3 @@ def shim_limits(container: ContainerSpec) -> LimitsSpec:
     if parse(requests.get("cpu", 0)):
         kept_limits["share"] = float(parse(requests["cpu"]))
     return kept_limits
-
-
-# ---------------------------------------------------------------- where containers stand
-
-
-def has_started(container: ContainerSpec, facts: ContainerFacts) -> bool:
-    """It runs, and whatever shall be over before it counts as started is over."""
-    return facts.run is not None and facts.run.is_running and (facts.started or not container.has_start_checks)
-
-
-def is_ready(container: ContainerSpec, facts: ContainerFacts) -> bool:
-    return has_started(container, facts) and (facts.ready or container.readiness_probe is None)
-
-
-def is_initialised(spec: PodSpec, facts: PodFacts) -> bool:
-    """Some main container has begun: what init containers do from then on does not matter to the others."""
-    return any(facts.for_container(c.name).run is not None for c in spec.main_containers)
-
-
-def has_alive_container(facts: PodFacts, containers: Iterable[ContainerSpec]) -> bool:
-    return any(facts.for_container(c.name).is_alive for c in containers)
-
-
-def kubelet_failure(spec: PodSpec, facts: PodFacts, now: float) -> tuple[str, str] | None:
-    """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
-    if facts.evicted:
-        return "Evicted", facts.evicted
-    if spec.active_deadline is not None and now >= facts.start_time + spec.active_deadline:
-        return "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
-    return None

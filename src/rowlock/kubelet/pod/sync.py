@@ -7,21 +7,11 @@ then sidecars stop, the last one first. Ephemeral containers start at once, once
 its object goes when the last program has gone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rowlock.kubelet.pod.facts import ContainerFacts, Exit, PodFacts
-from rowlock.kubelet.pod.spec import (
-    ContainerSpec,
-    PodSpec,
-    has_alive_container,
-    has_started,
-    is_initialised,
-    kubelet_failure,
-)
+from rowlock.kubelet.pod.progress import FIRST_BACKOFF, ContainerProgress, PodProgress
 
-BACKOFF_RESET_AFTER = 600.0
-MAX_BACKOFF_FACTOR = 30
-"""The longest back-off, in units of the first."""
 CLOCK_TOLERANCE = 1.0
 """Seconds by which clocks may differ that were never set."""
 INIT_PUBLISH_DELAY = 0.05
@@ -64,11 +54,6 @@ class PodActions:
     requeue_after: float | None = None
 
 
-def backoff_delay(level: int, base: float) -> float:
-    """Seconds to wait before the restart that follows `level` recent ones."""
-    return 0.0 if level <= 0 else float(min(base * 2 ** min(level - 1, 20), base * MAX_BACKOFF_FACTOR))
-
-
 def remaining_wait(since: float, length: float, now: float) -> float:
     """Seconds that are left of a wait of `length` seconds that began at `since`; 0 = none.
 
@@ -77,50 +62,23 @@ def remaining_wait(since: float, length: float, now: float) -> float:
     return left if 0 < left <= length + CLOCK_TOLERANCE else 0.0
 
 
-def should_restart(spec: PodSpec, container: ContainerSpec, run_exit: Exit, facts: PodFacts) -> bool:
-    """Shall this container run again?"""
-    if container.is_ephemeral:
-        return False
-    if container.is_main:
-        return spec.restart_policy == "Always" or (spec.restart_policy == "OnFailure" and run_exit.code != 0)
-    if container.is_sidecar:
-        return not are_mains_over(spec, facts)
-    return run_exit.code != 0 and spec.restart_policy != "Never"
-
-
-def are_mains_over(spec: PodSpec, facts: PodFacts) -> bool:
-    """Every main container has ended and none will run again."""
-    runs = [(c, facts.for_container(c.name).run) for c in spec.main_containers]
-    return all(
-        run is not None and run.exit is not None and not should_restart(spec, c, run.exit, facts) for c, run in runs
-    )
-
-
-def backoff_level(facts: ContainerFacts) -> int:
-    """How many restarts are still remembered when the newest run has ended."""
-    run = facts.run
-    if run is None or run.exit is None or run.exit.finished - run.exit.started >= BACKOFF_RESET_AFTER:
-        return 0
-    return run.backoff
-
-
-def compute_pod_actions(spec: PodSpec, facts: PodFacts, now: float, base: float = 10.0) -> PodActions:
-    """The chores for a pod that is bound to one of our nodes."""
+def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodActions:
+    """The chores for a pod that is bound to one of our nodes; `base` in seconds, before a second restart."""
+    spec, now = pod.spec, pod.now
     if spec.deletion_time is not None:
-        return _delete_actions(spec, facts, spec.deletion_time, now)
+        return _delete_actions(pod, spec.deletion_time)
+    grace = 0.0 if pod.facts.evicted else spec.grace_period
     if spec.phase in ("Succeeded", "Failed"):
-        grace = 0.0 if facts.evicted else spec.grace_period
-        return PodActions((*_stop_actions(spec, facts, grace, now), Publish()))
-    if failed := _failure_actions(spec, facts, now):
-        return failed
-    if are_mains_over(spec, facts) or _has_failed_init(spec, facts):
-        return PodActions((*_stop_actions(spec, facts, spec.grace_period, now), Publish()))
-    ready, actions = _init_actions(spec, facts, now, base)
-    if ready:
-        actions = _start_actions([*spec.sidecars, *spec.main_containers], spec, facts, (now, base))
-    if spec.ephemeral_containers:  # they wait for nobody
-        actions = _join_actions(actions, _start_actions(list(spec.ephemeral_containers), spec, facts, (now, base)))
-    deadline = _seconds_to_deadline(spec, facts, now)
+        return PodActions((*_stop_actions(pod, grace), Publish()))
+    if pod.failure is not None:
+        return PodActions((*_stop_actions(pod, grace), Publish()), 1.0 if pod.is_alive else None)
+    if pod.are_mains_over or pod.has_failed_init:
+        return PodActions((*_stop_actions(pod, spec.grace_period), Publish()))
+    actions = _init_actions(pod, base) or _start_actions((*pod.sidecars, *pod.mains), now, base)
+    if pod.ephemerals:  # they wait for nobody
+        actions = _join_actions(actions, _start_actions(pod.ephemerals, now, base))
+    limit = spec.active_deadline
+    deadline = None if limit is None else max(0.01, pod.facts.start_time + limit - now)
     requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
     return PodActions(actions.actions, requeue_after)
 
@@ -133,86 +91,56 @@ def _join_actions(first: PodActions, second: PodActions) -> PodActions:
     return PodActions((*starts, Publish()) if is_settled else tuple(starts), min(waits, default=None))
 
 
-def _delete_actions(spec: PodSpec, facts: PodFacts, deletion_time: float, now: float) -> PodActions:
-    if not has_alive_container(facts, spec.all_containers):
+def _delete_actions(pod: PodProgress, deletion_time: float) -> PodActions:
+    if not pod.is_alive:
         return PodActions((Remove(),))
-    grace = max(0.0, deletion_time - now)
-    stops = _stop_actions(spec, facts, min(grace, spec.deletion_grace_period), now)
-    return PodActions(stops, grace + 1)
+    grace = max(0.0, deletion_time - pod.now)
+    return PodActions(_stop_actions(pod, min(grace, pod.spec.deletion_grace_period)), grace + 1)
 
 
-def _has_failed_init(spec: PodSpec, facts: PodFacts) -> bool:
-    """An init container has failed for good: what runs beside it has nothing to wait for."""
-    for container in spec.init_containers:
-        run = facts.for_container(container.name).run
-        if not container.is_sidecar and run is not None and run.exit is not None and run.exit.code != 0:
-            return not is_initialised(spec, facts) and not should_restart(spec, container, run.exit, facts)
-    return False
-
-
-def _stop_actions(spec: PodSpec, facts: PodFacts, grace: float, now: float) -> tuple[PodAction, ...]:
+def _stop_actions(pod: PodProgress, grace: float) -> tuple[PodAction, ...]:
     """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
-    to_stop = [c for c in spec.all_containers if not c.is_sidecar]
-    if not has_alive_container(facts, to_stop):
-        to_stop = [c for c in spec.sidecars if facts.for_container(c.name).is_alive][-1:]
+    to_stop: Sequence[ContainerProgress] = [c for c in pod.all if not c.spec.is_sidecar]
+    if not any(c.is_alive for c in to_stop):
+        to_stop = [c for c in pod.sidecars if c.is_alive][-1:]
     if grace <= 0:
-        to_stop = list(spec.all_containers)
-    stops = []
-    for container in to_stop:
-        container_facts = facts.for_container(container.name)
-        if container_facts.is_alive and (
-            container_facts.stop_by is None or now + grace < container_facts.stop_by - 0.5
-        ):
-            stops.append(Stop(container.name, grace))
-    return tuple(stops)
+        to_stop = pod.all
+    return tuple(
+        Stop(c.name, grace)
+        for c in to_stop
+        if c.is_alive and (c.facts.stop_by is None or pod.now + grace < c.facts.stop_by - 0.5)
+    )
 
 
-def _seconds_to_deadline(spec: PodSpec, facts: PodFacts, now: float) -> float | None:
-    limit = spec.active_deadline
-    return None if limit is None else max(0.01, facts.start_time + limit - now)
-
-
-def _failure_actions(spec: PodSpec, facts: PodFacts, now: float) -> PodActions | None:
-    if kubelet_failure(spec, facts, now) is None:
+def _init_actions(pod: PodProgress, base: float) -> PodActions | None:
+    """What the first unfinished init container needs; None when every one is done."""
+    if pod.is_initialised:
         return None
-    grace = 0.0 if facts.evicted else spec.grace_period
-    requeue_after = 1.0 if has_alive_container(facts, spec.all_containers) else None
-    return PodActions((*_stop_actions(spec, facts, grace, now), Publish()), requeue_after)
-
-
-def _init_actions(spec: PodSpec, facts: PodFacts, now: float, base: float) -> tuple[bool, PodActions]:
-    """(True, …) when every init container is done; else what the first unfinished one needs."""
-    if is_initialised(spec, facts):
-        return True, PodActions()
-    started_sidecars = []
-    for container in spec.init_containers:
-        if container.is_emulated_init:
-            if facts.master_ready is None:
-                remaining = remaining_wait(facts.start_time, INIT_PUBLISH_DELAY, now)
-                return False, PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
+    started_sidecars: list[ContainerProgress] = []
+    for container in pod.inits:
+        if container.spec.is_emulated_init:
+            if container.ended is None:
+                remaining = remaining_wait(pod.facts.start_time, INIT_PUBLISH_DELAY, pod.now)
+                return PodActions((), remaining) if remaining > 0 else PodActions((Publish(),))
             continue
-        container_facts = facts.for_container(container.name)
-        if container.is_sidecar:
+        if container.spec.is_sidecar:
             started_sidecars.append(container)
-            if not has_started(container, container_facts):
-                return False, _start_actions(started_sidecars, spec, facts, (now, base))
-        elif container_facts.run is None or container_facts.run.exit is None or container_facts.run.exit.code != 0:
-            return False, _start_actions([*started_sidecars, container], spec, facts, (now, base))
-    return True, PodActions()
+            if not container.has_started:
+                return _start_actions(started_sidecars, pod.now, base)
+        elif not container.is_done:
+            return _start_actions([*started_sidecars, container], pod.now, base)
+    return None
 
 
-def _start_actions(
-    containers: list[ContainerSpec], spec: PodSpec, facts: PodFacts, clock: tuple[float, float]
-) -> PodActions:
+def _start_actions(containers: Sequence[ContainerProgress], now: float, base: float) -> PodActions:
     actions: list[PodAction] = []
     waits: list[float] = []
     starting = False
     for container in containers:
-        container_facts = facts.for_container(container.name)
-        if container_facts.asked is not None:
+        if container.facts.asked is not None:
             starting = True
             continue
-        start, wait = _next_start(spec, container, facts, clock)
+        start, wait = _next_start(container, now, base)
         actions += [start] if start else []
         waits += [] if wait is None else [wait]
         starting |= start is not None
@@ -221,23 +149,20 @@ def _start_actions(
     return PodActions((*actions, Publish()), min(waits, default=None))
 
 
-def _next_start(
-    spec: PodSpec, container: ContainerSpec, facts: PodFacts, clock: tuple[float, float]
-) -> tuple[Start | None, float | None]:
+def _next_start(container: ContainerProgress, now: float, base: float) -> tuple[Start | None, float | None]:
     """The start that is due, or how long until it is."""
-    container_facts, (now, base) = facts.for_container(container.name), clock
-    if container_facts.pull.under_way:
+    facts, name = container.facts, container.name
+    if facts.pull.under_way:
         return None, None  # its end is the next turn
-    if container_facts.problem is not None:
-        wait = remaining_wait(container_facts.problem_since, base / 2, now)
+    if facts.problem is not None:
+        wait = remaining_wait(facts.problem_since, base / 2, now)
         if wait > 0:
             return None, wait
-    if container_facts.run is None:
-        return Start(container.name, 0, 0), None
-    if container_facts.run.exit is None or not should_restart(spec, container, container_facts.run.exit, facts):
+    if facts.run is None:
+        return Start(name, 0, 0), None
+    if facts.run.exit is None or not container.will_restart:
         return None, None
-    level = backoff_level(container_facts)
-    wait = remaining_wait(container_facts.run.exit.finished, backoff_delay(level, base), now)
+    wait = remaining_wait(facts.run.exit.finished, container.restart_delay, now)
     if wait > 0:
         return None, wait
-    return Start(container.name, container_facts.run.number + 1, level + 1), None
+    return Start(name, facts.run.number + 1, facts.recent_restarts + 1), None

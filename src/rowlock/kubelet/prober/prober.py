@@ -9,12 +9,11 @@ an early failure is neither counted nor told, so a pod is ready when its program
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, container_statuses
+from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, Fields, PodSpec
 from rowlock.kubelet.prober.probe_handlers import Outcome
@@ -201,9 +200,9 @@ class Prober:
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:
     """The container's facts, with what the pod's status says of this very run: a new server knows no more."""
     facts = target.state.containers[target.name]
-    statuses = container_statuses(target.pod.object)
-    status: Mapping[str, Any] = next((c for c in statuses if c["name"] == target.name), {})
-    if status.get("restartCount") == target.number and status.get("started") and not facts.started:
-        facts = replace(facts, started=True, ready=bool(status.get("ready")))
+    reported = target.pod.reported.containers.get(target.name)
+    is_same_run = reported is not None and reported.restart_count == target.number
+    if reported is not None and is_same_run and reported.has_started and not facts.started:
+        facts = replace(facts, started=True, ready=reported.is_ready)
         target.state.containers[target.name] = facts
     return facts

@@ -17,8 +17,9 @@ from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import normalise
 from rowlock.kubelet.pod.facts import NO_FACTS, ContainerFacts, Problem, Pull
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.progress import backoff_delay
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
-from rowlock.kubelet.pod.sync import backoff_delay, remaining_wait
+from rowlock.kubelet.pod.sync import remaining_wait
 from rowlock.kubelet.runtime import registry
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pulls import PullResult, Pulls

@@ -14,18 +14,12 @@ from rowlock.api import Api, DeleteOptions
 from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.node import eviction, gpu_fractions
 from rowlock.kubelet.node.node_context import NodeContext
-from rowlock.kubelet.pod import status as pod_status
-from rowlock.kubelet.pod import sync as pod_sync
-from rowlock.kubelet.pod.facts import (
-    NO_FACTS,
-    NO_PULL,
-    ContainerConfigError,
-    Problem,
-    container_statuses,
-)
+from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop
+from rowlock.kubelet.pod.status import generate_pod_status
+from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
 from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
@@ -33,7 +27,7 @@ from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.worker import engine_starting, security_context
 from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, pod_warnings
-from rowlock.objects import Object, dig, revision, uid
+from rowlock.objects import Object, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 FAILED_MOUNT = "FailedMount"
@@ -85,8 +79,8 @@ class PodWorker:
                     self._record_event(spec.object, "Normal", "SharedGPU", sentence, "")
         self._report_exits(spec, state)
         self._prober.sync_probes(spec, state)
-        now = self._node.clock()
-        actions = pod_sync.compute_pod_actions(spec, state.facts(), now, self._backoff)
+        progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
+        actions = compute_pod_actions(progress, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
         if starts and state.card.contained and problem is None:
             problem = await self._prepare_engine(spec, state)
@@ -237,7 +231,7 @@ class PodWorker:
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
-        status = pod_status.generate_pod_status(pod, state.facts(), self._node.clock(), self._backoff)
+        status = generate_pod_status(assess_progress(pod, state.facts(), self._node.clock(), self._backoff))
         state.finished = status["phase"] in ("Succeeded", "Failed")
         current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
@@ -257,9 +251,8 @@ class PodWorker:
 
     def _report_exits(self, pod: PodSpec, state: PodState) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
-        statuses = {c["name"]: c for c in container_statuses(pod.object)}
         for name, facts in state.containers.items():
-            run, status = facts.run, statuses.get(name, {})
+            run, reported = facts.run, pod.reported.containers.get(name)
             if (
                 run is None
                 or run.exit is None
@@ -268,7 +261,7 @@ class PodWorker:
             ):
                 continue
             state.reported_exits.add((name, run.number))
-            if status.get("restartCount") != run.number or not dig(status, "state.terminated"):
+            if reported is None or reported.restart_count != run.number or not reported.is_terminated:
                 reason, text = EXIT_EVENTS[run.exit.reason]
                 self._record_event(pod.object, "Warning", reason, text.format(name=name, why=run.exit.message), name)
 
