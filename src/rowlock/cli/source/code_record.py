@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock.cli.grammar import CommandError
-from rowlock.cli.source.snapshot import SourceStore, find_repository
+from rowlock.cli.source.repository import find_repository
+from rowlock.cli.source.snapshot import SourceStore
 
 _PATIENCE = 1.0
 """Seconds that a submit waits: the first snapshot of a large repository takes longer, and the next one finds its work done."""

@@ -13,16 +13,15 @@ import hashlib
 import os
 import random
 import shutil
-import subprocess
 import threading
 from typing import NamedTuple
 
 from rowlock.cli.grammar import CommandError
+from rowlock.cli.source.repository import GIT_TIMEOUT, read_status, run_git, top_directory
 
 SIZE_LIMIT = 512 << 20
 """Bytes of a source directory: code is far below, data sets are far above."""
 _SHOWN = 5
-_GIT_TIMEOUT = 120.0
 KEPT_DAYS = 90
 """As long as the archive keeps runs by default."""
 _KEPT = "refs/snapshots/"
@@ -47,27 +46,10 @@ class SourceSnapshot(NamedTuple):
     """Files that are not as in the commit, new ones included."""
 
 
-class Repository(NamedTuple):
-    """The top directory of a git working tree, and its commit ("" before the first)."""
-
-    directory: str
-    commit: str
-
-
-def find_repository(directory: str) -> Repository | None:
-    """The user's repository that a directory is in; None outside git, and where there is no git."""
-    if shutil.which("git") is None:
-        return None
-    top = _git("-C", directory, "rev-parse", "--show-toplevel", check=False).removesuffix("\n")
-    if not top:
-        return None
-    return Repository(top, _git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip())
-
-
 class SourceStore:
     """The repository of snapshots in a data directory; made when it is first used. `timeout`: seconds for one call of git."""
 
-    def __init__(self, data_directory: str, timeout: float = _GIT_TIMEOUT) -> None:
+    def __init__(self, data_directory: str, timeout: float = GIT_TIMEOUT) -> None:
         if shutil.which("git") is None:
             raise CommandError(
                 "--source packs with git, and there is no git on your PATH: install it, or leave --source out"
@@ -78,7 +60,7 @@ class SourceStore:
         self.git_dir = os.path.join(self.root, "store.git")
         if not os.path.exists(os.path.join(self.git_dir, "info", "attributes")):
             os.makedirs(self.root, mode=0o700, exist_ok=True)
-            _git("init", "--quiet", "--bare", "--template=", self.git_dir)
+            run_git("init", "--quiet", "--bare", "--template=", self.git_dir)
             os.makedirs(os.path.join(self.git_dir, "info"), exist_ok=True)
             with open(os.path.join(self.git_dir, "info", "attributes"), "w", encoding="utf-8") as file:
                 file.write(_AS_THEY_ARE)
@@ -86,7 +68,7 @@ class SourceStore:
     def take(self, directory: str) -> SourceSnapshot:
         """A snapshot of the directory. Raises CommandError when it is too large or cannot be read."""
         directory = os.path.realpath(directory)
-        repository = _git("-C", directory, "rev-parse", "--show-toplevel", check=False).strip()
+        repository = top_directory(directory)
         base = (
             ["-C", directory] if repository else ["-C", directory, "--git-dir", self.git_dir, "--work-tree", directory]
         )
@@ -95,7 +77,7 @@ class SourceStore:
         known = ("--cached", "--others") if repository else ("--others",)
 
         def list_files(*flags: str) -> list[str]:
-            return _paths(_git(*asked, *flags, "--exclude-standard", timeout=self._timeout))
+            return _paths(run_git(*asked, *flags, "--exclude-standard", timeout=self._timeout))
 
         files = list_files(*known)
         ignored = list_files("--others", "--ignored", "--directory")
@@ -113,10 +95,8 @@ class SourceStore:
         except CommandError:  # its index names contents that have been let go of, or is damaged
             self._forget_index(directory)
             tree = self._write_tree(directory, present)
-        commit = _git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
-        status = (
-            _git("-C", directory, "status", "--porcelain", "-uall", "--", ".", timeout=self._timeout) if commit else ""
-        )
+        commit = run_git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
+        status = read_status(directory, self._timeout) if commit else ""
         own = {".git"} if os.path.lexists(os.path.join(directory, ".git")) else set()
         left_out = sorted({path.rstrip("/") for path in (*ignored, *nested)} | own)
         empty = sorted(path for path in others if path.endswith("/") and not os.listdir(os.path.join(directory, path)))
@@ -144,7 +124,7 @@ class SourceStore:
         """Whether the snapshot of this id is here."""
         if not tree or not all(letter in "0123456789abcdef" for letter in tree):
             return False
-        return bool(_git("--git-dir", self.git_dir, "cat-file", "-t", tree, check=False).strip() == "tree")
+        return bool(run_git("--git-dir", self.git_dir, "cat-file", "-t", tree, check=False).strip() == "tree")
 
     def diff(self, before: str, after: str, *, patch: bool) -> str:
         """What differs between two snapshots, as `git diff` says it: the patch, or a line for each file."""
@@ -199,35 +179,7 @@ class SourceStore:
 
     def _own(self, *argv: str, environ: dict[str, str], text: list[str] | None = None, cwd: str | None = None) -> str:
         words = "".join(f"{path}\0" for path in text) if text is not None else None
-        return _git("--git-dir", self.git_dir, *argv, environ=environ, text=words, cwd=cwd, timeout=self._timeout)
-
-
-def _git(
-    *argv: str,
-    check: bool = True,
-    environ: dict[str, str] | None = None,
-    text: str | None = None,
-    cwd: str | None = None,
-    timeout: float = _GIT_TIMEOUT,
-) -> str:
-    """What git says; file names that are no UTF-8 survive. GIT_* of the shell are of another repository."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            ["git", *argv],
-            env=clean | {"GIT_OPTIONAL_LOCKS": "0"} | (environ or {}),
-            input=os.fsencode(text) if text is not None else None,
-            stdin=subprocess.DEVNULL if text is None else None,
-            capture_output=True,
-            timeout=timeout,
-            cwd=cwd,
-        )
-    except subprocess.TimeoutExpired:
-        raise CommandError(f"git had not ended after {timeout:g} s; name a smaller directory") from None
-    if check and done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise CommandError(f"git cannot pack the directory: {said[-1]}")
-    return os.fsdecode(done.stdout) if not done.returncode else ""
+        return run_git("--git-dir", self.git_dir, *argv, environ=environ, text=words, cwd=cwd, timeout=self._timeout)
 
 
 def _paths(said: str) -> list[str]:

@@ -1,0 +1,89 @@
+"""The user's repository, asked with git: where it begins, which commit it has, what differs from that.
+
+It is read, and runs nothing: a repository that was unpacked from somewhere names programs in its settings (monitors, filters, ways
+to fetch what it lacks), and nobody has asked for those.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import NamedTuple
+
+from rowlock.cli.grammar import CommandError
+
+GIT_TIMEOUT = 120.0
+"""Seconds."""
+_NO_NETWORK = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+"""What a partial clone lacks is not fetched: how to fetch is a program that the repository names."""
+
+
+class Repository(NamedTuple):
+    """The top directory of a git working tree, and its commit ("" before the first)."""
+
+    directory: str
+    commit: str
+
+
+def find_repository(directory: str) -> Repository | None:
+    """The user's repository that a directory is in; None outside git, and where there is no git."""
+    if shutil.which("git") is None:
+        return None
+    top = top_directory(directory)
+    if not top:
+        return None
+    return Repository(top, run_git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip())
+
+
+def top_directory(directory: str) -> str:
+    """Of the working tree that a directory is in; "" where it is in none. A repository's own settings may claim another one."""
+    top = run_git("-C", directory, "rev-parse", "--show-toplevel", check=False).removesuffix("\n")
+    here = os.path.realpath(directory)
+    return top if top and os.path.commonpath([os.path.realpath(top), here]) == os.path.realpath(top) else ""
+
+
+def read_status(directory: str, timeout: float) -> str:
+    """A line for each file that is not as in the commit. Runs no program that the repository itself names: whoever unpacked it from
+    somewhere has not asked for that. Programs of the user's own settings (git-lfs) are his."""
+    quiet = {"core.fsmonitor": "false"}
+    known = run_git("-C", directory, "config", "--show-scope", "--null", "--name-only", "--list", check=False).split(
+        "\0"
+    )
+    for scope, name in zip(known[::2], known[1::2], strict=False):
+        if scope in ("local", "worktree") and name.startswith("filter.") and name.count(".") > 1:
+            quiet |= {f"{name.rpartition('.')[0]}.{key}": "" for key in ("clean", "process")}
+            quiet |= {f"{name.rpartition('.')[0]}.required": "false"}
+    environ = {"GIT_CONFIG_COUNT": str(len(quiet))}  # not -c: a name may have a "="
+    for number, (name, value) in enumerate(quiet.items()):
+        environ |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    asked = ("status", "--porcelain", "-uall", "--ignore-submodules=dirty", "--", ".")
+    return run_git("-C", directory, *asked, environ=environ, timeout=timeout)
+
+
+def run_git(
+    *argv: str,
+    check: bool = True,
+    environ: dict[str, str] | None = None,
+    text: str | None = None,
+    cwd: str | None = None,
+    timeout: float = GIT_TIMEOUT,
+) -> str:
+    """What git says; file names that are no UTF-8 survive. GIT_* of the shell are of another repository."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", *argv],
+            env=clean | {"GIT_OPTIONAL_LOCKS": "0"} | _NO_NETWORK | (environ or {}),
+            input=os.fsencode(text) if text is not None else None,
+            stdin=subprocess.DEVNULL if text is None else None,
+            capture_output=True,
+            timeout=timeout,
+            cwd=cwd,
+        )
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"git had not ended after {timeout:g} s; name a smaller directory") from None
+    if check and done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise CommandError(f"git cannot pack the directory: {said[-1]}")
+    return os.fsdecode(done.stdout) if not done.returncode else ""
