@@ -1,12 +1,14 @@
 """What is not written down: values of variables whose names say that they are secret.
 
 Secrets themselves are never read. A variable that was given in the clear may still be one (`WANDB_API_KEY`): its value is
-taken out wherever it stands in the record, also in the command line that was typed."""
+taken out wherever it stands in the record, also in the command line that was typed. To look for every value in every text
+costs their product, on the event loop: where that is too much, what people typed is left out instead."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +19,12 @@ SECRET_NAME = re.compile(
 NOT_KEPT = "(not kept)"
 _MIN_LENGTH = 4
 """Characters of a value that is looked for elsewhere: shorter ones stand in everything."""
+MOST_WORK = 16 << 20
+"""Characters of text times values: about 20 ms."""
+_TYPED = frozenset({"annotations", "command", "args", "env"})
+"""Fields in which people write what they like."""
+_BETWEEN = "\udcff"
+"""Stands between the texts of a record: half a character, which no JSON that was decoded has."""
 
 
 def secret_values(record: Any) -> list[str]:
@@ -42,19 +50,58 @@ def _is_secret(name: str) -> bool:
 
 def redact(record: Any, secrets: list[str]) -> Any:
     """The record without these values, as a copy where there are any; itself otherwise."""
-    return _without(record, secrets) if secrets else record
+    if not secrets:
+        return record
+    texts: list[str] = []
+    rest = _take_texts(record, texts)
+    searched = [secret for secret in secrets if len(secret) >= _MIN_LENGTH]
+    if len(searched) * sum(map(len, texts)) > MOST_WORK:
+        return _without_typed(record)
+    joined = _BETWEEN.join(texts)
+    for secret in searched:
+        joined = joined.replace(secret, NOT_KEPT)
+        quoted = json.dumps(secret, ensure_ascii=False)[1:-1]  # annotations hold requests as JSON
+        if quoted != secret:
+            joined = joined.replace(quoted, NOT_KEPT)
+    return _put_texts(rest, iter(joined.split(_BETWEEN)))
 
 
-def _without(value: Any, secrets: list[str]) -> Any:
+class _Text:
+    """Stands for a text that was taken out."""
+
+
+_TEXT = _Text()
+
+
+def _take_texts(value: Any, texts: list[str]) -> Any:
+    """A copy with `_TEXT` for each text, which is added to `texts`; values of secret variables are gone."""
     if isinstance(value, dict):
         if isinstance(value.get("value"), str) and _is_secret(str(value.get("name") or "")):
             value = {**value, "value": NOT_KEPT if value["value"] else ""}
-        return {key: _without(part, secrets) for key, part in value.items()}
+        return {key: _take_texts(part, texts) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_without(part, secrets) for part in value]
+        return [_take_texts(part, texts) for part in value]
     if isinstance(value, str):
-        for secret in secrets:
-            if len(secret) >= _MIN_LENGTH:
-                quoted = json.dumps(secret, ensure_ascii=False)[1:-1]  # annotations hold requests as JSON
-                value = value.replace(secret, NOT_KEPT).replace(quoted, NOT_KEPT)
+        texts.append(value)
+        return _TEXT
+    return value
+
+
+def _put_texts(value: Any, texts: Iterator[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _put_texts(part, texts) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_put_texts(part, texts) for part in value]
+    return next(texts) if value is _TEXT else value
+
+
+def _without_typed(value: Any) -> Any:
+    """A copy without what people typed; the names of the fields stay."""
+    if isinstance(value, dict):
+        return {
+            key: type(part)() if key in _TYPED and isinstance(part, dict | list) else _without_typed(part)
+            for key, part in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_without_typed(part) for part in value]
     return value
