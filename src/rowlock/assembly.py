@@ -290,11 +290,13 @@ class Server:
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
             observe=requests.count_rest_request,
             archive=cluster.archive,
+            pod_usage=cluster.kubelet.usage if cluster.kubelet else None,
             audit_log=audit_log,
         )
         sources = MetricSources(
             cluster.store, requests, rest_api.cache.count_phases, self._clock, watchdog,
             database=self.data_dir / "cluster.db", scheduler=cluster.scheduler,
+            usage=cluster.kubelet.usage if cluster.kubelet else None,
         )  # fmt: skip
         api_settings = replace(
             api_settings,

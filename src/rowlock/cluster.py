@@ -22,6 +22,7 @@ from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.archive.archive import Archive
+from rowlock.archive.database import put_samples
 from rowlock.archive.retention import Retention
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
@@ -29,7 +30,7 @@ from rowlock.diagnostics.hang_detector import HangDetector
 from rowlock.errors import AlreadyExists
 from rowlock.kinds import NAMESPACE, NODE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
-from rowlock.kubelet.pod.directory import EARLIER_RUNS
+from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
@@ -42,6 +43,7 @@ from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.training import controller as training
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
+from rowlock.workloads.figures.usage_series import UsageSeries
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,17 @@ class LocalCluster:
         settings, view = self.settings, self.store.view
         source = PodTokenSource(self.service_accounts, self.authorizer, view)
         self.kubelet = await start_kubelet(
-            self.store, view, settings.kubelet, token_source=source, on_logs_aside=self.archive.take_logs
-        )
+            self.store, view, settings.kubelet, token_source=source,
+            on_logs_aside=self.archive.take_logs, on_usage=self._archive_usage,
+        )  # fmt: skip
         self.store.log_source = self.kubelet.logs.read_log
         self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
+
+    def _archive_usage(self, card: PodCard, series: UsageSeries) -> None:
+        """Of a pod that belongs to a job: others are no runs."""
+        if card.owner:
+            body = {"pod": card.uid, **series.to_json()}
+            self.archive.put(f"usage/{card.uid}/{series.start}", put_samples(card.owner, card.name, series.start, body))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

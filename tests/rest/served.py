@@ -42,6 +42,7 @@ from rowlock.storage.store import Store
 from rowlock.system import registry as system
 from rowlock.training import controller as training
 from rowlock.training.pod_group import PodGroupController
+from rowlock.workloads.figures.usage_series import LatestUsage, UsageSeries
 
 T = TypeVar("T")
 TOKEN = "sesame"
@@ -50,6 +51,16 @@ NOW = "2026-01-02T03:04:05Z"
 
 def _planned(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
+
+
+class UsageTable(dict[str, LatestUsage]):
+    """A sampler that a test plays."""
+
+    def latest(self, pod_uid: str) -> LatestUsage | None:
+        return self.get(pod_uid)
+
+    def series(self, pod_uid: str) -> UsageSeries | None:
+        return None
 
 
 class Served:
@@ -61,6 +72,8 @@ class Served:
         self.logs: dict[str, list[str]] = {}
         self.endless: set[str] = set()
         """Pods whose followed log does not end: their program runs."""
+        self.usage = UsageTable()
+        """What pods use, by their uid."""
         self.store.log_source = self._log
         self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -87,7 +100,8 @@ class Served:
             await self.store.create(kind, obj)
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
-        face = RestApi(self.store, RestSettings(token=TOKEN, user="ana", version="1.0"), take_snapshot=planned)
+        settings = RestSettings(token=TOKEN, user="ana", version="1.0")
+        face = RestApi(self.store, settings, take_snapshot=planned, pod_usage=self.usage)
         others = application.routes(self.store, ApiServerSettings(token=TOKEN))
         web = uvicorn.Server(
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")

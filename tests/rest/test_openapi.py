@@ -99,13 +99,15 @@ BODIES: dict[str, Any] = {
 }  # fmt: skip
 """A request's schema and a request as it says."""
 QUERIES = {
+    "/pods/{pod}/metrics": "?metricType=CPU_USAGE_CORES&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
     "/metrics": "?metricType=POD_COUNT&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
     "/wait": "?timeout=0&for=Creating",
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }
-ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/drain": 405}
-"""What a server without a scheduler, or with a cluster that is somebody else's, has not."""
+ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/drain": 405,
+          "/api/v1/workloads/{id}/pods/{pod}/metrics": 207}  # fmt: skip
+"""What a server without a scheduler, or with a cluster that is somebody else's, has not; 207: nobody measures pods."""
 
 
 ORDER = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -161,6 +163,7 @@ class Filled:
                 made = answer.json()
                 self.ids[path] = made.get("meta", made).get("id") or made["workloadId"]
         self.ids["/api/v1/workloads"] = self.ids["/api/v1/workloads/distributed"]
+        self.ids["/api/v1/usage"] = self.ids["/api/v1/workloads"]
         self.ids["/api/v1/runs"] = self.ids["/api/v1/workloads"]
         self.ids["/api/v1/workload-templates"] = self.ids["/api/v1/workload-templates/distributed"]
         self._make_pod()

@@ -176,10 +176,13 @@ def read_log_body(database: sqlite3.Connection, log: LogRecord) -> bytes | None:
     return None if row is None else row[0]
 
 
-def read_samples(database: sqlite3.Connection, run_uid: str) -> list[tuple[str, float, dict[str, Any]]]:
-    """Pod, time and content of each chunk, in order of time."""
-    sql = "SELECT pod, at, body FROM samples WHERE run_uid = ? ORDER BY at"
-    return [(pod, at, unpack(body)) for pod, at, body in database.execute(sql, (run_uid,))]
+def read_samples(
+    database: sqlite3.Connection, run_uid: str, *, pod: str = "", without: frozenset[tuple[str, float]] = frozenset()
+) -> list[tuple[str, float, dict[str, Any]]]:
+    """Pod, time and content of each chunk, in order of time: of one pod where it is named, and not of `without` (pods and times)."""
+    sql = "SELECT pod, at, body FROM samples WHERE run_uid = ? AND (pod = ? OR ? = '') ORDER BY at"
+    rows = database.execute(sql, (run_uid, pod, pod))
+    return [(name, at, unpack(body)) for name, at, body in rows if (name, at) not in without]
 
 
 def read_notes(database: sqlite3.Connection) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock.controllers.loop_watchdog import LoopWatchdog, TurnClock
 from rowlock.controllers.reconcile_stats import RECONCILES, ReconcileStats
 from rowlock.controllers.supervisor import ERRORS, ErrorLog
+from rowlock.kubelet.stats.usage_sampler import UsageSampler
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.scheduling.controller import Scheduler
 from rowlock.storage.store import Store
@@ -38,6 +39,8 @@ class MetricSources:
     watchdog: LoopWatchdog
     database: Path | None = None
     scheduler: Scheduler | None = None
+    usage: UsageSampler | None = None
+    """What pods use; None where nobody measures it."""
     errors: ErrorLog = field(default_factory=lambda: ERRORS)
     reconciles: ReconcileStats = field(default_factory=lambda: RECONCILES)
 
@@ -57,7 +60,7 @@ def _import_library() -> Any:
     """A tenth of a second, and some MiB, that a server which nobody scrapes need not spend."""
     from prometheus_client import exposition
 
-    from rowlock.metrics import cluster_families, server_families  # noqa: F401 (they import the library)
+    from rowlock.metrics import cluster_families, server_families, usage_families  # noqa: F401 (they import the library)
 
     return exposition
 
@@ -65,7 +68,7 @@ def _import_library() -> Any:
 async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
     from prometheus_client import ProcessCollector
 
-    from rowlock.metrics import cluster_families, server_families
+    from rowlock.metrics import cluster_families, server_families, usage_families
 
     view, scheduler = sources.store.view, sources.scheduler
     groups = [
@@ -80,6 +83,7 @@ async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
         cluster_families.pod_families(view),
         cluster_families.node_families(view),
     ]
+    groups += usage_families.pod_usage_families(list(sources.usage.pods()) if sources.usage else [])
     if scheduler is not None:
         groups += [cluster_families.scheduler_families(scheduler), cluster_families.queue_families(scheduler)]
     return groups

@@ -50,6 +50,7 @@ from rowlock.rest.run_history.recorder import RunRecorder
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
+from rowlock.workloads.figures.usage_series import PodUsageSource
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +93,11 @@ class RestApi:
         diagnosis_message: Callable[[str, str], str] | None = None,
         observe: Callable[[str, str, int, float], None] | None = None,
         archive: Archive | None = None,
+        pod_usage: PodUsageSource | None = None,
         audit_log: AuditLog | None = None,
     ) -> None:
-        """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs."""
+        """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs. `pod_usage` knows what pods
+        use."""
         self._observe, self._audit_log = observe, audit_log
         self.api = api
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
@@ -110,6 +113,7 @@ class RestApi:
             diagnose=diagnose,
             image_problems=image_problems,
             usage=self.usage,
+            pod_usage=pod_usage,
             waiting_order=WaitingOrder(take_snapshot).job_uids,
             drain=drain,
             archive=archive,

@@ -27,6 +27,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.workloads.body_fields import did_you_mean
+from rowlock.workloads.figures.usage_series import PodUsageSource
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a request body."""
@@ -116,6 +117,8 @@ class AppContext:
     image_problems: ImageProblems = None
     usage: UsageSamples | None = None
     """What workloads held over time; None where nobody keeps it."""
+    pod_usage: PodUsageSource | None = None
+    """What pods use; None where nobody measures it."""
     archive: Archive | None = None
     """What ran; None where nothing is archived."""
     catch_up: CatchUp = None

@@ -10,7 +10,7 @@ from rowlock.rest import applications, draining, manifest_check, projects, sched
 from rowlock.rest.accounts import access_rules, users
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
-from rowlock.rest.cluster_view import cards, queue
+from rowlock.rest.cluster_view import cards, queue, usage
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.rights import EVERYBODY, Right
@@ -109,7 +109,10 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, or_past(workloads.pods, past_workloads.show_pods)),
     ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, or_past(workloads.events, past_workloads.show_events)),
     ("GET", f"{_WORKLOADS}/{{id}}/history", _READ_EVENTS, or_past(workloads.history, past_workloads.show_history)),
-    ("GET", f"{_WORKLOADS}/{{id}}/metrics", _READ_PODS, metrics.show),
+    ("GET", f"{_WORKLOADS}/{{id}}/metrics", _READ_PODS, or_past(metrics.show, metrics.show_past)),
+    ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/metrics", _READ_PODS, or_past(metrics.show_pod, metrics.show_past_pod)),
+    ("GET", "/api/v1/usage", _LIST_PODS, usage.index),
+    ("GET", "/api/v1/usage/{id}", _READ_PODS, usage.show),
     ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
     ("GET", f"{_WORKLOADS}/{{id}}/what-if", _READ_EVENTS, queue.what_if),
     ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, or_past(workloads.why, past_workloads.show_why)),

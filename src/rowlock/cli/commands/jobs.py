@@ -11,7 +11,18 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import ask, format_age, format_number, parse_duration, show, show_json, table, tell
+from rowlock.cli.output import (
+    ask,
+    format_age,
+    format_duration,
+    format_number,
+    parse_duration,
+    show,
+    show_json,
+    table,
+    tell,
+)
+from rowlock.cli.usage.figures import describe_usage, read_idle_seconds
 
 WORKLOADS = "/api/v1/workloads"
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
@@ -75,8 +86,9 @@ def index(line: CommandLine) -> int:
             check_project(server, project_name)
         show("No jobs." if line.all_projects else f"No jobs in project {project_name}.")
         return 0
+    idle = read_idle_seconds(server) if any(w["phase"] == "Running" for w in workloads) else {}
     header = ("NAME", *(("PROJECT",) if line.all_projects else ()), "FRAMEWORK", "PHASE", "PODS", "GPUS", "AGE", "WHY")
-    show(table(header, [_row(w, line.all_projects) for w in workloads]))
+    show(table(header, [_row(w, line.all_projects, idle.get(w["id"])) for w in workloads]))
     return 0
 
 
@@ -90,9 +102,10 @@ def _parse_phase(word: str | None) -> str:
     return phase
 
 
-def _row(workload: dict[str, Any], with_project: bool) -> tuple[str, ...]:
+def _row(workload: dict[str, Any], with_project: bool, idle: int | None) -> tuple[str, ...]:
     requested_gpus = workload["workloadRequestedResources"]["gpu"]["request"]
     reasons = str(workload.get("phaseMessage") or "").splitlines()
+    reasons = reasons or ([f"idle for {format_duration(idle)}"] if idle is not None else [])
     return (
         workload["name"],
         *((workload["projectName"],) if with_project else ()),
@@ -124,7 +137,7 @@ def describe(line: CommandLine) -> int:
     if line.json:
         show_json({**body, "pods": pods, "events": events})
         return 0
-    show(_describe_workload(body))
+    show(_describe_workload(body, describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""))
     if pods:
         show("\nPods:")
         show(table(("POD", "STATUS", "RESTARTS", "AGE", "NODE", "GPUS", "EXIT"), [_pod_row(p) for p in pods]))
@@ -138,7 +151,7 @@ def describe(line: CommandLine) -> int:
     return 0
 
 
-def _describe_workload(body: dict[str, Any]) -> str:
+def _describe_workload(body: dict[str, Any], usage: str) -> str:
     extra = body["additionalFields"]
     rows = [
         ("Name", body["name"]),
@@ -155,6 +168,7 @@ def _describe_workload(body: dict[str, Any]) -> str:
         ("GPUs", f"{format_number(body['allocatedResources']['gpu'])} held, "
                  f"{format_number(body['workloadRequestedResources']['gpu']['request'])} requested"),
         ("Nodes", ", ".join(extra["nodes"])),
+        ("Uses", usage),
         ("Submitted", f"{format_age(body['createdAt'])} ago" + (f" by {body['submittedBy']}" if body["submittedBy"] else "")),
         ("Submitted with", extra["commandLine"]),
         ("Finished", f"{format_age(body['completedAt'])} ago" if body["completedAt"] else ""),

@@ -124,6 +124,12 @@ LIST = Command("list", "List jobs, and why they wait.", "commands.jobs:index", f
 ), aliases="ls ps")  # fmt: skip
 DESCRIBE = Command("describe", "Show a job: its phase and the reason, its pods and events.", "commands.jobs:describe", "JOB",
                    (PROJECT, DATA_DIR, JSON))  # fmt: skip
+TOP = Command("top", "Show what nodes and jobs use now, or each rank of one job: CPU, memory, GPUs, disk, network.", "usage.command:top", "[JOB]", (
+    Flag("-w --watch", "switch", "draw it anew every two seconds, until Ctrl-C"),
+    Flag("--interval", "int", "with --watch: seconds between two looks", value="SECONDS"),
+    Flag("-A --all-projects", "switch", "the jobs of all projects"),
+    PROJECT, DATA_DIR, JSON,
+))  # fmt: skip
 LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one pod.", "commands.logs:logs", "JOB", (
     Flag("--rank", "int", "only the log of this rank", value="N"),
     Flag("--pod", "text", "only the log of this pod (its full name, or for example master-0 or worker-1)", value="POD"),
@@ -297,7 +303,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
@@ -307,6 +313,6 @@ ROOT = Group("rowlock", "Distributed training on one machine, with the tools of 
     ("node nodes", "`rowlock status` shows the nodes."),
     ("queue queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`."),
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
-    ("top stats", "`rowlock why JOB` shows what each rank does, `rowlock status` the nodes."),
+    ("stats usage", "`rowlock top` shows what nodes and jobs use, `rowlock why JOB` what each rank does."),
     ("create apply get", "Use kubectl for manifests: `export KUBECONFIG=$(rowlock kubeconfig --path)`. `rowlock list` lists jobs."),
 ))  # fmt: skip

@@ -1,53 +1,86 @@
-"""`runai top nodes|jobs`: what nodes have and jobs hold. What nobody measures is `-`, not a guess."""
+"""`runai top nodes|jobs`: what nodes have, what jobs hold, and what they use. What nobody measures is `-`, not a guess."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from rowlock.cli import client, node_usage
 from rowlock.cli.grammar import CommandLine
 from rowlock.cli.output import format_memory, format_number, show, table, tell
 from rowlock.cli.runai_v1.context import grouped_table
 from rowlock.cli.runai_v1.jobs import list_workloads
+from rowlock.cli.usage.figures import USAGE, format_bytes, format_cores, format_percent, part_of
 
-_UNMEASURED = (
-    "Utilization (-) is not measured; ALLOCATED is what pods asked for. `rowlock why JOB` shows what ranks do."
-)
 _GROUPS = (("GENERAL", 2), ("GPU", 3), ("CPU", 3), ("MEMORY", 3))
+_UNMEASURED = "Nobody measures what pods of this cluster use (-); ALLOCATED is what they asked for."
+_SIMULATED = "GPU use is - where GPUs are simulated, which do no work, or where the driver does not tell it."
 
 
 def nodes(line: CommandLine) -> int:
-    header = ["NAME", "STATUS", *["CAPACITY", "ALLOCATED", "UTILIZATION"] * 3]
-    rows = []
-    for node in node_usage.node_rows(client.connect(line)):
+    server = client.connect(line)
+    rows, answer = [], server.get(USAGE)
+    used = {node["name"]: node for node in answer["nodes"]}
+    for node in node_usage.node_rows(server):
+        cpu, memory, gpu = _utilization(used.get(node["name"]))
         row = [
-            node["name"], node["status"], format_number(node["gpus"]), format_number(node["allocatedGpus"]), "-",
-            node["cpu"], format_number(node["allocatedCpu"]), "-", format_memory(node["memory"]), node["allocatedMemory"], "-",
+            node["name"], node["status"], format_number(node["gpus"]), format_number(node["allocatedGpus"]), gpu,
+            node["cpu"], format_number(node["allocatedCpu"]), cpu, format_memory(node["memory"]), node["allocatedMemory"], memory,
         ]  # fmt: skip
         if line.details:
             row += [str(node["pods"]), format_number(node["gpus"] - node["allocatedGpus"]), node["gpuType"]]
         rows.append(row)
     details = ["PODS", "FREE GPUs", "GPU TYPE"] if line.details else []
     groups = (*_GROUPS, ("NODE", 3)) if line.details else _GROUPS
+    header = ["NAME", "STATUS", *["CAPACITY", "ALLOCATED", "UTILIZATION"] * 3]
     show(grouped_table(groups, [*header, *details], rows))
-    tell(_UNMEASURED)
+    if not answer["measured"]:
+        tell(_UNMEASURED)
     return 0
+
+
+def _utilization(node: dict[str, Any] | None) -> tuple[str, str, str]:
+    """CPU, memory and GPU of a node, in percent of what pods may have."""
+    if node is None:
+        return "-", "-", "-"
+    usage = node["usage"]
+    return (
+        format_percent(part_of(usage["cpuCores"], node["cpuCores"])),
+        format_percent(part_of(usage["memoryBytes"], node["memoryBytes"])),
+        format_percent(usage["gpuUtilization"]),
+    )
 
 
 def jobs(line: CommandLine) -> int:
+    workloads = list_workloads(line)
+    answer = client.connect(line).get(USAGE)
+    used = {workload["id"]: workload["usage"] for workload in answer["workloads"]}
     rows = [
-        (w["name"], w["projectName"], w["additionalFields"]["status"], format_number(w["allocatedResources"]["gpu"]), "-",
-         w["allocatedResources"].get("gpuMemory") or "-", "-", "-")
-        for w in list_workloads(line)
+        (w["name"], w["projectName"], w["additionalFields"]["status"], format_number(w["allocatedResources"]["gpu"]),
+         *_job_columns(used.get(w["id"])))
+        for w in workloads
     ]  # fmt: skip
     header = (
-        "NAME",
-        "PROJECT",
-        "STATUS",
-        "GPUs ALLOCATED",
-        "GPU UTILIZATION",
-        "GPU MEMORY",
-        "CPU USAGE",
-        "MEMORY USAGE",
-    )
+        "NAME", "PROJECT", "STATUS", "GPUs ALLOCATED", "GPU UTILIZATION", "GPU MEMORY", "CPU USAGE", "MEMORY USAGE",
+    )  # fmt: skip
     show(table(header, rows))
-    tell(_UNMEASURED)
+    if not answer["measured"]:
+        tell(_UNMEASURED)
+    elif any(w["allocatedResources"]["gpu"] and _is_blind(used.get(w["id"])) for w in workloads):
+        tell(_SIMULATED)
     return 0
+
+
+def _is_blind(usage: dict[str, Any] | None) -> bool:
+    """Its CPUs are measured, and its GPUs are not."""
+    return usage is not None and usage["cpuCores"] is not None and usage["gpuUtilization"] is None
+
+
+def _job_columns(usage: dict[str, Any] | None) -> tuple[str, ...]:
+    if usage is None:
+        return "-", "-", "-", "-"
+    return (
+        format_percent(usage["gpuUtilization"]),
+        format_bytes(usage["gpuMemoryBytes"]),
+        format_cores(usage["cpuCores"]),
+        format_bytes(usage["memoryBytes"]),
+    )

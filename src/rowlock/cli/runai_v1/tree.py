@@ -59,10 +59,10 @@ _DESCRIBE_TEMPLATE = Command(
 DESCRIBE = Group("describe", "Show a job, a node or a template.", (_DESCRIBE_JOB, _DESCRIBE_NODE, _DESCRIBE_TEMPLATE))
 GET = _DESCRIBE_JOB._replace(name="get", summary="The same as `runai describe job`.", aliases="")
 _DETAILS = Flag("-d --details", "switch", "show each node's free GPUs and memory, too")
-TOP = Group("top", "Show what nodes and jobs hold.", (
-    Command("nodes", "Show what nodes have, and what of it is allocated.", "runai_v1.top:nodes", flags=(_DETAILS, DATA_DIR),
+TOP = Group("top", "Show what nodes and jobs hold and use.", (
+    Command("nodes", "Show what nodes have, what of it is allocated and what is used.", "runai_v1.top:nodes", flags=(_DETAILS, DATA_DIR),
             aliases="node"),
-    Command("jobs", "Show what jobs hold.", "runai_v1.top:jobs", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job"),
+    Command("jobs", "Show what jobs hold and use.", "runai_v1.top:jobs", flags=(_ALL_PROJECTS, *_CONTEXT_FLAGS), aliases="job"),
 ))  # fmt: skip
 
 LOGS = Command(

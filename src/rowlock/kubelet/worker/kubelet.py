@@ -39,6 +39,7 @@ from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import netns
+from rowlock.kubelet.stats.usage_sampler import OnSeries, UsageSampler
 from rowlock.kubelet.streams.exec_sessions import StreamingServer
 from rowlock.kubelet.streams.log_files import PodLogs
 from rowlock.kubelet.volumes import claims
@@ -68,9 +69,10 @@ async def start_kubelet(
     clock: Callable[[], float] = time.time,
     token_source: TokenSource | None = None,
     on_logs_aside: Callable[[str], None] | None = None,
+    on_usage: OnSeries | None = None,
 ) -> "Kubelet":
     """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence.
-    `on_logs_aside` hears of directories with logs of what has gone (`PodDirectories`).
+    `on_logs_aside` hears of directories with logs of what has gone (`PodDirectories`), `on_usage` of what pods used.
 
     The kubelet that it returns does nothing until it is `run`."""
     data_dir, server_env = settings.data_dir, dict(os.environ)
@@ -133,6 +135,7 @@ async def start_kubelet(
         runs=runs,
         engine_images=engine_images,
         network=network,
+        on_usage=on_usage,
     )
 
 
@@ -153,6 +156,7 @@ class Kubelet:
         runs: ContainerRuns,
         engine_images: EngineImages,
         network: PodNetwork,
+        on_usage: OnSeries | None = None,
     ) -> None:
         self._api, self._view, self._settings, self._tokens = api, view, settings, tokens
         self.node, self.host, self.pod_states, self.directories = node, host, pod_states, directories
@@ -176,6 +180,7 @@ class Kubelet:
         self._volume_directories = VolumeDirectories(node.data_dir)
         self._checkpoints = Checkpoints(node.data_dir, settings.keep_checkpoints)
         self._claim_usage = claims.ClaimUsageMonitor(self.recorder.record)
+        self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
 
     @property
     def nodes(self) -> Mapping[str, NodePlan]:
@@ -260,6 +265,7 @@ class Kubelet:
                 view, nodes, self.pod_states, self.recorder
             ),
             "the measure of pods' disks": lambda: self._check_disk_usage(worker),
+            "the sampler of what pods use": self.usage.run,
             "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
         }
         if self.network.has_namespaces:

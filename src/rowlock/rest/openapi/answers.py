@@ -55,6 +55,14 @@ _RUN: dict[str, Schema] = {
     "deletedAt": nullable(TIME), "phase": TEXT, "attempts": WHOLE, "verdict": TEXT, "durationSeconds": nullable(NUMBER),
 }  # fmt: skip
 _QUOTA: dict[str, Schema] = {"deserved": NUMBER, "limit": NUMBER, "overQuotaWeight": NUMBER}
+_USED: Schema = record(**{name: nullable(NUMBER) for name in (
+    "cpuCores", "memoryBytes", "diskReadBytes", "diskWriteBytes", "netReceiveBytes", "netTransmitBytes", "gpuMemoryBytes",
+    "gpuUtilization",
+)})  # fmt: skip
+_WORKLOAD_USAGE: dict[str, Schema] = {
+    "id": TEXT, "name": TEXT, "projectName": TEXT, "phase": _PHASE, "podCount": WHOLE, "gpus": NUMBER, "usage": _USED,
+    "idleSeconds": nullable(WHOLE),
+}  # fmt: skip
 _USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
 
 ANSWERS: dict[str, Schema] = {
@@ -108,6 +116,17 @@ ANSWERS: dict[str, Schema] = {
     "History": page_of("records", "HistoryRecord"),
     "Metrics": record(
         measurements=list_of(record(type=TEXT, labels=OBJECT, values=list_of(record(value=TEXT, timestamp=TIME))))
+    ),
+    "Usage": record(
+        measured=FLAG, workloads=list_of(record(**_WORKLOAD_USAGE)),
+        nodes=list_of(record(
+            name=TEXT, cpuCores=nullable(NUMBER), memoryBytes=nullable(NUMBER), gpus=NUMBER, pods=WHOLE, usage=_USED)),
+    ),
+    "WorkloadUsage": record(
+        measured=FLAG, **_WORKLOAD_USAGE,
+        pods=list_of(record(
+            name=TEXT, rank=TEXT, node=TEXT, phase=TEXT, gpus=NUMBER, usage=_USED,
+            perGpu=list_of(record(gpu=TEXT, gpuUtilization=nullable(NUMBER), gpuMemoryBytes=nullable(NUMBER))))),
     ),
     "Explanation": record(
         name=TEXT, projectName=TEXT, phase=_PHASE, since=TEXT, reason=TEXT, message=TEXT, podGroup=TEXT,

@@ -25,6 +25,7 @@ _LOGS = (
 _RULE_FILTERS = ("subjectType", "subjectIdFilter", "subjectIds", "lastUpdated", "includeDeleted", "clusterId", "scopeType",
                  "scopeId", "roleId")  # fmt: skip
 _ASSET_FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
+_SAMPLES = ("metricType", "start", "end", "numberOfSamples")
 
 
 class Operation(NamedTuple):
@@ -56,11 +57,13 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", f"{base}/count", Operation("Count", query=(*LIST, "deleted"))
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
-        ("/history", "History", LIST), ("/metrics", "Metrics", ("metricType", "start", "end", "numberOfSamples")), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
+        ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
         ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", _LOGS),
     )  # fmt: skip
     for word, answer, parameters in of_one:
         yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)
+    yield "GET", "usage", Operation("Usage", query=("project",))
+    yield "GET", "usage/{id}", Operation("WorkloadUsage")
     yield "GET", "runs", Operation("Runs", query=("project", "name", "phase", "since", "limit", "offset"))
     yield "GET", "runs/{id}", Operation("Run")
 

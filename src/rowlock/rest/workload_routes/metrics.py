@@ -1,44 +1,122 @@
-"""Figures of a workload over time: `GET /api/v1/workloads/{id}/metrics`."""
+"""Figures over time: `GET /api/v1/workloads/{id}/metrics` and `GET /api/v1/workloads/{id}/pods/{pod}/metrics`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from rowlock import objects
-from rowlock.errors import BadRequest, Unsupported
+from rowlock.errors import BadRequest, NotFound, Unsupported
+from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.run_history.past_workloads import PastRun
+from rowlock.rest.workload_routes.measured import measure, read_series
 from rowlock.rest.workloads import find_workload
+from rowlock.workloads import compute
 from rowlock.workloads.body_fields import did_you_mean
-from rowlock.workloads.figures.gauges import GAUGES, NOT_MEASURED
+from rowlock.workloads.figures.gauges import GAUGES, MEASURED, NOT_MEASURED, POD_TYPES
 
 DEFAULT_SAMPLES, MAX_SAMPLES = 20, 1000
+_PARAMETERS = ("metricType", "start", "end", "numberOfSamples")
+_PER_GPU = "_PER_GPU"
+Values = Sequence[float | Decimal | None]
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/{id}/metrics: what the workload held at points of time; 207 where one of the types is not measured here.
-    Raises NotFound, BadRequest."""
-    query = call.validate_query("metricType", "start", "end", "numberOfSamples")
+    """GET /workloads/{id}/metrics: what the workload held and used at points of time; 207 where there are no values of one of the
+    types. Raises NotFound, BadRequest."""
+    query = call.validate_query(*_PARAMETERS)
     workload = find_workload(call)
-    types = _parse_types(query.get("metricType", ""))
-    times = _parse_times(query)
+    types, times = _parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), _parse_times(query)
     usage = call.context.usage
     if usage is None:
         raise Unsupported("this server keeps no figures over time")
-    samples = usage.samples(objects.uid(workload.job), times)
+    gauges = usage.samples(objects.uid(workload.job), times)
+    found: dict[str, Values] = {
+        name: [None if row is None else row[number] for row in gauges]
+        for number, name in enumerate(GAUGES)
+        if name in types
+    }
+    found |= await _measure(call, objects.uid(workload.job), list(workload.pods), types, times)
+    return _answer(types, times, found)
+
+
+async def show_past(call: RestCall, run: PastRun) -> Any:
+    """The same of a workload that is gone: what its pods used. What it held is not kept."""
+    query = call.validate_query(*_PARAMETERS)
+    types, times = _parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), _parse_times(query)
+    return _answer(types, times, await _measure(call, run.record.uid, [], types, times))
+
+
+async def show_pod(call: RestCall) -> Any:
+    """GET /workloads/{id}/pods/{pod}/metrics: what one pod used, by its name or its uid. Raises NotFound, BadRequest."""
+    query = call.validate_query(*_PARAMETERS)
+    workload = find_workload(call)
+    asked, pods = str(call.path["pod"]), list(workload.pods)
+    pod = next((pod for pod in pods if asked in (objects.name(pod), objects.uid(pod))), None)
+    if pod is None:
+        names = [objects.name(pod) for pod in pods]
+        raise NotFound(
+            f"the workload {objects.name(workload.job)} has no pod {asked[:253]!r} now.{did_you_mean(asked, names)}"
+        )
+    gpus = compute.pod_gpus(pod, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or "")))
+    types, times = _parse_types(query, POD_TYPES), _parse_times(query)
+    return await _answer_pod(call, objects.uid(workload.job), pod, types, times, has_one_gpu=gpus <= 1)
+
+
+async def show_past_pod(call: RestCall, run: PastRun) -> Any:
+    """The same of a workload that is gone."""
+    query = call.validate_query(*_PARAMETERS)
+    asked = str(call.path["pod"])
+    body = next((pod.body for pod in run.pods if asked in (pod.name, pod.pod_uid)), None)
+    if body is None:
+        raise NotFound(f"the run {run.record.name} had no pod {asked[:253]!r}.")
+    types, times = _parse_types(query, POD_TYPES), _parse_times(query)
+    return await _answer_pod(call, run.record.uid, body, types, times, has_one_gpu=compute.pod_gpus(body, 0) <= 1)
+
+
+async def _answer_pod(
+    call: RestCall, run_uid: str, pod: Object, types: list[str], times: list[float], *, has_one_gpu: bool
+) -> Any:
+    plain = [name.removesuffix(_PER_GPU) for name in types]
+    found = await _measure(call, run_uid, [pod], plain, times, objects.name(pod))
+    found |= {name + _PER_GPU: values for name, values in found.items() if has_one_gpu}
+    return _answer(types, times, found)
+
+
+async def _measure(
+    call: RestCall, run_uid: str, pods: list[Object], types: list[str], times: list[float], *names: str
+) -> dict[str, Values]:
+    """By type; without those of which there is no value at all."""
+    known = [name for name in dict.fromkeys(types) if name in MEASURED]
+    if not known:
+        return {}
+    series = await read_series(call.context, run_uid, pods, *names)
+    measured = await measure(known, series, times)
+    return {name: values for name, values in measured.items() if any(value is not None for value in values)}
+
+
+def _answer(types: list[str], times: list[float], found: dict[str, Values]) -> JsonResult:
     measurements = []
     for name in types:
-        index = GAUGES.index(name) if name in GAUGES else None
         values = [
-            {"value": f"{gauges[index].normalize():f}", "timestamp": objects.timestamp(time)}
-            for time, gauges in zip(times, samples, strict=True)
-            if gauges is not None and index is not None
+            {"value": _number(value), "timestamp": objects.timestamp(time)}
+            for time, value in zip(times, found.get(name, [None] * len(times)), strict=True)
+            if value is not None
         ]
         measurements.append({"type": name, "labels": {}, "values": values})
-    return JsonResult(207 if set(types) & set(NOT_MEASURED) else 200, {"measurements": measurements})
+    return JsonResult(200 if all(name in found for name in types) else 207, {"measurements": measurements})
 
 
-def _parse_types(text: str) -> list[str]:
-    types, known = list(dict.fromkeys(filter(None, text.split(",")))), (*GAUGES, *NOT_MEASURED)
+def _number(value: float | Decimal) -> str:
+    """Without an exponent: clients parse it as they like."""
+    exact = value if isinstance(value, Decimal) else Decimal(f"{value:.6g}")
+    return f"{exact.normalize():f}"
+
+
+def _parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
+    types = list(dict.fromkeys(filter(None, query.get("metricType", "").split(","))))
     if not types:
         raise BadRequest(f"metricType says what is asked for, separated by commas: {', '.join(known)}.")
     for name in types:

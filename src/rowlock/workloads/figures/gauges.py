@@ -1,4 +1,4 @@
-"""What is counted of a workload over time: its pods, and what those that hold a node ask for. Nothing here is measured."""
+"""What is told of a workload over time: counts of its pods, what those that hold a node ask for, and what nodes measure of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ GAUGES = (
     "CPU_MEMORY_REQUEST_BYTES", "CPU_MEMORY_LIMIT_BYTES", "GPU_MEMORY_REQUEST_BYTES",
 )  # fmt: skip
 """Run:ai's types of metrics that are known here, in the order of `read_gauges`."""
-NOT_MEASURED = (
-    "GPU_UTILIZATION", "GPU_MEMORY_USAGE_BYTES", "CPU_USAGE_CORES", "CPU_MEMORY_USAGE_BYTES", "NVLINK_BANDWIDTH_TOTAL",
-)  # fmt: skip
-"""Types that somebody would have to measure on the nodes: known words without values."""
+MEASURED = {
+    "GPU_UTILIZATION": "gpu_utilization",
+    "GPU_MEMORY_USAGE_BYTES": "gpu_memory_bytes",
+    "CPU_USAGE_CORES": "cpu_cores",
+    "CPU_MEMORY_USAGE_BYTES": "memory_bytes",
+}
+"""Types whose values the nodes measure, and the field of a `UsageSample` that has them."""
+MEANS = frozenset({"GPU_UTILIZATION"})
+"""Those of which a workload has the mean of its pods; of the others it has the sum."""
+NOT_MEASURED = ("NVLINK_BANDWIDTH_TOTAL",)
+"""Types that nobody measures here: known words without values."""
+POD_TYPES = (*MEASURED, "GPU_UTILIZATION_PER_GPU", "GPU_MEMORY_USAGE_BYTES_PER_GPU")
+"""Types of a pod's metrics. Of one with several GPUs only their mean and sum are kept: those of each GPU then have no values."""
 
 
 def read_gauges(workload: Workload) -> tuple[Decimal, ...]:

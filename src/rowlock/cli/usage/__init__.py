@@ -1,0 +1,1 @@
+"""`rowlock top`, and `runai top`: what runs and what it uses now, from `GET /api/v1/usage`. Begin with `command.py`."""

@@ -1,0 +1,137 @@
+"""`rowlock top [JOB]`: nodes and jobs, or the ranks of one job, and what they use now."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import find_workload
+from rowlock.cli.context import project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import format_duration, format_number, show, show_json, table, tell
+from rowlock.cli.usage.figures import (
+    USAGE,
+    format_bytes,
+    format_cores,
+    format_percent,
+    part_of,
+    rate_pair,
+)
+
+_CLEAR = "\x1b[H\x1b[J"
+_USED = ("CPU", "MEMORY", "GPU USE", "GPU MEMORY", "DISK R/W", "NET IN/OUT")
+_NOT_MEASURED = (
+    "Nothing here measures what pods of this cluster use; where it has a metrics server, `kubectl top pods` does."
+)
+
+
+def top(line: CommandLine) -> int:
+    interval = line.interval
+    if interval is not None and interval < 1:
+        raise CommandError(f"--interval must be at least 1 second, but is {interval}", 2)
+    if interval is not None and not line.watch:
+        raise CommandError("--interval needs --watch", 2)
+    if line.watch and line.json:
+        raise CommandError("--watch draws a screen, --json prints once: choose one", 2)
+    server, name = client.connect(line), line.words[0] if line.words else ""
+    path = f"{USAGE}/{find_workload(server, project(line), name)['id']}" if name else USAGE
+    query = {} if line.all_projects or name else {"project": project(line)}
+    if line.watch:
+        return _watch(server, path, query, interval or 2)
+    answer = server.get(path, **query)
+    if line.json:
+        show_json(answer)
+    else:
+        for text in _draw(answer, with_project=bool(line.all_projects)):
+            show(text)
+        _tell_limits(answer)
+    return 0
+
+
+def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int) -> int:
+    """A screen that is drawn anew, on a terminal; else one table below the other. Until Ctrl-C."""
+    is_terminal = sys.stdout.isatty()
+    try:
+        while True:
+            text = "\n".join(_draw(server.get(path, **query), with_project=not query))
+            show(f"{_CLEAR}{text}" if is_terminal else f"{text}\n")
+            sys.stdout.flush()
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _draw(answer: dict[str, Any], *, with_project: bool) -> Iterator[str]:
+    if "pods" in answer:
+        yield _header_line(answer)
+        yield table(("RANK", "POD", "NODE", "GPUS", *_USED), [_pod_row(pod) for pod in answer["pods"]])
+        return
+    if answer["nodes"]:
+        yield table(
+            ("NODE", "PODS", "CPU", "CPU%", "MEMORY", "MEMORY%", "GPUS", "GPU USE"),
+            list(map(_node_row, answer["nodes"])),
+        )
+        yield ""
+    if not answer["workloads"]:
+        yield "No job runs or waits."
+        return
+    names = ("JOB", *(("PROJECT",) if with_project else ()), "PHASE", "PODS", "GPUS", *_USED, "IDLE")
+    yield table(names, [_job_row(job, with_project=with_project) for job in answer["workloads"]])
+
+
+def _header_line(job: dict[str, Any]) -> str:
+    idle = f", idle for {format_duration(job['idleSeconds'])}" if job["idleSeconds"] is not None else ""
+    return f"{job['name']}: {job['phase']}, {job['podCount']} pods{idle}"
+
+
+def _usage_columns(usage: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        format_cores(usage["cpuCores"]),
+        format_bytes(usage["memoryBytes"]),
+        format_percent(usage["gpuUtilization"]),
+        format_bytes(usage["gpuMemoryBytes"]),
+        rate_pair(usage, "diskReadBytes", "diskWriteBytes"),
+        rate_pair(usage, "netReceiveBytes", "netTransmitBytes"),
+    )
+
+
+def _pod_row(pod: dict[str, Any]) -> tuple[str, ...]:
+    return (pod["rank"], pod["name"], pod["node"] or "-", format_number(pod["gpus"]), *_usage_columns(pod["usage"]))
+
+
+def _job_row(job: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
+    idle = "-" if job["idleSeconds"] is None else format_duration(job["idleSeconds"])
+    return (
+        job["name"],
+        *((job["projectName"],) if with_project else ()),
+        job["phase"],
+        str(job["podCount"]),
+        format_number(job["gpus"]),
+        *_usage_columns(job["usage"]),
+        idle,
+    )
+
+
+def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
+    usage = node["usage"]
+    return (
+        node["name"],
+        str(node["pods"]),
+        format_cores(usage["cpuCores"]),
+        format_percent(part_of(usage["cpuCores"], node["cpuCores"])),
+        format_bytes(usage["memoryBytes"]),
+        format_percent(part_of(usage["memoryBytes"], node["memoryBytes"])),
+        format_number(node["gpus"]),
+        format_percent(usage["gpuUtilization"]),
+    )
+
+
+def _tell_limits(answer: dict[str, Any]) -> None:
+    if not answer["measured"]:
+        tell(_NOT_MEASURED)
+    elif any(job["gpus"] and job["usage"]["gpuUtilization"] is None for job in answer.get("workloads", [answer])):
+        tell("GPU use is - where GPUs are simulated, which do no work, or where the driver does not tell it.")

@@ -1,0 +1,246 @@
+"""The sampler: looks every few seconds at what each pod uses, keeps its series, and hands it to the archive.
+
+The look itself is on another thread; it comes the less often the longer it takes, so that a thousand pods cost no more of this
+machine than ten. What is kept is bounded for each pod (`usage_series.py`), and goes when the pod has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rowlock.kubelet.node.machine import NodePlan
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.stats.gpu_usage import GpuReader, GpuReading, usage_of_card
+from rowlock.kubelet.stats.process_usage import TreeRoot, TreeUsage, read_usage
+from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample, UsageSeries, mean_of
+
+MIN_INTERVAL, MAX_INTERVAL = 2.0, 10.0
+"""Seconds between looks."""
+_COST = 100
+"""A look may take one part in so many of the time, as long as MAX_INTERVAL allows."""
+_KEEP_INTERVAL = 300.0
+"""Seconds after which a series is handed over anew, though its pod goes on."""
+_IDLE_CORES, _IDLE_PERCENT = 0.05, 0.5
+"""A pod that uses no more of its CPUs, of its GPUs if it has some, does nothing."""
+OnSeries = Callable[[PodCard, UsageSeries], None]
+"""Hears of a series that shall be kept."""
+
+
+class Totals(NamedTuple):
+    """What only grows: of a run of a container, or of a pod."""
+
+    cpu_seconds: float = 0.0
+    disk_read: float = 0.0
+    disk_write: float = 0.0
+    net_receive: float = 0.0
+    net_transmit: float = 0.0
+
+    def plus(self, other: Totals) -> Totals:
+        return Totals(*map(sum, zip(self, other, strict=True)))
+
+    def increase_since(self, other: Totals) -> Totals:
+        return Totals(*(max(0.0, one - before) for one, before in zip(self, other, strict=True)))
+
+
+@dataclass(slots=True)
+class _PodRecord:
+    card: PodCard
+    series: UsageSeries
+    last_time: float
+    totals: Totals = field(default_factory=Totals)
+    runs: dict[tuple[str, int], Totals] = field(default_factory=dict)
+    idle_since: float | None = None
+    gpus: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    kept_at: float = 0.0
+
+
+class _Look(NamedTuple):
+    """What the other thread saw."""
+
+    trees: Mapping[str, TreeUsage]
+    gpus: Mapping[str, GpuReading]
+
+
+class UsageSampler:
+    """One per kubelet. A `PodUsageSource`."""
+
+    def __init__(
+        self,
+        pod_states: Mapping[str, PodState],
+        nodes: Mapping[str, NodePlan],
+        clock: Callable[[], float],
+        on_series: OnSeries | None = None,
+    ) -> None:
+        self._pod_states, self._clock, self._on_series = pod_states, clock, on_series
+        self._nodes, self._began = nodes, clock()
+        self._records: dict[str, _PodRecord] = {}
+        self._gpu_reader = GpuReader()
+
+    async def run(self) -> None:
+        """Until cancelled; what is held then is handed over."""
+        try:
+            while True:
+                began = time.thread_time()
+                cost = await self.look()
+                cost += time.thread_time() - began
+                await asyncio.sleep(min(MAX_INTERVAL, max(MIN_INTERVAL, cost * _COST)))
+        finally:
+            for record in self._records.values():
+                self._keep(record)
+
+    async def look(self) -> float:
+        """One look at all pods; the seconds of CPU that it took beside the event loop."""
+        roots = {
+            f"{uid}/{name}/{number}": root
+            for uid, pod_state in self._pod_states.items()
+            for name, number, root in tree_roots(pod_state)
+        }
+        cost = 0.0
+        seen = _Look({}, {})
+        if roots:
+            has_gpus = any(plan.gpus and not plan.simulated for plan in self._nodes.values())
+            seen, cost = await asyncio.to_thread(self._read, roots, has_gpus=has_gpus)
+        now = self._clock()
+        holders = Counter(d for state in self._pod_states.values() if not state.finished for d in state.card.devices)
+        for number, (uid, pod_state) in enumerate(list(self._pod_states.items()), 1):
+            self._note(uid, pod_state, seen, holders, now)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        for uid in [uid for uid in self._records if uid not in self._pod_states]:
+            self._keep(self._records.pop(uid))
+        return cost
+
+    def _read(self, roots: Mapping[str, TreeRoot], *, has_gpus: bool) -> tuple[_Look, float]:
+        began = time.thread_time()
+        seen = _Look(read_usage(roots), self._gpu_reader.read() if has_gpus else {})
+        return seen, time.thread_time() - began
+
+    def _note(self, uid: str, pod_state: PodState, seen: _Look, holders: Mapping[str, int], now: float) -> None:
+        if pod_state.finished:
+            if (record := self._records.pop(uid, None)) is not None:
+                self._keep(record)
+            return
+        runs = {
+            (name, run.number): (run.started, seen.trees[key])
+            for name, facts in pod_state.containers.items()
+            if (run := facts.run) and run.started and (key := f"{uid}/{name}/{run.number}") in seen.trees
+        }
+        if not runs:
+            return
+        record = self._records.get(uid)
+        if record is None:
+            record = self._records[uid] = self._begin_record(pod_state.card, runs, now)
+        if now > record.last_time:  # else it begins now, or somebody has set the clock back
+            self._add_sample(record, {key: tree for key, (_, tree) in runs.items()}, seen, holders, now)
+        record.last_time = now
+        if now - record.kept_at >= _KEEP_INTERVAL:
+            self._keep(record)
+
+    def _begin_record(
+        self, card: PodCard, runs: Mapping[tuple[str, int], tuple[float | None, TreeUsage]], now: float
+    ) -> _PodRecord:
+        """Of a pod that is older than this server, what it used before is a part of its totals and of no sample."""
+        start = min(started or now for started, _ in runs.values())
+        if start >= self._began:
+            return _PodRecord(card, UsageSeries(start), min(start, now - 0.001), kept_at=now)
+        totals = {key: Totals(tree.cpu_seconds, *tree[2:6]) for key, (_, tree) in runs.items()}
+        record = _PodRecord(card, UsageSeries(now), now, runs=totals, kept_at=now)
+        for total in totals.values():
+            record.totals = record.totals.plus(total)
+        return record
+
+    def _add_sample(
+        self,
+        record: _PodRecord,
+        trees: Mapping[tuple[str, int], TreeUsage],
+        seen: _Look,
+        holders: Mapping[str, int],
+        now: float,
+    ) -> None:
+        seconds, grown = now - record.last_time, Totals()
+        for key, tree in trees.items():
+            total = Totals(tree.cpu_seconds, *tree[2:6])
+            grown = grown.plus(total.increase_since(record.runs.get(key, Totals())))
+            record.runs[key] = total
+        record.runs = {key: total for key, total in record.runs.items() if key in trees}
+        record.totals = record.totals.plus(grown)
+        has_network = any(tree.has_network for tree in trees.values())
+        pids = frozenset(pid for tree in trees.values() for pid in tree.pids)
+        record.gpus = _gpu_parts(record.card.devices, pids, seen.gpus, holders)
+        sample = UsageSample(
+            grown.cpu_seconds / seconds,
+            float(sum(tree.memory_bytes for tree in trees.values())),
+            grown.disk_read / seconds,
+            grown.disk_write / seconds,
+            grown.net_receive / seconds if has_network else math.nan,
+            grown.net_transmit / seconds if has_network else math.nan,
+            mean_of([busy for busy, _ in record.gpus.values()]),
+            sum(memory for _, memory in record.gpus.values()) if record.gpus else math.nan,
+        )
+        record.series.add(now, sample)
+        if _is_idle(sample):
+            record.idle_since = record.last_time if record.idle_since is None else record.idle_since
+        else:
+            record.idle_since = None
+
+    def _keep(self, record: _PodRecord) -> None:
+        record.kept_at = record.last_time
+        if self._on_series is not None and record.series.last is not None:
+            self._on_series(record.card, record.series.copy())
+
+    # ------------------------------------------------------------ who asks
+
+    def series(self, pod_uid: str) -> UsageSeries | None:
+        """Of a pod that runs."""
+        record = self._records.get(pod_uid)
+        return record.series if record else None
+
+    def latest(self, pod_uid: str) -> LatestUsage | None:
+        """What a pod that runs used last; None of one that has not been looked at yet."""
+        record = self._records.get(pod_uid)
+        last = record.series.last if record else None
+        if record is None or last is None:
+            return None
+        return LatestUsage(*last, record.idle_since, *record.totals, record.gpus)
+
+    def pods(self) -> Iterable[tuple[PodCard, LatestUsage]]:
+        """Every pod that has been looked at."""
+        for uid, record in self._records.items():
+            if (latest := self.latest(uid)) is not None:
+                yield record.card, latest
+
+
+def tree_roots(pod_state: PodState) -> list[tuple[str, int, TreeRoot]]:
+    """The containers of a pod whose programs run, the numbers of their runs, and where their processes hang."""
+    roots = []
+    for name, facts in pod_state.containers.items():
+        run = facts.run
+        if run is None or not run.is_running or run.pid <= 0:
+            continue
+        root = TreeRoot(run.pid, False, run.pid) if run.container else TreeRoot(run.shim, True, run.pid)
+        roots.append((name, run.number, root))
+    return roots
+
+
+def _gpu_parts(
+    devices: Iterable[str], pids: frozenset[int], readings: Mapping[str, GpuReading], holders: Mapping[str, int]
+) -> dict[str, tuple[float, float]]:
+    parts = {}
+    for device in devices:
+        if (reading := readings.get(device)) is not None:
+            busy, memory = usage_of_card(reading, pids, is_shared=holders.get(device, 0) > 1)
+            parts[device] = (math.nan if busy is None else busy, memory)
+    return parts
+
+
+def _is_idle(sample: UsageSample) -> bool:
+    if not math.isnan(sample.gpu_utilization):
+        return sample.gpu_utilization < _IDLE_PERCENT
+    return sample.cpu_cores < _IDLE_CORES

@@ -1,0 +1,196 @@
+"""What a pod used over time: samples that a node took, the recent ones as they were, the older ones merged. Pure.
+
+A series costs the same memory however long its pod runs. Values are floats; what was not measured is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+NOT_MEASURED = math.nan
+_RECENT = 150
+"""Samples that are kept as they were taken."""
+_WHOLE = 360
+"""Points over the pod's whole life: when they are full, two neighbours become one."""
+
+
+class UsageSample(NamedTuple):
+    """What a pod used, on average since the sample before."""
+
+    cpu_cores: float = NOT_MEASURED
+    memory_bytes: float = NOT_MEASURED
+    disk_read: float = NOT_MEASURED
+    """Bytes a second, as are the next three."""
+    disk_write: float = NOT_MEASURED
+    net_receive: float = NOT_MEASURED
+    net_transmit: float = NOT_MEASURED
+    gpu_utilization: float = NOT_MEASURED
+    """Percent, the mean of its GPUs."""
+    gpu_memory_bytes: float = NOT_MEASURED
+
+
+FIELDS = UsageSample._fields
+
+
+class _Points:
+    """Times in order, each with a sample: its value holds from the time before to this one."""
+
+    __slots__ = ("columns", "times")
+
+    def __init__(self) -> None:
+        self.times = array("d")
+        self.columns = tuple(array("f") for _ in FIELDS)
+
+    def add(self, time: float, sample: Sequence[float]) -> None:
+        self.times.append(time)
+        for column, value in zip(self.columns, sample, strict=True):
+            column.append(value)
+
+    def merge_neighbours(self) -> None:
+        count = len(self.times) // 2 * 2
+        rest = [column[count:] for column in (self.times, *self.columns)]
+        self.times = self.times[1:count:2] + rest[0]
+        self.columns = tuple(
+            array("f", map(_mean_of_two, column[0:count:2], column[1:count:2])) + last
+            for column, last in zip(self.columns, rest[1:], strict=True)
+        )
+
+    def drop_first(self) -> None:
+        del self.times[0]
+        for column in self.columns:
+            del column[0]
+
+    def copy(self) -> _Points:
+        copied = _Points()
+        copied.times, copied.columns = self.times[:], tuple(column[:] for column in self.columns)
+        return copied
+
+
+def _mean_of_two(one: float, other: float) -> float:
+    if math.isnan(one) or math.isnan(other):
+        return other if math.isnan(one) else one
+    return (one + other) / 2
+
+
+class UsageSeries:
+    """One pod's samples, from `start` on."""
+
+    __slots__ = ("_merged", "_pending", "_recent", "_step", "_whole", "start")
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self._recent, self._whole = _Points(), _Points()
+        self._pending, self._step = _Points(), 1
+        """Samples of a point of the whole that is not full, and how many make one."""
+
+    @property
+    def last(self) -> tuple[float, UsageSample] | None:
+        """The newest sample and its time."""
+        if not self._recent.times:
+            return None
+        return self._recent.times[-1], UsageSample(*(column[-1] for column in self._recent.columns))
+
+    def add(self, time: float, sample: UsageSample) -> None:
+        self._recent.add(time, sample)
+        if len(self._recent.times) > _RECENT:
+            self._recent.drop_first()
+        self._pending.add(time, sample)
+        if len(self._pending.times) >= self._step:
+            self._close_point()
+
+    def _close_point(self) -> None:
+        values = [mean_of(column) for column in self._pending.columns]
+        self._whole.add(self._pending.times[-1], values)
+        self._pending = _Points()
+        if len(self._whole.times) >= _WHOLE:
+            self._whole.merge_neighbours()
+            self._step *= 2
+
+    def copy(self) -> UsageSeries:
+        """As it is now, for another thread."""
+        copied = UsageSeries(self.start)
+        copied._recent, copied._whole, copied._pending = self._recent.copy(), self._whole.copy(), self._pending.copy()
+        copied._step = self._step
+        return copied
+
+    def averages(self, field: str, times: Sequence[float]) -> list[float | None]:
+        """The mean of what was used between each of these times (in order) and the one before; of a moment between two samples the
+        sample's that holds there. None where there is none."""
+        begins = [2 * times[0] - times[1] if len(times) > 1 else times[0], *times[:-1]] if times else []
+        windows = zip(begins, times, strict=True)
+        return [self._average(FIELDS.index(field), begin, end) for begin, end in windows]
+
+    def _average(self, number: int, begin: float, end: float) -> float | None:
+        has_recent = bool(self._recent.times) and (begin >= self._recent.times[0] or not self._whole.times)
+        points = self._recent if has_recent else self._whole
+        first, last = bisect_right(points.times, begin), bisect_right(points.times, end)
+        if first == last:  # no sample ends in between: that which holds at the end
+            first = bisect_left(points.times, end)
+            if end < self.start or first == len(points.times):
+                return None
+            last = first + 1
+        value = mean_of(points.columns[number][first:last])
+        return None if math.isnan(value) else value
+
+    # ------------------------------------------------------------ in the archive
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole life, the point that is not full included; `from_json` reads it. NaN is null."""
+        whole = self._whole.copy()
+        if self._pending.times:
+            whole.add(self._pending.times[-1], [mean_of(column) for column in self._pending.columns])
+        columns = {
+            name: [None if math.isnan(value) else float(f"{value:.6g}") for value in column]
+            for name, column in zip(FIELDS, whole.columns, strict=True)
+            if not all(map(math.isnan, column))
+        }
+        return {"start": self.start, "times": [round(time, 3) for time in whole.times], "columns": columns}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> UsageSeries:
+        """Raises KeyError, ValueError, TypeError for what `to_json` did not make."""
+        series = cls(float(body["start"]))
+        times, columns = [float(time) for time in body["times"]], body["columns"]
+        series._whole.times = array("d", times)
+        series._whole.columns = tuple(
+            array("f", [math.nan if value is None else value for value in columns.get(name) or [None] * len(times)])
+            for name in FIELDS
+        )
+        if any(len(column) != len(times) for column in series._whole.columns):
+            raise ValueError("columns of different lengths")
+        return series
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Of those that were measured; NaN where none was."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else NOT_MEASURED
+
+
+class LatestUsage(NamedTuple):
+    """What a pod used last."""
+
+    time: float
+    sample: UsageSample
+    idle_since: float | None
+    """Since when it has used neither its GPUs nor, where it has none, its CPUs; None while it works."""
+    cpu_seconds: float
+    """Since it began, as are the next four, in bytes."""
+    disk_read_bytes: float
+    disk_write_bytes: float
+    net_receive_bytes: float
+    net_transmit_bytes: float
+    gpus: Mapping[str, tuple[float, float]]
+    """Its GPUs, by their id: utilization in percent, bytes of memory."""
+
+
+class PodUsageSource(Protocol):
+    """What pods of this machine use; by their uid."""
+
+    def series(self, pod_uid: str) -> UsageSeries | None: ...
+
+    def latest(self, pod_uid: str) -> LatestUsage | None: ...
