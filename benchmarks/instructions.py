@@ -88,8 +88,9 @@ async def creates(total: int, pods: bool, place: Path) -> None:
     from benchmarks.api import config, pod
     from rowlock import kinds
     from rowlock.apiserver.admission.chain import AdmissionChain
-    from rowlock.apiserver.server import application, http_protocol
+    from rowlock.apiserver.server import application
     from rowlock.apiserver.server.settings import ApiServerSettings
+    from rowlock.http_server import http_protocol
     from rowlock.storage.store import Store
 
     admission = AdmissionChain()

@@ -12,7 +12,8 @@ PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
-    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "storage", "apiserver", "kubelet", "diagnostics",
+    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
+    "http_server", "storage", "apiserver", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "kube_evidence",
 )  # fmt: skip
 """In the order of the storeys."""

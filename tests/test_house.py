@@ -1,6 +1,6 @@
 """The house rules, as far as a machine can check them (reasons: `docs/design/house.md`).
 
-Layers: words ← deciding ← {controllers, archive, accounts} ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← {cluster, browser} ←
+Layers: words ← deciding ← {controllers, archive, accounts} ← {authentication, authorization, http_server} ← {storage, apiserver, kubelet, diagnostics, kube, rest, simulator} ← {cluster, browser} ←
 assembly ← serve; the command line stands apart. One table below says who lives on which storey; everything else follows.
 """
 
@@ -27,6 +27,8 @@ STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,
     {"controllers", "archive", "accounts", "audit"},
+    {"authentication"},
+    {"authorization", "http_server"},
     {"storage", "apiserver", "kubelet", "diagnostics", "kube", "rest", "simulator", "runtime"},
     {"cluster", "kube_scheduler", "kube_users", "kube_evidence", "server_log", "metrics", "browser", "sdk"},
     {"assembly"},
@@ -53,7 +55,7 @@ FOLDERS = {
         "files", "mounts", "warm", "shim", "pod", "images", "network", "volumes", "runtime", "node", "stats", "streams", "prober", "worker",
     ),
     "apiserver": (
-        "schema", "http", "authorization", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
+        "schema", "http", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",
         "server",
     ),
 }  # fmt: skip

@@ -30,20 +30,21 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import __version__, kinds, objects
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.authorization.user_rights import UserRights
-from rowlock.apiserver.http import access_tokens, users
-from rowlock.apiserver.http.access_tokens import AccessTokens
-from rowlock.apiserver.server import application, connection_limits, http_protocol, sockets
-from rowlock.apiserver.server import tls as server_tls
+from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.retention import Retention
 from rowlock.audit.audit_log import AuditLog
+from rowlock.authentication import access_tokens, users
+from rowlock.authentication.access_tokens import AccessTokens
+from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.authorization.user_rights import UserRights
 from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
 from rowlock.errors import ApiError, Internal
+from rowlock.http_server import connection_limits, http_protocol, sockets
+from rowlock.http_server import tls as server_tls
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics

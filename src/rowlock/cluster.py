@@ -16,14 +16,14 @@ from typing import Self
 from rowlock import controllers
 from rowlock.api import Controller
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.authorization.pod_token_source import PodTokenSource
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import put_samples
 from rowlock.archive.retention import Retention
+from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.authorization import bootstrap_policy
+from rowlock.authorization.pod_token_source import PodTokenSource
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.controllers.supervisor import supervise
 from rowlock.diagnostics import diagnostics
 from rowlock.diagnostics.hang_detector import HangDetector

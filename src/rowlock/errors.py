@@ -182,6 +182,13 @@ def not_found(plural: str, name: str, group: str = "") -> NotFound:
     return NotFound(f'{resource} "{name}" not found', details=details)
 
 
+def forbidden(plural: str, name: str, why: str, group: str = "", causes: Sequence[Cause] = ()) -> Forbidden:
+    """`pods "x" is forbidden: why`, with causes where it has any."""
+    resource = f"{plural}.{group}" if group else plural
+    details = {"name": name, "kind": plural, **({"group": group} if group else {})}
+    return Forbidden(f'{resource} "{name}" is forbidden: {why}', details=details, causes=causes)
+
+
 def already_exists(
     plural: str, name: str, group: str = "", deleting: bool = False, generated: bool = False
 ) -> AlreadyExists:

@@ -21,7 +21,6 @@ from starlette.routing import Mount
 from starlette.types import Receive, Scope, Send
 
 from rowlock import __version__, kinds
-from rowlock.apiserver.server import sockets
 from rowlock.archive.archive import Archive
 from rowlock.archive.retention import Retention
 from rowlock.assembly import Server, ensure_token
@@ -31,6 +30,7 @@ from rowlock.controllers import loop_watchdog
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
 from rowlock.gangs.dialects import OWN
+from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy

@@ -16,9 +16,9 @@ from starlette.requests import Request as HttpRequest
 
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.authorization.user_rights import UserRights
-from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES, User
+from rowlock.authentication.users import LOOPBACK_ADDRESSES, User
+from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.authorization.user_rights import UserRights
 from rowlock.errors import Unauthorized, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache

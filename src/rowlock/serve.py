@@ -3,7 +3,7 @@
     python -m rowlock.serve --data-dir D [--port P] [--nodes N] …
 
 It is light on purpose: while the heavy modules are imported here, a child process makes or checks the certificates
-(`apiserver/server/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
+(`http_server/certificates.py`), so that the server itself never loads the cryptography library. `rowlock up` waits for us.
 """
 
 from __future__ import annotations
@@ -83,17 +83,15 @@ _OUR_FILES = ("cluster.db", "lock", "config.json", "server.log")
 
 def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "rowlock.apiserver.server.certificates", str(data_dir), *names]
-    )
+    return subprocess.Popen([sys.executable, "-P", "-m", "rowlock.http_server.certificates", str(data_dir), *names])
 
 
 def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     if not (options.bind or options.users or options.tls_san):
         return []
-    from rowlock.apiserver.http import users
-    from rowlock.apiserver.server import sockets  # late: most servers are for their owner alone
+    from rowlock.authentication import users
+    from rowlock.http_server import sockets  # late: most servers are for their owner alone
 
     bind = sockets.parse_bind(options.bind)
     has_accounts = (options.data_dir / "accounts.json").exists()

@@ -14,15 +14,15 @@ import pytest
 from rowlock import kinds
 from rowlock.accounts import login_limits
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.http.access_tokens import AccessTokens
-from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
-from rowlock.apiserver.server.certificates import ensure_certificates
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.assembly import _rest_authenticator, _token_issuer
+from rowlock.authentication.access_tokens import AccessTokens
+from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.authorization import bootstrap_policy
+from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.http_server.certificates import ensure_certificates
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage import bootstrap

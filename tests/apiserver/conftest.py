@@ -23,11 +23,12 @@ import uvicorn
 
 from rowlock import controllers, kinds, objects
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.apiserver.patch.patches import Patcher
-from rowlock.apiserver.server import application, certificates, http_protocol, tls
+from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.authorization import bootstrap_policy
+from rowlock.http_server import certificates, http_protocol, tls
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 from rowlock.system import registry as system

@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from rowlock.apiserver.server import certificates, http_protocol, sockets
-from rowlock.apiserver.server.connection_limits import ConnectionCounts
-from rowlock.apiserver.server.tls import server_context
 from rowlock.browser.event_stream import EventStream
+from rowlock.http_server import certificates, http_protocol, sockets
+from rowlock.http_server.connection_limits import ConnectionCounts
+from rowlock.http_server.tls import server_context
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

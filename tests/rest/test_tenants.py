@@ -19,19 +19,19 @@ from rowlock import kinds
 from rowlock.accounts.user_accounts import UserAccounts
 from rowlock.api import LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.http.access_tokens import AccessTokens
-from rowlock.apiserver.http.service_account_tokens import KEY_FILE, ServiceAccountTokens
-from rowlock.apiserver.http.users import AUTHENTICATED, User
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
-from rowlock.apiserver.server.certificates import ensure_certificates
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.archive import Archive
 from rowlock.assembly import _rest_authenticator, _user_token_issuer
 from rowlock.audit.audit_log import AuditLog
+from rowlock.authentication.access_tokens import AccessTokens
+from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
+from rowlock.authentication.users import AUTHENTICATED, User
+from rowlock.authorization import bootstrap_policy
+from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.http_server.certificates import ensure_certificates
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads

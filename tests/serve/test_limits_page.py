@@ -7,10 +7,10 @@ from pathlib import Path
 from rowlock import errors
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
-from rowlock.apiserver.server import connection_limits, http_protocol, tls
 from rowlock.apiserver.streams import port_forward
 from rowlock.browser import event_stream, feed, sessions
 from rowlock.cli.source import snapshot as source_snapshot
+from rowlock.http_server import connection_limits, http_protocol, tls
 from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory
 from rowlock.rest import call

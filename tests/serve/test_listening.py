@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.apiserver.server.sockets import HOST, open_listeners
+from rowlock.http_server.sockets import HOST, open_listeners
 
 
 def one(port: int, data: Path) -> socket.socket:

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, conflict, invalid
+from rowlock.errors import BadRequest, Cause, Conflict, Forbidden, conflict, forbidden, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
@@ -267,9 +267,9 @@ def check_deletable(kind: Kind, obj: Object, uid: str, revision: int | None) -> 
         )
         raise conflict(kind.name, name, why, kind.group)
     if kind is kinds.NAMESPACE and name in PROTECTED_NAMESPACES:
-        raise forbidden_error(kind, name, "this namespace may not be deleted")
+        raise forbidden(kind.plural, name, "this namespace may not be deleted")
     if kind is kinds.PRIORITY_CLASS and name in SYSTEM_PRIORITY_CLASSES:
-        raise forbidden_error(kind, name, "this is a system priority class and cannot be deleted")
+        raise forbidden(kind.plural, name, "this is a system priority class and cannot be deleted", kind.group)
     if kind is kinds.NAMESPACE and objects.is_deleting(obj) and objects.dig(obj, "spec.finalizers"):
         why = (
             "The system is ensuring all content is removed from this namespace.  "
@@ -320,17 +320,11 @@ def mark_deleted(kind: Kind, obj: Object, grace: int, now: float) -> Object:
 # ---------------------------------------------------------------- refusals and bindings
 
 
-def forbidden_error(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Forbidden:
-    """The 403 that kube-apiserver's `apierrors.NewForbidden` makes, with causes where it has any."""
-    details: dict[str, Any] = {"name": name, "kind": kind.plural, **({"group": kind.group} if kind.group else {})}
-    return Forbidden(f'{kind.resource} "{name}" is forbidden: {why}', details=details, causes=causes)
-
-
 def namespace_terminating_error(kind: Kind, name: str, namespace: str) -> Forbidden:
     """403 for a create in a namespace that is being deleted, with the cause `NamespaceTerminating`."""
     cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
-    return forbidden_error(kind, name, why, (cause,))
+    return forbidden(kind.plural, name, why, kind.group, (cause,))
 
 
 def bind_pod(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.request_body import (
     convert_large_body,
@@ -22,7 +21,8 @@ from rowlock.apiserver.http.request_body import (
     yaml_of,
 )
 from rowlock.apiserver.http.requests import Call
-from rowlock.apiserver.http.users import ADMIN
+from rowlock.authentication.users import ADMIN
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import BadRequest
 from rowlock.storage.state import State
 

@@ -23,8 +23,8 @@ from rowlock import assembly, errors, kinds
 from rowlock.api import LogOptions
 from rowlock.apiserver.endpoints import watches as watching
 from rowlock.apiserver.http import requests
-from rowlock.apiserver.server import connection_limits, http_protocol, sockets, tls
 from rowlock.errors import TooManyRequests
+from rowlock.http_server import connection_limits, http_protocol, sockets, tls
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PATIENCE = 20.0

@@ -24,11 +24,20 @@ from rowlock.apiserver.schema import crd_schema, decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.validation import object_warnings
 from rowlock.apiserver.validation import objects as object_validation
-from rowlock.errors import ApiError, BadRequest, Cause, Forbidden, Unavailable, Unsupported, invalid, not_found
+from rowlock.errors import (
+    ApiError,
+    BadRequest,
+    Cause,
+    Forbidden,
+    Unavailable,
+    Unsupported,
+    forbidden,
+    invalid,
+    not_found,
+)
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
-from rowlock.storage import lifecycle
 from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.model import DEFAULT, Parity
@@ -291,7 +300,7 @@ def _check_not_resized(old: Object, new: Object) -> None:
     before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
     if after > before:
         why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
-        raise lifecycle.forbidden_error(kinds.PERSISTENT_VOLUME_CLAIM, objects.name(new), why)
+        raise forbidden(kinds.PERSISTENT_VOLUME_CLAIM.plural, objects.name(new), why)
 
 
 def _keep_secret_names(account: Object) -> Object:

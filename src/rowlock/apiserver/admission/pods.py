@@ -9,7 +9,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.api import View
 from rowlock.apiserver.validation.volumes import TOKEN_SOURCES
-from rowlock.errors import Forbidden
+from rowlock.errors import forbidden
 from rowlock.objects import Object
 from rowlock.quantity import parse
 from rowlock.storage.lifecycle import generate_suffix
@@ -20,11 +20,6 @@ _DEFAULT_TOLERATIONS = tuple(
     for key in ("not-ready", "unreachable")
 )
 _SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
-
-
-def _forbidden_pod(pod: Object, why: str) -> Forbidden:
-    name = objects.name(pod)
-    return Forbidden(f'pods "{name}" is forbidden: {why}', details={"name": name, "kind": "pods"})
 
 
 def admit_create(pod: Object, view: View | None) -> Object:
@@ -64,7 +59,7 @@ def _set_service_account(pod: Object, spec: dict[str, Any], view: View | None) -
     account = view.get(kinds.SERVICE_ACCOUNT, space, name) if view else None
     if view is not None and account is None and name != "default":
         why = f'error looking up service account {space}/{name}: serviceaccount "{name}" not found'
-        raise _forbidden_pod(pod, why)
+        raise forbidden("pods", objects.name(pod), why)
     automount = spec.get("automountServiceAccountToken", (account or {}).get("automountServiceAccountToken", True))
     if automount and spec.get("containers"):
         _mount_token(pod, spec)
@@ -103,7 +98,7 @@ def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
     priority_class = view.get(kinds.PRIORITY_CLASS, "", name) if view else None
     if priority_class is None and name not in _SYSTEM_PRIORITIES:
         if view is not None:
-            raise _forbidden_pod(pod, f"no PriorityClass with name {name} was found")
+            raise forbidden("pods", objects.name(pod), f"no PriorityClass with name {name} was found")
         priority_class = {}
     value = (priority_class or {}).get("value", _SYSTEM_PRIORITIES.get(name, 0))
     _apply_priority_class(pod, spec, priority_class or {}, value)
@@ -114,11 +109,15 @@ def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Obj
     policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
     if spec.get("priority") not in (None, value):
         why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
-        raise _forbidden_pod(pod, f"{why} controller computed {value} from the given PriorityClass name")
+        raise forbidden(
+            "pods", objects.name(pod), f"{why} controller computed {value} from the given PriorityClass name"
+        )
     if spec.get("preemptionPolicy") not in (None, policy):
         why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
-        raise _forbidden_pod(
-            pod, f"{why} priority admission controller computed {policy} from the given PriorityClass name"
+        raise forbidden(
+            "pods",
+            objects.name(pod),
+            f"{why} priority admission controller computed {policy} from the given PriorityClass name",
         )
     spec["priority"], spec["preemptionPolicy"] = value, policy
 
@@ -126,7 +125,11 @@ def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Obj
 def _check_overhead(pod: Object, spec: dict[str, Any]) -> None:
     """There are no RuntimeClasses here: a name goes through, so that manifests for GPU clusters work; a price does not."""
     if spec.get("overhead"):
-        raise _forbidden_pod(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+        raise forbidden(
+            "pods",
+            objects.name(pod),
+            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+        )
 
 
 def _default_priority_class(view: View | None) -> Object | None:

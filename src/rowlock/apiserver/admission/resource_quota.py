@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from rowlock import kinds, objects
 from rowlock.api import View
-from rowlock.errors import Forbidden
+from rowlock.errors import Forbidden, forbidden
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
@@ -26,7 +26,8 @@ def check_quotas(kind: Kind, obj: Object, view: View | None) -> None:
             continue
         if kind is kinds.POD and (missing := unspecified_resources(obj, hard)):
             missing_text = "; ".join(f"{name} for: {','.join(containers)}" for name, containers in missing.items())
-            raise _forbidden_error(kind, obj, f"failed quota: {objects.name(quota)}: must specify {missing_text}")
+            why = f"failed quota: {objects.name(quota)}: must specify {missing_text}"
+            raise forbidden(kind.plural, objects.name(obj), why, kind.group)
         requested = usage(kind, obj)
         limited = sorted(set(hard) & set(requested))
         used_by_name = kind_usage(view, quota, kind) if limited else {}
@@ -46,9 +47,4 @@ def _exceeded_error(
         return ",".join(f"{row[0]}={format_amount(row[0], row[which])}" for row in exceeded)
 
     text = f"exceeded quota: {objects.name(quota)}, requested: {format_amounts(1)}, used: {format_amounts(2)}, limited: {format_amounts(3)}"
-    return _forbidden_error(kind, obj, text)
-
-
-def _forbidden_error(kind: Kind, obj: Object, why: str) -> Forbidden:
-    details = {"name": objects.name(obj), "kind": kind.plural, **({"group": kind.group} if kind.group else {})}
-    return Forbidden(f'{kind.resource} "{objects.name(obj)}" is forbidden: {why}', details=details)
+    return forbidden(kind.plural, objects.name(obj), text, kind.group)

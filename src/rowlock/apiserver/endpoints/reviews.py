@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from rowlock import objects
 from rowlock.apiserver.http import request_body
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
 from rowlock.apiserver.http.requests import Call
-from rowlock.apiserver.http.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt
-from rowlock.apiserver.http.users import TokenAuthenticator, User
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
+from rowlock.authentication.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt
+from rowlock.authentication.users import TokenAuthenticator, User
+from rowlock.authorization.authorizer import Attributes, Authorizer, require
 from rowlock.errors import BadRequest, Cause, Unauthorized, invalid
 from rowlock.objects import Object
 

@@ -12,14 +12,14 @@ from rowlock import kinds, objects
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer_object
-from rowlock.apiserver.http.service_account_tokens import (
+from rowlock.apiserver.validation.field_errors import invalid_value
+from rowlock.authentication.service_account_tokens import (
     DEFAULT_SECONDS,
     ISSUER,
     MAX_SECONDS,
     MIN_SECONDS,
     ServiceAccountTokens,
 )
-from rowlock.apiserver.validation.field_errors import invalid_value
 from rowlock.errors import BadRequest, Cause, conflict, invalid, not_found
 from rowlock.objects import Object
 from rowlock.storage.store import Store

@@ -18,7 +18,6 @@ from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.admission.chain import DecodingError, decode_object
-from rowlock.apiserver.authorization.escalation import escalation_review
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, encode
@@ -27,6 +26,7 @@ from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation import field_errors, selector_errors
+from rowlock.authorization.escalation import escalation_review
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
 from rowlock.objects import Object

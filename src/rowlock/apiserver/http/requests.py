@@ -18,9 +18,9 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
-from rowlock.apiserver.http.users import User
 from rowlock.apiserver.schema.json_errors import unmarshal_error
+from rowlock.authentication.users import User
+from rowlock.authorization.authorizer import Attributes, Authorizer, require
 from rowlock.errors import BadRequest, Cause, Invalid, NotAcceptable, NotFound, Timeout, Unsupported, invalid
 from rowlock.kinds import Kind
 from rowlock.storage import lifecycle

@@ -70,7 +70,7 @@ class Reply:
     __slots__ = ("_answer_whole", "_send", "code", "started")
 
     def __init__(self, send: Send, answer_whole: Callable[..., bool] | None) -> None:
-        """`answer_whole`: of the server's protocol, where there is one (`server/http_protocol.py`, `Exchange.answer`)."""
+        """`answer_whole`: of the server's protocol, where there is one (`http_server/http_protocol.py`, `Exchange.answer`)."""
         self._send, self._answer_whole = send, answer_whole
         self.started = False
         self.code = 0

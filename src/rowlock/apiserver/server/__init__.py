@@ -1,4 +1,4 @@
-"""The HTTP server itself: TLS, connections, limits, certificates, and the ASGI application with its routes.
+"""The ASGI application of the Kubernetes API: its routes, what it is told at its start, what it tells the audit log.
 
-May import every other room of the API server; none imports it. Begin with `application.py`, then `http_protocol.py`.
+May import every other room of the API server; none imports it. How bytes come in is `http_server`'s. Begin with `application.py`.
 """

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -21,9 +22,6 @@ from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import kinds
-from rowlock.apiserver.authorization import impersonation
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.discovery import groups, openapi
 from rowlock.apiserver.endpoints import (
     computed_kinds,
     deletes,
@@ -35,31 +33,31 @@ from rowlock.apiserver.endpoints import (
     watches,
 )
 from rowlock.apiserver.http import request_body, requests
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
 from rowlock.apiserver.http.requests import WRONG_METHOD, Call, Target, path_not_found, wants_yaml
 from rowlock.apiserver.http.responses import (
     INTERNAL_ERROR_MESSAGE,
     Reply,
-    answer,
-    answer_document,
     answer_error,
     answer_object,
     websocket_send,
     yaml_send,
 )
-from rowlock.apiserver.http.users import TokenAuthenticator, User
-from rowlock.apiserver.server.late import POD_STREAMS
-from rowlock.apiserver.server.settings import ApiServerSettings, RenderMetrics, RequestObserver
+from rowlock.apiserver.server.non_resource import is_open, serve_non_resource
+from rowlock.apiserver.server.settings import ApiServerSettings, RequestObserver
+from rowlock.authentication.users import TokenAuthenticator, User
+from rowlock.authorization import impersonation
+from rowlock.authorization.authorizer import Authorizer
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import (
     ApiError,
     BadRequest,
     Internal,
-    NotAcceptable,
     TooLarge,
     Unauthorized,
     Unsupported,
     not_found,
 )
+from rowlock.http_server.late import Late
 from rowlock.storage.store import Store
 
 if TYPE_CHECKING:
@@ -67,9 +65,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_HEALTH_CHECKS: tuple[list[str], ...] = ([], ["ping"], ["log"], ["etcd"])
-_HEALTH_ENDPOINTS = ("healthz", "livez", "readyz")
-_OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+def _import_pod_streams() -> ModuleType:
+    from rowlock.apiserver.streams import pod_streams
+
+    return pod_streams
+
+
+_POD_STREAMS = Late(_import_pod_streams)
 NO_KUBELET_MESSAGE = "this cluster was started without a kubelet: no pod runs here"
 
 
@@ -152,7 +155,7 @@ class ApiServer:
         exchange = extensions.get("rowlock")
         if exchange is not None:
             call.pass_on = exchange.pass_on
-        if path not in _OPEN_PATHS and not path.startswith(("/livez/", "/readyz/", "/healthz/")):
+        if not is_open(path):
             call.user = self._authenticate(call, (scope.get("server") or ("",))[0], scope["headers"])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             body = exchange.body() if exchange is not None else None
@@ -199,68 +202,7 @@ class ApiServer:
             return await self._serve_resource(call, receive, send, (parts[1], parts[2]), parts[3:])
         if call.method not in ("GET", "HEAD"):
             raise Unsupported(WRONG_METHOD) if parts in _READ_ONLY_PATHS else path_not_found()
-        await self._serve_non_resource(call, send, head, parts)
-
-    async def _serve_non_resource(self, call: Call, send: Send, head: str, parts: list[str]) -> None:
-        """Everything that is not an object."""
-        if call.path not in _OPEN_PATHS and head not in _HEALTH_ENDPOINTS:
-            require(self._authorizer, call.user, Attributes("get", path=call.path))
-        if head in _HEALTH_ENDPOINTS and parts[1:] in _HEALTH_CHECKS:
-            return await self._serve_health(call, send, head)
-        if head == "metrics" and len(parts) == 1 and self._settings.render_metrics is not None:
-            return await self._serve_metrics(call, send, self._settings.render_metrics)
-        if head == "version" and len(parts) == 1:
-            return await answer(send, groups.version_text())
-        if head == "openapi":
-            return await _serve_openapi(call, send, parts[1:])
-        if head in ("api", "apis"):
-            return await self._serve_discovery(call, send, parts)
-        if not head:
-            paths = ["/api", "/api/v1", "/apis", *(f"/apis/{g}" for g in groups.groups())]
-            return await answer_object(
-                send,
-                {
-                    "paths": [
-                        *paths,
-                        "/healthz",
-                        "/livez",
-                        "/metrics",
-                        "/openapi/v2",
-                        "/openapi/v3",
-                        "/readyz",
-                        "/version",
-                    ]
-                },
-            )
-        raise path_not_found()
-
-    async def _serve_health(self, call: Call, send: Send, endpoint: str) -> None:
-        if endpoint == "readyz" and not self._settings.is_ready():
-            return await answer(send, b"not ready", code=500, media=b"text/plain; charset=utf-8")
-        text = f"[+]ping ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
-        await answer(send, text.encode(), media=b"text/plain; charset=utf-8")
-
-    async def _serve_metrics(self, call: Call, send: Send, render_metrics: RenderMetrics) -> None:
-        body, media = await render_metrics(call.header(b"accept"))
-        await answer(send, body, media=media.encode())
-
-    async def _serve_discovery(self, call: Call, send: Send, parts: list[str]) -> None:
-        named_groups, accept = parts[0] == "apis", call.header(b"accept")
-        if len(parts) == 1:
-            version = requests.aggregated_discovery_version(accept)
-            if version:
-                media = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList".encode()
-                return await answer_document(
-                    send, groups.encode_aggregated_discovery(named_groups, version), call, media
-                )
-            document = groups.group_list() if named_groups else groups.api_versions(self._settings.address)
-            return await answer_object(send, document)
-        if named_groups and len(parts) == 2 and parts[1] in groups.groups():
-            return await answer_object(send, groups.group(parts[1]))
-        group_version = tuple(parts[1:]) if named_groups else ("", *parts[1:])
-        if group_version not in groups.resources():
-            raise path_not_found()
-        await answer_object(send, groups.resource_list(*group_version))
+        await serve_non_resource(call, send, self._settings, parts)
 
     async def _serve_resource(
         self, call: Call, receive: Receive, send: Send, version: tuple[str, str], rest: list[str]
@@ -328,7 +270,7 @@ class ApiServer:
             raise Unsupported(f"websockets and SPDY/3.1 are spoken here, not {call.header(b'upgrade')}")
         if self._streaming_runtime is None:
             raise Unsupported(NO_KUBELET_MESSAGE)
-        pod_streams = await POD_STREAMS.get()
+        pod_streams = await _POD_STREAMS.get()
         call.verb = "connect"
         with self._watches.count_request(call.user.name, call.verb, target):
             await pod_streams.serve_pod_stream(call.stream_scope, receive, send, self._streaming_runtime, pod)
@@ -393,23 +335,6 @@ _VERB_HANDLERS: dict[str, VerbHandler] = {
     "delete": deletes.delete,
     "deletecollection": deletes.delete_collection,
 }
-
-
-async def _serve_openapi(call: Call, send: Send, parts: list[str]) -> None:
-    if parts == ["v3"]:
-        return await answer_object(send, openapi.v3_index())
-    if parts == ["v2"] or parts[:1] == ["v3"]:
-        accept = call.header(b"accept")
-        if parts == ["v2"] and openapi.PROTOBUF in accept:
-            return await answer(send, openapi.v2_protobuf(), media=openapi.PROTOBUF.replace("@", ".").encode())
-        if accept and "json" not in accept and "*/*" not in accept:
-            raise NotAcceptable("only the following media types are accepted: application/json")
-        try:
-            body = openapi.encode_document("v2" if parts == ["v2"] else "/".join(parts[1:]))
-        except (KeyError, IndexError):
-            raise path_not_found() from None
-        return await answer_document(send, body, call)
-    raise path_not_found()
 
 
 class PathDispatcher:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rowlock.apiserver.http import requests
-from rowlock.apiserver.http.access_tokens import AccessTokens
 from rowlock.apiserver.http.requests import Target
-from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
-from rowlock.apiserver.http.users import User
 from rowlock.apiserver.server.auditing import Audit
+from rowlock.authentication.access_tokens import AccessTokens
+from rowlock.authentication.service_account_tokens import ServiceAccountTokens
+from rowlock.authentication.users import User
 
 RenderMetrics = Callable[[str], Awaitable[tuple[bytes, str]]]
 """From an Accept header to the text of `/metrics` and its media type."""

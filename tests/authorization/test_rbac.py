@@ -9,10 +9,10 @@ import pytest
 
 from rowlock import kinds, objects
 from rowlock.api import Change
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.http.authorizer import Attributes
-from rowlock.apiserver.http.users import AUTHENTICATED, User
+from rowlock.authentication.users import AUTHENTICATED, User
+from rowlock.authorization import bootstrap_policy
+from rowlock.authorization.authorizer import Attributes
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.state import State

@@ -12,12 +12,13 @@ import pytest
 
 from rowlock import kinds
 from rowlock.apiserver.admission.chain import AdmissionChain
-from rowlock.apiserver.authorization import bootstrap_policy
-from rowlock.apiserver.http import users
 from rowlock.apiserver.patch.patches import Patcher
-from rowlock.apiserver.server import application, sockets
+from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.authentication import users
+from rowlock.authorization import bootstrap_policy
 from rowlock.errors import BadRequest
+from rowlock.http_server import sockets
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
 

@@ -1,7 +1,7 @@
 """Who may come in: the owner by the data directory's token, others by a file of theirs.
 
 The file is kube-apiserver's own (`--token-auth-file`): a line `token,user,uid,"group,group"` for each. What each may do
-is said by bindings of roles (`apiserver/authorization/`): `system:masters` may do everything; the groups `rowlock:admins`,
+is said by bindings of roles (`authorization/`): `system:masters` may do everything; the groups `rowlock:admins`,
 `rowlock:editors` and `rowlock:viewers` have the roles of those names for all projects.
 """
 

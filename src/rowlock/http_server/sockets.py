@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rowlock.apiserver.http.users import LOOPBACK_ADDRESSES
+from rowlock.authentication.users import LOOPBACK_ADDRESSES
 from rowlock.errors import BadRequest
 
 HOST = "127.0.0.1"

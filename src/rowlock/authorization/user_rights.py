@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rowlock.apiserver.authorization.escalation import escalation_review
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer
-from rowlock.apiserver.http.users import User
+from rowlock.authentication.users import User
+from rowlock.authorization.authorizer import Attributes, Authorizer
+from rowlock.authorization.escalation import escalation_review
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 

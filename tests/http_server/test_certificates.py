@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from rowlock.apiserver.server import certificates
+from rowlock.http_server import certificates
 
 
 def test_made_once_and_private(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import View
-from rowlock.apiserver.http.users import AUTHENTICATED, User, service_account_groups
+from rowlock.authentication.users import AUTHENTICATED, User, service_account_groups
 from rowlock.errors import Unauthorized
 from rowlock.objects import Object
 

@@ -23,7 +23,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 """What pods call the server (`kubelet/network/loopback_relay.py`)."""
 _ACCOUNT_KEY = "service-account.key"
-"""What service account tokens are signed with (`apiserver/http/service_account_tokens.py`)."""
+"""What service account tokens are signed with (`authentication/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey
 _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
 
@@ -141,7 +141,7 @@ def _is_valid(path: Path, names: Sequence[str], now: datetime) -> bool:
     return lasts and all(_general_name(name) in list(alternative_names) for name in names)
 
 
-if __name__ == "__main__":  # python -m rowlock.apiserver.server.certificates DIRECTORY [NAME …]
+if __name__ == "__main__":  # python -m rowlock.http_server.certificates DIRECTORY [NAME …]
     try:
         ensure_certificates(Path(sys.argv[1]), [*LOOPBACK, *sys.argv[2:]])
     except (OSError, ValueError) as error:

@@ -14,8 +14,8 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import View
-from rowlock.apiserver.http.service_account_tokens import IssuedToken, ServiceAccountTokens, untrusted_issuer
-from rowlock.apiserver.http.users import AUTHENTICATED, User
+from rowlock.authentication.service_account_tokens import IssuedToken, ServiceAccountTokens, untrusted_issuer
+from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.workloads.accounts import applications
 
 ISSUER = AUDIENCE = "rowlock"

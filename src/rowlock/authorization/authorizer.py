@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from rowlock.apiserver.http.users import User
+from rowlock.authentication.users import User
 from rowlock.errors import Forbidden, NotFound
 from rowlock.objects import Object
 
@@ -47,7 +47,7 @@ class Authorizer(Protocol):
         ...
 
 
-def forbidden_error(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
+def _denied_error(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
     """The 403 for a user who may not: kube-apiserver's sentence."""
     if attributes.path:
         text = f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
@@ -69,4 +69,4 @@ def require(authorizer: Authorizer, user: User, attributes: Attributes) -> None:
     """Raises Forbidden."""
     decision = authorizer.authorize(user, attributes)
     if not decision.allowed:
-        raise forbidden_error(user, attributes, decision.reason)
+        raise _denied_error(user, attributes, decision.reason)

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from rowlock.apiserver.server import connection_limits
-from rowlock.apiserver.server.connection_limits import LOOPBACK, ConnectionCounts, CountedConnection, LimitedConnection
+from rowlock.http_server import connection_limits
+from rowlock.http_server.connection_limits import LOOPBACK, ConnectionCounts, CountedConnection, LimitedConnection
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.apiserver.http.service_account_tokens import ISSUER, KEY_FILE, ServiceAccountTokens
-from rowlock.apiserver.http.users import User
-from rowlock.apiserver.server.certificates import ensure_certificates
+from rowlock.authentication.service_account_tokens import ISSUER, KEY_FILE, ServiceAccountTokens
+from rowlock.authentication.users import User
 from rowlock.errors import Unauthorized
+from rowlock.http_server.certificates import ensure_certificates
 from rowlock.objects import Object
 from rowlock.storage.state import State
 
@@ -131,29 +130,6 @@ def test_who_forges_one_is_nobody(issuing: Issuing, tmp_path: Path) -> None:
         "eyJ\u00e9.a.b",
     ]:
         assert issuing.tokens.find_user(bad) is None, bad
-
-
-# ---------------------------------------------------------------- over HTTP
-
-
-def test_a_token_opens_what_its_account_may_do(client: httpx.Client) -> None:
-    space = "/api/v1/namespaces/default"
-    assert client.post(f"{space}/serviceaccounts", json={"metadata": {"name": "robot"}}).status_code == 201
-    token = client.post(f"{space}/serviceaccounts/robot/token", json={}).json()["status"]["token"]
-    robot = {"authorization": f"Bearer {token}"}
-    review = client.post("/apis/authentication.k8s.io/v1/tokenreviews", json={"spec": {"token": token}}).json()
-    assert review["status"]["authenticated"] and review["status"]["audiences"] == [ISSUER]
-    who = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json={}, headers=robot).json()
-    assert who["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
-    assert client.get(f"{space}/pods", headers=robot).status_code == 403
-    subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
-    binding = {"metadata": {"name": "robot"}, "roleRef": role, "subjects": [subject]}
-    made = client.post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", json=binding)
-    assert made.status_code == 201, made.text
-    assert client.get(f"{space}/pods", headers=robot).status_code == 200
-    assert client.delete(f"{space}/serviceaccounts/robot").status_code == 200
-    assert client.get(f"{space}/pods", headers=robot).status_code == 401
 
 
 def test_a_user_is_no_mapping_of_his_extras() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer, require
-from rowlock.apiserver.http.users import AUTHENTICATED, User, service_account_groups
+from rowlock.authentication.users import AUTHENTICATED, User, service_account_groups
+from rowlock.authorization.authorizer import Attributes, Authorizer, require
 from rowlock.errors import BadRequest
 
 _AUTHENTICATION = "authentication.k8s.io"

@@ -16,9 +16,9 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from rowlock.apiserver.server.connection_limits import ConnectionCounts, CountedConnection, LimitedConnection
-from rowlock.apiserver.server.late import WEBSOCKETS
-from rowlock.apiserver.server.tls import Outbox, TlsConnection
+from rowlock.http_server.connection_limits import ConnectionCounts, CountedConnection, LimitedConnection
+from rowlock.http_server.late import WEBSOCKETS
+from rowlock.http_server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
 """Bytes of a request's first line and headers together; as many between two pieces of its body, and behind the last."""

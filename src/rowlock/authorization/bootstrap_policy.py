@@ -15,7 +15,7 @@ import msgspec
 
 from rowlock import objects
 from rowlock.api import View
-from rowlock.apiserver.http.users import AUTHENTICATED, MASTERS
+from rowlock.authentication.users import AUTHENTICATED, MASTERS
 from rowlock.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind
 from rowlock.objects import Object
 from rowlock.system.role_aggregation import aggregate_rules

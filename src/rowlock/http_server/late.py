@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import ModuleType
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -32,10 +31,4 @@ def _import_websockets() -> type[asyncio.Protocol]:
     return WSProtocol
 
 
-def _import_pod_streams() -> ModuleType:
-    from rowlock.apiserver.streams import pod_streams
-
-    return pod_streams
-
-
-WEBSOCKETS, POD_STREAMS = Late(_import_websockets), Late(_import_pod_streams)
+WEBSOCKETS = Late(_import_websockets)

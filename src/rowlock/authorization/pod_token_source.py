@@ -7,8 +7,8 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import View
-from rowlock.apiserver.authorization.rbac import RbacAuthorizer
-from rowlock.apiserver.http.service_account_tokens import ServiceAccountTokens
+from rowlock.authentication.service_account_tokens import ServiceAccountTokens
+from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.errors import NotFound, not_found
 
 

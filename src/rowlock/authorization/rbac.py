@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from rowlock import kinds, objects
 from rowlock.api import Change
-from rowlock.apiserver.authorization.policy_rules import CompiledRule
-from rowlock.apiserver.http.authorizer import AccessDecision, Attributes
-from rowlock.apiserver.http.users import User
+from rowlock.authentication.users import User
+from rowlock.authorization.authorizer import AccessDecision, Attributes
+from rowlock.authorization.policy_rules import CompiledRule
 from rowlock.errors import NotFound, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rowlock import kinds, objects
-from rowlock.apiserver.authorization.policy_rules import describe_rules, quote_list, uncovered_rules
-from rowlock.apiserver.http.authorizer import Attributes, Authorizer
-from rowlock.apiserver.http.users import User
-from rowlock.errors import NotFound, not_found
+from rowlock.authentication.users import User
+from rowlock.authorization.authorizer import Attributes, Authorizer
+from rowlock.authorization.policy_rules import describe_rules, quote_list, uncovered_rules
+from rowlock.errors import NotFound, forbidden, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.storage.lifecycle import forbidden_error
 
 _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
 """Metadata that the garbage collector changes: no right is changed by it."""
@@ -52,7 +51,8 @@ def _check_role(authorizer: Authorizer, user: User, kind: Kind, old: Object | No
     _check_held(authorizer, user, kind, new, new.get("rules") or ())
     aggregates = any((obj or {}).get("aggregationRule") for obj in (old, new))
     if aggregates and uncovered_rules(authorizer.rules_for(user, ""), _EVERYTHING):
-        raise forbidden_error(kind, name, "must have cluster-admin privileges to use the aggregationRule")
+        why = "must have cluster-admin privileges to use the aggregationRule"
+        raise forbidden(kind.plural, name, why, kind.group)
 
 
 def _check_binding(authorizer: Authorizer, user: User, kind: Kind, old: Object | None, new: Object) -> None:
@@ -76,4 +76,4 @@ def _check_held(authorizer: Authorizer, user: User, kind: Kind, obj: Object, rul
         errors = authorizer.missing_roles(user, objects.namespace(obj))
         unresolved = " ".join(not_found(kind.plural, error.details["name"], kind.group).message for error in errors)
         tail = f"; resolution errors: [{unresolved}]" if errors else ""
-        raise forbidden_error(kind, objects.name(obj), f"{why}\n{describe_rules(missing)}{tail}")
+        raise forbidden(kind.plural, objects.name(obj), f"{why}\n{describe_rules(missing)}{tail}", kind.group)

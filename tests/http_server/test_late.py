@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from rowlock.apiserver.server.late import Late
+from rowlock.http_server.late import Late
 
 
 def test_it_is_loaded_beside_the_event_loop_and_once() -> None:

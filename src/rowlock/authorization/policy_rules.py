@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rowlock.apiserver.http.authorizer import Attributes
+from rowlock.authorization.authorizer import Attributes
 from rowlock.objects import Object
 
 _ALL = "*"
