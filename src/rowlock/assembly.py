@@ -330,6 +330,7 @@ class Server:
     ) -> None:
         """Serve the application and do its work until `stop_event` is set; `announce` when it answers. The last listener is the
         browsers'."""
+        door.exec_app = app
         browser_port = listeners[-1].getsockname()[1]
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(

@@ -4,6 +4,7 @@
     POST /api/v1/ui/session           a code for a session       once, with the code that `rowlock ui` prints
     GET /api/v1/ui/workloads          all workloads, live      with a session: `feed.py`
     /api/v1/…                         the REST API               with a session; it acts with the token of whoever began it
+    ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
 
 A page of another site must not get in through its visitor's browser. A name that was rebound to 127.0.0.1 has the wrong Host;
 another site, or another port of this machine, has the wrong Origin, and does not know the key of the session.
@@ -18,15 +19,16 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rowlock.browser import terminals
 from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
 from rowlock.browser.sessions import CODE_LIFETIME_S, Sessions
 from rowlock.browser.static_files import StaticFiles, load_files
-from rowlock.errors import ApiError, BadRequest, Forbidden, TooLarge, Unauthorized
+from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, TooLarge, Unauthorized
 from rowlock.rest.app import RestApi, error_body, json_response
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.rights import EVERYBODY, Right
@@ -75,6 +77,8 @@ class BrowserDoor:
         self._rest = Starlette(routes=[*own, *rest_api.routes])
         self.code_route = rest_api.route("POST", "/api/v1/ui/codes", EVERYBODY, self._issue_code)
         """For the API's own port: `rowlock ui` asks it for a code."""
+        self.exec_app: ASGIApp | None = None
+        """The API, for terminals: it asks for rights and runs the programs. None where it is not served."""
 
     @property
     def url(self) -> str:
@@ -91,11 +95,10 @@ class BrowserDoor:
         await self._feed.review()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": "the web UI speaks no websocket"})
-            return
-        request = Request(scope, receive)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if scope["type"] == "websocket":
+            return await self._answer_websocket(scope, receive, send, path)
+        request = Request(scope, receive)
         is_api = path.startswith("/api/")
         try:
             _check_host(request)
@@ -113,6 +116,19 @@ class BrowserDoor:
         if response is not None:
             response.headers.update({"cache-control": "no-store", **_HEADERS, **dict(response.headers)})
             await response(scope, receive, send)
+
+    async def _answer_websocket(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        """A terminal; nothing else speaks websockets here."""
+        connection = HTTPConnection(scope)
+        try:
+            _check_host(connection)
+            _check_origin(connection, is_required=True)  # browsers send it with every websocket, and ask nobody before
+            if self.exec_app is None or not terminals.EXEC_PATH.fullmatch(path):
+                raise NotFound("websockets are spoken here for terminals alone: /api/v1/namespaces/…/pods/…/exec")
+            token = self._sessions.token_of(self._read_cookie(connection), terminals.offered_key(scope))
+        except ApiError as error:
+            return await terminals.refuse(error, receive, send)
+        await terminals.serve_exec(self.exec_app, token, {**scope, "path": path}, receive, send)
 
     async def _answer_api(
         self, request: Request, scope: Scope, receive: Receive, send: Send, path: str
@@ -151,7 +167,7 @@ class BrowserDoor:
         path = request.scope.get("root_path", "") + "/"
         response.set_cookie(self.cookie_name, value, max_age=seconds, path=path, httponly=True, samesite="strict")
 
-    def _read_cookie(self, request: Request) -> str:
+    def _read_cookie(self, request: HTTPConnection) -> str:
         try:
             morsel = SimpleCookie(request.headers.get("cookie", "")).get(self.cookie_name)
         except CookieError:
@@ -191,7 +207,7 @@ def _parse_code(raw: bytes) -> str:
     return code
 
 
-def _check_host(request: Request) -> None:
+def _check_host(request: HTTPConnection) -> None:
     """Raises Forbidden for a name that is not this machine's: one that was rebound to it, or is about to be."""
     host = request.headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -201,10 +217,11 @@ def _check_host(request: Request) -> None:
         )
 
 
-def _check_origin(request: Request) -> None:
+def _check_origin(request: HTTPConnection, *, is_required: bool = False) -> None:
     """Raises Forbidden for a request that another page makes through its visitor's browser."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    if origin not in (None, f"http://{request.headers['host']}") or site not in ("same-origin", "none"):
+    own = f"http://{request.headers['host']}"
+    if origin not in ((own,) if is_required else (None, own)) or site not in ("same-origin", "none"):
         raise Forbidden("this request comes from another site's page: only the web UI's own pages may ask here")
 
 
