@@ -10,19 +10,34 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from rowlock.errors import BadRequest, Cause
 
+MOST_CAUSES = 100
+"""Mistakes that are told of one body."""
+_LONGEST_WORD, _MOST_NAMES = 100, 500
+"""Characters of a word for which a like name is looked for, and names that are compared: both are chosen by whoever asks, and each
+comparison holds the event loop."""
+_SHOWN = 200
+"""Characters of a value that are repeated in a message."""
+
 
 @dataclass(slots=True)
 class BodyErrors:
-    """Collects what is wrong with a body; `raise_if_any` raises them all as one BadRequest."""
+    """Collects what is wrong with a body; `raise_if_any` raises them as one BadRequest, the first hundred."""
 
     causes: list[Cause] = field(default_factory=list)
 
+    @property
+    def are_enough(self) -> bool:
+        """Nobody is told more: there is no need to look for more."""
+        return len(self.causes) >= MOST_CAUSES
+
     def add(self, path: str, rule: str, message: str) -> None:
-        self.causes.append(Cause(rule, message, path))
+        if not self.are_enough:
+            self.causes.append(Cause(rule, message, path[:_SHOWN]))
 
     def raise_if_any(self) -> None:
         if self.causes:
@@ -31,7 +46,9 @@ class BodyErrors:
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """` Did you mean "x"?`, or nothing when no known name is like it."""
-    choices = {k.lower(): k for k in names}
+    if len(word) > _LONGEST_WORD:
+        return ""
+    choices = {k.lower(): k for k in islice(names, _MOST_NAMES)}
     matches = difflib.get_close_matches(word.lower(), choices, 1, 0.6)
     return f' Did you mean "{choices[matches[0]]}"?' if matches else ""
 
@@ -54,6 +71,8 @@ class Fields:
         """Refuses what is unknown, and with its reason what is in `refused` (see `submit_fields.refused_fields`)."""
         refused = refused or {}
         for name, value in self.values.items():
+            if self.errors.are_enough:
+                return
             if name in allowed:
                 continue
             if name not in refused:
@@ -86,7 +105,7 @@ class Fields:
             self.add_error(name, "type", f"must be a whole number, not {_describe_value(value)}.")
             return None
         if value < least:
-            self.add_error(name, "min", f"must be no less than {least}, but is {value}.")
+            self.add_error(name, "min", f"must be no less than {least}, but is {_show(value)}.")
             return None
         return value
 
@@ -103,7 +122,9 @@ class Fields:
         value = self.text(name)
         if value and value not in options:
             words = ", ".join(options)
-            self.add_error(name, "options", f"must be one of {words}, but is {value!r}.{did_you_mean(value, options)}")
+            self.add_error(
+                name, "options", f"must be one of {words}, but is {_show(value)}.{did_you_mean(value, options)}"
+            )
             return ""
         return value
 
@@ -136,7 +157,7 @@ class Fields:
                 parse(text)
         except BadRequest:
             self.add_error(
-                name, "format", f"{text!r} is not a quantity: write a number and a unit, for example 2Gi or 500M"
+                name, "format", f"{_show(text)} is not a quantity: write a number and a unit, for example 2Gi or 500M"
             )
             return ""
         return text
@@ -146,4 +167,12 @@ def _describe_value(value: Any) -> str:
     if value is None:
         return "null"
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
-    return f"{names.get(type(value), type(value).__name__)} ({value!r})"
+    return f"{names.get(type(value), type(value).__name__)} ({_show(value)})"
+
+
+def _show(value: Any) -> str:
+    """A value as it is written, or its beginning."""
+    if isinstance(value, list | dict) and len(value) > _SHOWN:
+        return f"{len(value)} entries"
+    text = repr(value[:_SHOWN] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -1,0 +1,56 @@
+"""Mistakes of a body are told, and cost no more than that: whoever sends them chooses how many and how long they are."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import pytest
+
+from rowlock.errors import BadRequest
+from rowlock.workloads.body_fields import MOST_CAUSES, BodyErrors, Fields, did_you_mean
+
+
+@pytest.fixture
+def comparisons(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Characters that were compared."""
+    counted: list[int] = []
+    real = difflib.get_close_matches
+
+    def count(word: str, choices: Any, *rest: Any) -> list[str]:
+        counted.append(len(word) * len(list(choices)))
+        return real(word, choices, *rest)
+
+    monkeypatch.setattr(difflib, "get_close_matches", count)
+    return counted
+
+
+def test_a_hundred_mistakes_are_enough(comparisons: list[int]) -> None:
+    errors = BodyErrors()
+    Fields("spec", {f"imag{number}": 1 for number in range(50_000)}, errors).allow_only("image", "images")
+    with pytest.raises(BadRequest) as raised:
+        errors.raise_if_any()
+    assert len(raised.value.causes) == len(comparisons) == MOST_CAUSES and len(raised.value.message) < 20_000
+
+
+def test_like_names_are_looked_for_in_a_bounded_way(comparisons: list[int]) -> None:
+    assert did_you_mean("projekt-7", [f"project-{number}" for number in range(100_000)]) == ' Did you mean "project-7"?'
+    assert did_you_mean("x" * 100_000, ["image"]) == ""
+    assert max(comparisons) <= 100 * 500
+
+
+@pytest.mark.parametrize("value", ["x" * 100_000, ["x"] * 100_000, {"x": "y" * 100_000}, [["x" * 100_000]]])
+def test_a_long_value_is_not_repeated(value: Any) -> None:
+    errors = BodyErrors()
+    fields = Fields("", {"a": value}, errors)
+    fields.choice("a", "b", "c"), fields.flag("a"), fields.integer("a"), fields.parsable_text("a", _refuse)
+    assert errors.causes and max(len(cause.message) for cause in errors.causes) < 500
+    assert (
+        "'xxx" in errors.causes[0].message
+        or "entries" in errors.causes[0].message
+        or "{'x'" in errors.causes[0].message
+    )
+
+
+def _refuse(text: str) -> None:
+    raise BadRequest("no")
