@@ -85,7 +85,7 @@ class UserAccounts:
                 users = msgspec.json.decode(file.read(), type=_File).users
         except FileNotFoundError:
             return cls(path, clock=clock)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             raise BadRequest(
                 f"the accounts in {path} cannot be read ({error}): mend the file, or move it away and make the accounts again"
             ) from None

@@ -82,7 +82,7 @@ def _read_owner(path: str) -> str:
     try:
         with open_regular(path) as file:
             fact = msgspec.json.decode(file.read(_MAX_OWNER))
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return ""
     owner = fact.get("uid") if isinstance(fact, dict) else ""
     return owner if isinstance(owner, str) else ""

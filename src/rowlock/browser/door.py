@@ -199,7 +199,7 @@ class BrowserDoor:
 def _parse_code(raw: bytes) -> str:
     try:
         body = msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
         raise BadRequest(f"the body is not JSON: {error}") from None
     code = body.get("code") if isinstance(body, dict) else None
     if not isinstance(code, str):

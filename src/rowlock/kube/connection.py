@@ -197,7 +197,7 @@ async def _read_error(response: httpx.Response) -> ApiError:
         await response.aclose()
     try:
         body = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+    except ValueError:  # msgspec.DecodeError, or a text that is no UTF-8
         body = None
     if not isinstance(body, dict) or body.get("kind") != "Status":
         text = content[:300].decode(errors="replace").strip()

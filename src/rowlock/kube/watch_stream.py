@@ -53,7 +53,7 @@ def decode_event(line: bytes) -> dict[str, Any]:
     """One line of a watch as a JSON object. Raises Internal."""
     try:
         event = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
         raise Internal(f"a watch sent a line that is not JSON: {error}") from error
     if not isinstance(event, dict):
         raise Internal("a watch sent a line that is not an event")

@@ -183,7 +183,7 @@ class RestCall:
         raw = await self.body(limit)
         try:
             return msgspec.json.decode(raw)
-        except msgspec.DecodeError as error:
+        except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
             raise BadRequest(f"the body is not JSON: {error}") from None
 
     def validate_query(self, *allowed: str) -> dict[str, str]:

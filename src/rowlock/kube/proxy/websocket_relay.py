@@ -148,7 +148,7 @@ class ClusterWebSocket:
 def _refusal(code: int, body: bytes) -> ApiError:
     try:
         status: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except ValueError:  # msgspec.DecodeError, or a text that is no UTF-8
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:300].decode(errors="replace").strip()
