@@ -416,6 +416,32 @@ def test_the_assets_of_ones_own_project(person: str, may_change: bool) -> None:
     play(check)
 
 
+@pytest.mark.parametrize("person", ["editor", "admin"])
+def test_nobody_lifts_or_reads_the_policy_of_another_project(person: str) -> None:
+    """Admins of the cluster set policies; one project's are nothing to the other, and its own are no ConfigMaps in it."""
+
+    async def check(tenancy: Tenancy) -> None:
+        path, ids = "/api/v2/policy/distributed", {w: tenancy.ids[f"{w} project"] for w in (MINE, THEIRS)}
+        for whose, name in ((MINE, "plain"), (THEIRS, MARK)):
+            meta = {"name": name, "scope": "project", "projectId": int(ids[whose])}
+            body = {"meta": meta, "policy": {"rules": {"worker": {"image": {"options": [{"value": MARK}]}}}}}
+            assert (await tenancy.ask(person * 8, "PUT", path, body)).status_code == 403
+            assert (await tenancy.ask(OWNER, "PUT", path, body)).status_code == 200
+        listed = (await tenancy.ask(person * 8, "GET", "/api/v2/policy")).json()["policies"]
+        assert [one["meta"]["name"] for one in listed] == ["plain"]
+        secret = await tenancy.ask(person * 8, "GET", f"{path}?projectId={ids[THEIRS]}")
+        absent = await tenancy.ask(person * 8, "GET", f"{path}?projectId={NOWHERE}")
+        assert secret.status_code == 404 and secret.text.replace(ids[THEIRS], NOWHERE) == absent.text
+        job = BODIES["/api/v1/workloads/distributed"](ids[MINE])
+        answer = await tenancy.ask(person * 8, "POST", "/api/v1/workloads/distributed", job)
+        assert answer.status_code == 400 and "value must be one of" in answer.text
+        assert (await tenancy.ask(person * 8, "DELETE", f"{path}?projectId={ids[MINE]}")).status_code == 403
+        mine = (await tenancy.ask(person * 8, "GET", "/api/v1/namespaces/runai-mine-plain/configmaps")).json()
+        assert "policy-distributed" not in str(mine)
+
+    play(check)
+
+
 @pytest.mark.parametrize("word", ["id", "name"])
 def test_nobody_submits_with_an_asset_of_another_project(word: str) -> None:
     """Neither the id nor the name of one tells whether it is there."""

@@ -308,7 +308,8 @@ def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
 def _flag_of_field(field: str, flag_of: dict[str, str]) -> str:
     """The flag of the field, else of what it is a part of: `spec.storage.pvc[0].path` comes from --existing-pvc."""
     while field:
-        if flag := flag_of.get(field) or flag_of.get(field.partition("[")[0]):
+        names = (field, field.partition("[")[0], f"spec.{field}")  # policies leave `spec` out, as Run:ai's do
+        if flag := next((flag_of[name] for name in names if name in flag_of), ""):
             return flag
         field = field.rpartition(".")[0]
     return ""

@@ -148,7 +148,7 @@ class RestApi:
         first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
         prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token"})
         everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
-        everything_else += [RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
+        everything_else += ["/api/v2/policy/{rest:path}", RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
         return [RouteIndex([*self._known_routes, *refusals])]
 

@@ -13,11 +13,13 @@ from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import cards, queue, usage
 from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
 from rowlock.rest.openapi.document import openapi_document
+from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.run_history import past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
 from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
+from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 
 RUNAI_DOOR = "/runai"
 """Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
@@ -47,6 +49,8 @@ _LIST_NODES, _CHANGE_NODES = Right("cluster", "list", kinds.NODE), Right("cluste
 _MANAGE_USERS = Right("cluster", "impersonate", users.USER)
 _RULES, _USERS = "/api/v1/authorization/access-rules", "/api/v1/users"
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
+
+_POLICIES = "/api/v2/policy"
 
 RouteRow = tuple[str, str, Right, Endpoint]
 
@@ -89,6 +93,17 @@ def _template_routes(word: str) -> tuple[RouteRow, ...]:
         ("PUT", f"{path}/{{id}}", _CHANGE_ASSET, serve["replace"]),
         ("PATCH", f"{path}/{{id}}", _CHANGE_ASSET, serve["patch"]),
         ("DELETE", f"{path}/{{id}}", _DELETE_ASSET, serve["delete"]),
+    )
+
+
+def _policy_routes(word: str) -> tuple[RouteRow, ...]:
+    """A policy sets limits, as a quota does: who may change quotas may change policies."""
+    path, serve = f"{_POLICIES}/{word}", policies.endpoints(word)
+    return (
+        ("GET", path, EVERYBODY, serve["show"]),
+        ("PUT", path, _CHANGE_QUEUE, serve["overwrite"]),
+        ("PATCH", path, _CHANGE_QUEUE, serve["change"]),
+        ("DELETE", path, _CHANGE_QUEUE, serve["delete"]),
     )
 
 
@@ -173,6 +188,8 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_TEMPLATES}/name-availability", _LIST_ASSETS, templates.name_availability),
     *(route for word in templates.TYPES for route in _template_routes(word)),
     ("GET", f"{_TEMPLATES}/{{id}}", _READ_ASSET, templates.show_any),
+    ("GET", _POLICIES, EVERYBODY, policies.index),
+    *(route for word in POLICY_TYPES for route in _policy_routes(word)),
     ("GET", _CLUSTERS, EVERYBODY, clusters.index),
     ("GET", f"{_CLUSTERS}/{{id}}", EVERYBODY, clusters.show),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes", _LIST_NODES, nodes.index_of_cluster),

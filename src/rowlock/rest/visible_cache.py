@@ -10,6 +10,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache, WorkloadRow
 from rowlock.rest.rights import Rights
+from rowlock.workloads.assets import asset_objects
 from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.phase import WorkloadStatus
 from rowlock.workloads.projects import Project
@@ -121,10 +122,13 @@ class VisibleCache(InformerCache):
     def assets(self) -> list[Asset]:
         projects = self.projects()
         departments = {project.department for project in projects.values()}
+        ids = {project.id for project in projects.values()}
 
         def sees(asset: Asset) -> bool:
             if asset.scope == "department":
                 return asset.scope_id in departments or self._rights.allows("list", kinds.QUEUE)
+            if asset_objects.is_policy(asset.kind):
+                return asset.scope != "project" or asset.scope_id in ids
             in_project = asset.namespace in projects and self._rights.allows("get", kinds.CONFIG_MAP, asset.namespace)
             return asset.scope != "project" or in_project
 

@@ -71,8 +71,9 @@ async def submit(call: RestCall) -> Any:
     requireImages=true refuse images that this machine does not have. Raises BadRequest, AlreadyExists, Conflict, and what
     admission raises."""
     call.validate_query("dryRun", "requireImages")
-    body, references = submits.expand(call, await call.json(), "Distributed")
+    body, references, check_policy = submits.expand(call, await call.json(), "Distributed")
     request = replace(submission.parse_submission(body), assets=references)
+    check_policy()
     return await submit_workload(call, request, runai_json.distributed_workload_json)
 
 

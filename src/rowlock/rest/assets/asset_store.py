@@ -12,7 +12,7 @@ from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.objects import timestamp
 from rowlock.rest.call import RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
-from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE, Asset, AssetMeta, object_name, to_object
+from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE, Asset, AssetMeta, is_policy, object_name, to_object
 from rowlock.workloads.inventory import departments
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
@@ -41,7 +41,7 @@ def require_changeable(asset: Asset) -> Asset:
 async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapping[str, Any]) -> Asset:
     """Make it in the scope that was asked for. Raises BadRequest, AlreadyExists, Forbidden."""
     check_cluster_id(call, meta.cluster)
-    namespace, scope_id = _home(call, meta)
+    namespace, scope_id = _home(call, meta, kind)
     name = meta.name or ""
     if _has_namesake(call, kind, name, meta.scope, scope_id):
         raise AlreadyExists(f"{name!r} is the name of another one in this scope; choose another name")
@@ -57,14 +57,14 @@ async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapp
     return asset
 
 
-def _home(call: RestCall, meta: AssetMeta) -> tuple[str, str]:
+def _home(call: RestCall, meta: AssetMeta, kind: str) -> tuple[str, str]:
     """The namespace, and the id of the project or department. Raises BadRequest for one that is not there."""
     if meta.scope == "project":
         project = call.context.cache.project(meta.scope_id)
         if project is None:
             message = f"project {meta.scope_id!r} was not found. GET /api/v1/org-unit/projects lists them."
             raise BadRequest(message, causes=[Cause("unknown", message, "meta.projectId")])
-        return project.namespace, project.id
+        return SHARED_NAMESPACE if is_policy(kind) else project.namespace, project.id
     call.require("create", kinds.CONFIG_MAP, SHARED_NAMESPACE)
     if meta.scope == "department":
         queues = filter(departments.is_department, call.context.cache.queues())
@@ -106,5 +106,5 @@ async def delete_asset(call: RestCall, asset: Asset) -> None:
 
 def project_name(call: RestCall, asset: Asset) -> str:
     """The name of the project that it belongs to; "" for one that belongs to none."""
-    project = call.context.cache.projects().get(asset.namespace)
-    return project.name if project is not None and asset.scope == "project" else ""
+    project = call.context.cache.project(asset.scope_id) if asset.scope == "project" else None
+    return project.name if project is not None else ""

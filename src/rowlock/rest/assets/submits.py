@@ -1,4 +1,4 @@
-"""Submits that name a template or assets: their values are written out before anything else is read."""
+"""Submits that name a template or assets: their values, and the policy's, are written out before anything else is read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rowlock.rest.call import RestCall
+from rowlock.rest.policies import enforcement
 from rowlock.workloads.assets.asset_objects import Asset
 from rowlock.workloads.assets.expansion import ExpandedSubmit, expand_submit
+from rowlock.workloads.policies.policy import add_defaults, check_submit
 
 
 def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
@@ -29,4 +31,9 @@ def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
         )
         return by_id or next((asset for asset in nearest_first if asset.name == id_or_name), None)
 
-    return expand_submit(body, workload_type, find)
+    policy = enforcement.policy_of_submit(call, body, workload_type)
+    if policy is None:
+        return expand_submit(body, workload_type, find)
+    expanded = expand_submit(enforcement.impose_assets(policy, body), workload_type, find)
+    whole = add_defaults(policy, expanded.body)
+    return ExpandedSubmit(whole, expanded.references, lambda: check_submit(policy, expanded.body, whole))

@@ -65,6 +65,10 @@ _WORKLOAD_USAGE: dict[str, Schema] = {
 }  # fmt: skip
 _USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
 
+_POLICY_META = record(
+    id=TEXT, tenantId=WHOLE, name=TEXT, scope=TEXT, clusterId=TEXT, projectId=nullable(WHOLE), projectName=nullable(TEXT),
+    departmentId=nullable(TEXT), **_AUTHOR,
+)  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "Error": with_optional(
         record(code=WHOLE, message=TEXT, details=TEXT),
@@ -212,6 +216,8 @@ ANSWERS: dict[str, Schema] = {
     "Templates": record(
         entries=list_of(ref("Template")), pagination=record(limit=WHOLE, offset=WHOLE, nextOffset=nullable(WHOLE))
     ),
+    "Policy": record(meta=_POLICY_META, policy=OBJECT, effective=OBJECT, effectiveUpdatedAt=TIME),
+    "Policies": record(policies=list_of(record(type=TEXT, meta=_POLICY_META, status=OBJECT))),
     "Availability": record(available=FLAG),
     "Application": record(
         id=TEXT, name=TEXT, clientId=TEXT, enabled=FLAG, user=TEXT, createdAt=TIME, createdBy=TEXT

@@ -15,7 +15,7 @@ from rowlock.rest.openapi.vocabulary import Schema, ref
 from rowlock.rest.rights import Right
 
 SCHEMAS: dict[str, Schema] = {**ANSWERS, **REQUESTS}
-_BOOLEANS = frozenset({"dryRun", "follow", "timestamps", "previous", "deleted"})
+_BOOLEANS = frozenset({"dryRun", "follow", "timestamps", "previous", "deleted", "validateOnly"})
 _WHOLE_NUMBERS = frozenset({"offset", "limit", "tail", "tailLines", "limitBytes", "seconds"})
 
 
@@ -75,8 +75,8 @@ def _describe_body(name: str) -> dict[str, Any]:
 
 
 def _describe_answers(operation: Operation) -> dict[str, Any]:
-    schema: Schema = {"type": "string"} if operation.answer == "text" else ref(operation.answer)
+    schema: Schema = {"type": "string"} if operation.answer in ("text", "") else ref(operation.answer)
     media = "text/plain" if operation.answer == "text" else "application/json"
     error = {"description": "refused, and why", "content": {"application/json": {"schema": ref("Error")}}}
-    answer = {"description": "done", "content": {media: {"schema": schema}}}
+    answer = {"description": "done"} | ({"content": {media: {"schema": schema}}} if operation.answer else {})
     return {str(operation.code): answer, "default": error}

@@ -29,7 +29,7 @@ _SAMPLES = ("metricType", "start", "end", "numberOfSamples")
 
 
 class Operation(NamedTuple):
-    """`answer` is the name of a schema, "text" for a stream of lines."""
+    """`answer` is the name of a schema, "text" for a stream of lines, "" for none."""
 
     answer: str
     code: int = 200
@@ -162,14 +162,26 @@ def _asset_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202)
 
 
+def _policy_operations() -> Iterator[tuple[str, str, Operation]]:
+    place = ("scope", "projectId", "departmentId", "clusterId")
+    yield "GET", "policy", Operation("Policies", query=("workloadType", "includeFallbackPolicies", *place))
+    for word in ("distributed", "training", "workspace"):
+        yield "GET", f"policy/{word}", Operation("Policy", query=place)
+        for method in ("PUT", "PATCH"):
+            query = ("validateOnly", "approveClusterDeletion")
+            yield method, f"policy/{word}", Operation("Policy", 200, "PolicyRequest", query)
+        yield "DELETE", f"policy/{word}", Operation("", 204, query=(*place, "approveClusterDeletion"))
+
+
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    (method, f"/api/v1/{path}"): operation
+    (method, f"/api/{'v2' if path.startswith('policy') else 'v1'}/{path}"): operation
     for rows in (
         _workload_operations(),
         _organisation_operations(),
         _account_operations(),
         _inventory_operations(),
         _asset_operations(),
+        _policy_operations(),
     )
     for method, path, operation in rows
 }

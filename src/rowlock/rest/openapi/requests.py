@@ -110,6 +110,8 @@ REQUESTS: dict[str, Schema] = {
     ),
     "TemplateUpdate": {"type": "object", "properties": {
         "meta": OBJECT, "spec": OBJECT, "master": OBJECT, "masterSpecSameAsWorker": FLAG}},
+    "PolicyRequest": with_optional(record(meta=_ASSET_META), policy={"type": "object", "properties": {
+        "defaults": OBJECT, "rules": OBJECT, "imposedAssets": ANYTHING}}),
     "ApplicationRequest": record(name=TEXT),
     "TokenRequest": {"type": "object", "properties": {
         "grantType": choice("client_credentials", "app_token", "password"), "clientId": TEXT, "clientSecret": TEXT, "username": TEXT,

@@ -30,8 +30,10 @@ async def submit_workspace(call: RestCall) -> Any:
 
 async def _submit(call: RestCall, category: str) -> Any:
     call.validate_query("dryRun")
-    body, references = submits.expand(call, await call.json(), "Workspace" if category == "Build" else "Training")
+    workload_type = "Workspace" if category == "Build" else "Training"
+    body, references, check_policy = submits.expand(call, await call.json(), workload_type)
     request = replace(submission.parse_standard_submission(body, category), assets=references)
+    check_policy()
     return await submit_workload(call, request, runai_json.standard_workload_json)
 
 

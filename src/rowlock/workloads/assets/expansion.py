@@ -22,6 +22,8 @@ class ExpandedSubmit(NamedTuple):
 
     body: Any
     references: dict[str, Any]
+    check: Callable[[], None] = lambda: None
+    """Holds the body against the policies, once it has been read. Raises BadRequest."""
 
 
 def expand_submit(body: Any, workload_type: str, find: FindAsset) -> ExpandedSubmit:
