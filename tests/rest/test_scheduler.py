@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ from tests.rest.conftest import World
 from tests.rest.served import Served
 
 from rowlock import kinds
+from rowlock.scheduling.model.snapshot import Gang
 from rowlock.simulator.replay import main as replay
+from rowlock.workloads import dry_run_gangs
 
 POD = {
     "apiVersion": "v1",
@@ -167,3 +171,27 @@ def test_a_pod_group_without_pods_is_refused(served: Served, tmp_path: Path) -> 
     group = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 2}\n"
     code, _, err = served.run(f"rowlock explain --what-if -f {job(tmp_path, 0, group)}")
     assert code == 1 and "no Pod of the file names the PodGroup g" in err
+
+
+def test_a_question_of_many_pods_holds_nobody_up(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods are made and planned beside the event loop, and there is a limit to them."""
+    served.node("a", 1)
+    path, real = job(tmp_path, 3), dry_run_gangs.dry_run_gangs
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def build(*given: Any) -> list[Gang]:
+        with contextlib.suppress(RuntimeError):
+            loops.append(asyncio.get_running_loop())
+        return real(*given)
+
+    monkeypatch.setattr(dry_run_gangs, "dry_run_gangs", build)
+    monkeypatch.setattr(dry_run_gangs, "MOST_PODS", 4)
+    served.ok(f"rowlock explain --what-if -f {path}")
+    (tmp_path / "jobs.yaml").write_text(
+        "---".join(JOB.replace("WORKERS", "3").replace("new", f"n{number}") for number in range(3))
+    )
+    code, _, text = served.run(f"rowlock explain --what-if -f {tmp_path / 'jobs.yaml'}")
+    assert code == 1 and "the limit of one question is 4" in text, text
+    assert not loops

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from rowlock import kinds, objects
@@ -15,22 +16,29 @@ from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.body_fields import did_you_mean
 
+_MAX_KIND = 200
+"""Characters of a kind, or a version, that are repeated."""
+
 
 async def check(call: RestCall) -> Any:
     """`{"objects": [...], "project": NAME}` → for each object the refusal ("" = admitted), a hint, and remarks."""
     call.validate_query()
     body = await call.json()
     manifests, namespace = parse_manifests(body), project_namespace(call, body)
-    return {"results": [await _check_object(call, obj, namespace) for obj in manifests]}
+    results = []
+    for obj in manifests:
+        results.append(await _check_object(call, obj, namespace))
+        await asyncio.sleep(0)  # a dry run waits for nothing: others are answered between two
+    return {"results": results}
 
 
 async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str, Any]:
-    kind_name = str(obj.get("kind", ""))
+    kind_name = str(obj.get("kind", ""))[:_MAX_KIND]
     result: dict[str, Any] = {"kind": kind_name, "name": objects.name(obj), "refused": "", "hint": "", "remarks": []}
     kind = kinds.by_api_version(str(obj.get("apiVersion", "")), kind_name)
     if kind is None or kind.api_version != obj.get("apiVersion"):
         kind_names = [k.name for k in kinds.KINDS]
-        refused = f'no matches for kind "{kind_name}" in version "{obj.get("apiVersion", "")}"'
+        refused = f'no matches for kind "{kind_name}" in version "{str(obj.get("apiVersion", ""))[:_MAX_KIND]}"'
         hint = f"It is served as `{kind.api_version}`." if kind else did_you_mean(kind_name, kind_names).strip()
         return {**result, "refused": refused, "hint": hint or "rowlock serves no such kind."}
     meta = obj.get("metadata")

@@ -46,13 +46,20 @@ async def what_if(call: RestCall) -> Any:
     call.validate_query()
     body = await call.json()
     manifests, namespace = parse_manifests(body), project_namespace(call, body)
-    admitted = [await _dry_run_create(call, obj, namespace) for obj in manifests]
+    admitted = []
+    for obj in manifests:
+        admitted.append(await _dry_run_create(call, obj, namespace))
+        await asyncio.sleep(0)  # a dry run waits for nothing: others are answered between two
     homes = {objects.name(n): n for n in (await call.context.api.list(kinds.NAMESPACE)).items}
     page = await call.context.api.list(kinds.PRIORITY_CLASS)
     classes = {objects.name(c): int(c.get("value") or 0) for c in page.items}
-    gangs = dry_run_gangs.dry_run_gangs(admitted, homes, classes, call.context.clock())
-    copy = _take_snapshot(call)
-    outcomes: list[DryRunOutcome] = await asyncio.to_thread(lambda: DryRunPlanner(copy).dry_run(gangs))
+    now = call.context.clock()
+
+    def plan(copy: Snapshot) -> list[DryRunOutcome]:
+        return DryRunPlanner(copy).dry_run(dry_run_gangs.dry_run_gangs(admitted, homes, classes, now))
+
+    async with call.context.planning:  # one question at a time: each is a plan of everything
+        outcomes = await asyncio.to_thread(plan, _take_snapshot(call))
     return {"outcomes": [outcome.to_json() for outcome in outcomes]}
 
 

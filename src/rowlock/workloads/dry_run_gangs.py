@@ -21,6 +21,8 @@ from rowlock.training.job import reconcile
 from rowlock.training.pod_group import group_of, group_spec
 from rowlock.training.reconcile_context import Observed
 
+MOST_PODS = 10_000
+"""Pods of one question: more are planned by nobody in a time that somebody waits."""
 SUPPORTED_KINDS = (*FRAMEWORKS, kinds.POD, kinds.POD_GROUP)
 
 
@@ -29,11 +31,15 @@ def dry_run_gangs(
 ) -> list[Gang]:
     """The gangs of these objects, in their order. `namespaces` are namespaces by name, `classes` priority classes by value.
 
-    Raises BadRequest for a job that the operator refuses, and for a PodGroup without pods."""
+    Raises BadRequest for a job that the operator refuses, for a PodGroup without pods, and for too many pods."""
     result: list[Gang] = []
     pods = [o for o in objects if kinds.by_object(o) == kinds.POD]
     grouped_pods: set[str] = set()
     for obj in objects:
+        if (count := sum(len(gang.tasks) for gang in result)) > MOST_PODS:
+            raise BadRequest(
+                f"these are {count} pods or more; the limit of one question is {MOST_PODS}: ask about fewer jobs"
+            )
         kind, namespace_object = kinds.by_object(obj), namespaces.get(namespace(obj))
         if kind in FRAMEWORKS:
             result.append(_job_gang(obj, namespace_object, classes, now))
