@@ -93,9 +93,7 @@ async def creates(total: int, pods: bool, place: Path) -> None:
     from rowlock.http_server import http_protocol
     from rowlock.storage.store import Store
 
-    admission = AdmissionChain()
-    store = Store.open(place / "cluster.db", admission=admission)
-    admission.view = store.core.staged_view
+    store = Store.open(place / "cluster.db", admission=AdmissionChain)
     for kind, name, space in ((kinds.NAMESPACE, "bench", ""), (kinds.SERVICE_ACCOUNT, "default", "bench")):
         meta = {"name": name, **({"namespace": space} if space else {})}
         await store.create(kind, {"apiVersion": "v1", "kind": kind.name, "metadata": meta})

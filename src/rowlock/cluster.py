@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from rowlock import controllers
-from rowlock.api import Controller
+from rowlock.api import Controller, LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.admission.draining import Draining
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import put_samples
@@ -37,7 +40,7 @@ from rowlock.objects import Object
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
-from rowlock.storage.store import Store
+from rowlock.storage.store import Store, no_logs
 from rowlock.system import registry as system
 from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.training import controller as training
@@ -73,13 +76,13 @@ class LocalCluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
         parity, has_scheduler = PARITIES[settings.parity], "scheduler" not in settings.disabled_parts
-        self._admission = admission = AdmissionChain(parity=parity, has_scheduler=has_scheduler)
+        self._draining = Draining()
+        admission = partial(AdmissionChain, parity=parity, has_scheduler=has_scheduler, draining=self._draining)
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)
-        self.store = Store.open(settings.data_dir / "cluster.db", admission=admission, patches=Patcher())
-        admission.view = (
-            self.store.core.staged_view
-        )  # quotas, priority classes and service accounts are looked up in it
+        self.store = Store.open(
+            settings.data_dir / "cluster.db", admission=admission, patches=Patcher(), log_source=self._read_log
+        )
         self.service_accounts = ServiceAccountTokens(settings.data_dir / KEY_FILE, self.store.view)
         self.authorizer = RbacAuthorizer(self.store.view)
         self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
@@ -105,7 +108,6 @@ class LocalCluster:
             self.store, view, settings.kubelet, token_source=source,
             on_logs_aside=self.archive.take_logs, on_usage=self._archive_usage,
         )  # fmt: skip
-        self.store.log_source = self.kubelet.logs.read_log
         self.diagnostics = diagnostics.attach_diagnostics(self.kubelet, view, settings.data_dir)
 
     def _archive_usage(self, card: PodCard, series: UsageSeries) -> None:
@@ -121,7 +123,11 @@ class LocalCluster:
 
     def drain(self, seconds: float) -> None:
         """Refuse new jobs, and pods of none, for so long: the cluster is about to be stopped."""
-        self._admission.drained_until = time.monotonic() + seconds
+        self._draining.begin(seconds)
+
+    def _read_log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        source = self.kubelet.logs.read_log if self.kubelet else no_logs
+        return source(namespace, pod, options)
 
     async def _bootstrap(self) -> None:
         async def create_missing(kind: Kind, obj: Object) -> None:

@@ -38,9 +38,7 @@ class Platform:
     def __init__(self, directory: Path) -> None:
         ensure_certificates(directory)
         self.now = 1_800_000_000.0
-        admission = AdmissionChain()
-        self.store = Store.open(None, admission=admission, patches=Patcher())
-        admission.view = self.store.core.staged_view
+        self.store = Store.open(None, admission=AdmissionChain, patches=Patcher())
         accounts = ServiceAccountTokens(directory / KEY_FILE, self.store.view, clock=lambda: self.now)
         tokens = AccessTokens(accounts, self.store.view, clock=lambda: self.now)
         settings = ApiServerSettings(OWNER, service_accounts=accounts, access_tokens=tokens)

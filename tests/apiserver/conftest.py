@@ -49,9 +49,7 @@ class Running:
 class Harness:
     def __init__(self, directory: Path, *, disk: bool = False, collect: bool = True, operate: bool = False) -> None:
         self.directory, self.collect, self.operate = directory, collect, operate
-        admission = AdmissionChain()
-        self.store = Store.open(directory / "cluster.db" if disk else None, admission=admission, patches=Patcher())
-        admission.view = self.store.core.staged_view
+        self.store = Store.open(directory / "cluster.db" if disk else None, admission=AdmissionChain, patches=Patcher())
         self.ready = threading.Event()
         self.running: Running | None = None
         self._stop: asyncio.Event | None = None

@@ -118,9 +118,7 @@ def asked(token: str, host: str = "10.0.0.5", *calls: tuple[str, str, Any]) -> l
     """What a server that is bound elsewhere answers at one of its addresses."""
 
     async def main() -> list[httpx.Response]:
-        admission = AdmissionChain()
-        store = Store.open(None, admission=admission, patches=Patcher())
-        admission.view = store.core.staged_view
+        store = Store.open(None, admission=AdmissionChain, patches=Patcher())
         for kind, obj in [*bootstrap.initial_objects(), *bootstrap_policy.initial_objects()]:
             await store.create(kind, obj)
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}

@@ -21,7 +21,7 @@ RUNNING = "ROWLOCK_REAL_CLUSTER_KUBECONFIG"
 
 def open_store() -> Store:
     """The store with all that it is given in production."""
-    return Store.open(None, admission=AdmissionChain(), patches=Patcher())
+    return Store.open(None, admission=lambda _: AdmissionChain(), patches=Patcher())
 
 
 @contextmanager

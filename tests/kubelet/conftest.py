@@ -76,7 +76,6 @@ class Node:
 
     async def start(self) -> None:
         self.kubelet = await start_kubelet(self.store, self.store.view, self.settings)
-        self.store.log_source = self.kubelet.logs.read_log
         self._task = asyncio.create_task(self.kubelet.run(self.store.changes()))
         await asyncio.sleep(0)  # a task that is cancelled before it began cleans up nothing
 
@@ -114,7 +113,7 @@ class Node:
             await self.phase(name, "Succeeded", "Failed")
 
     async def log(self, name: str, **options: Any) -> str:
-        pieces = [piece async for piece in self.store.log("default", name, LogOptions(**options))]
+        pieces = [piece async for piece in self.kubelet.logs.read_log("default", name, LogOptions(**options))]
         return b"".join(pieces).decode()
 
     async def said(self, name: str, text: str) -> None:

@@ -116,14 +116,13 @@ def locked(tmp_path: Path) -> Iterator[World]:
 
 
 def _world(settings: RestSettings, directory: Path) -> Iterator[World]:
-    store = Store.open(None)
     logs: dict[str, list[bytes]] = {}
 
     async def log(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         for line in logs.get(pod, []):
             yield line if options.timestamps else line.partition(b" ")[2]
 
-    store.log_source = log
+    store = Store.open(None, log_source=log)
     archive = Archive(directory / "archive")
     face = RestApi(store, settings, archive=archive)
 

@@ -68,13 +68,12 @@ class Served:
 
     def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.data, self.capsys = data, capsys
-        self.store = Store.open(None, admission=AdmissionChain(), patches=Patcher())
+        self.store = Store.open(None, admission=lambda _: AdmissionChain(), patches=Patcher(), log_source=self._log)
         self.logs: dict[str, list[str]] = {}
         self.endless: set[str] = set()
         """Pods whose followed log does not end: their program runs."""
         self.usage = UsageTable()
         """What pods use, by their uid."""
-        self.store.log_source = self._log
         self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()

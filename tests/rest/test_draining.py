@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from starlette.applications import Starlette
@@ -15,6 +14,7 @@ from tests.rest.conftest import CLUSTER, World, submission
 
 from rowlock import kinds
 from rowlock.apiserver.admission.chain import AdmissionChain
+from rowlock.apiserver.admission.draining import Draining
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
@@ -25,16 +25,13 @@ JOBS = "/api/v1/workloads/distributed"
 
 
 class DrainedWorld:
-    """A server as `LocalCluster` assembles it; `admission.drained_until` is what a drain sets."""
+    """A server as `LocalCluster` assembles it, at a time that the test sets."""
 
     def __init__(self) -> None:
-        self.admission = AdmissionChain()
-        self.store = Store.open(None, admission=self.admission, patches=Patcher())
-        self.admission.view = self.store.core.staged_view
-        self.rest = RestApi(self.store, RestSettings(user="ana", cluster_id=CLUSTER), drain=self._drain)
-
-    def _drain(self, seconds: float) -> None:
-        self.admission.drained_until = time.monotonic() + seconds
+        self.now = 0.0
+        self.draining = Draining(lambda: self.now)
+        self.store = Store.open(None, admission=partial(AdmissionChain, draining=self.draining), patches=Patcher())
+        self.rest = RestApi(self.store, RestSettings(user="ana", cluster_id=CLUSTER), drain=self.draining.begin)
 
     @asynccontextmanager
     async def run(self, _: Starlette) -> AsyncIterator[None]:
@@ -72,7 +69,7 @@ def test_while_drained_no_job_begins(client: TestClient, drained: DrainedWorld) 
     assert job is not None and job["spec"]["runPolicy"]["suspend"] is True
     assert client.post(f"{JOBS}/{identity}/suspend").status_code == 202, "what stops jobs goes on"
 
-    drained.admission.drained_until = -math.inf  # the time is over
+    drained.now = 61.0  # the time is over
     assert client.post(f"{JOBS}/{identity}/resume").status_code == 202
     assert client.post(JOBS, json=submission(projectId="default", name="second")).status_code == 202
 
@@ -81,7 +78,7 @@ def test_while_drained_no_job_begins(client: TestClient, drained: DrainedWorld) 
 def test_seconds_are_a_whole_number_within_the_hour(client: TestClient, drained: DrainedWorld, seconds: str) -> None:
     answer = client.post("/api/v1/drain", params={"seconds": seconds})
     assert (answer.status_code, answer.json()["message"]) == (400, "seconds must be a whole number from 1 to 3600")
-    assert drained.admission.drained_until == -math.inf
+    assert not drained.draining.is_active
 
 
 def test_a_parameter_that_there_is_not_is_refused(client: TestClient) -> None:

@@ -57,10 +57,7 @@ class Tenancy:
     """Two projects with the same things in them; editor, viewer and admin have roles in one."""
 
     def __init__(self, directory: Path) -> None:
-        admission = AdmissionChain()
-        self.store = Store.open(None, admission=admission, patches=Patcher())
-        admission.view = self.store.core.staged_view
-        self.store.log_source = self._log
+        self.store = Store.open(None, admission=AdmissionChain, patches=Patcher(), log_source=self._log)
         self.ids: dict[str, str] = {}
         self.typed = ""
         """The token that a password gave."""

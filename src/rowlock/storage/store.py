@@ -28,6 +28,7 @@ from rowlock.api import (
     LogOptions,
     Page,
     PatchType,
+    View,
     WriteOptions,
     WriteSequence,
 )
@@ -54,15 +55,26 @@ CHANGES_PER_TURN = 64
 _JOURNAL_CHUNK = 500
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
+"""Who answers `log`: a kubelet. Raises ApiError."""
+
+
+def no_logs(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+    """The source of a server without a kubelet."""
+    raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
 
 
 class Store:
     """Made by `Store.open`; one per data directory."""
 
-    def __init__(self, core: Core, *, journal: Journal | None = None, window: int = WATCH_WINDOW) -> None:
-        self.core = core
-        self.log_source: LogSource | None = None
-        """Who answers `log`: the kubelet."""
+    def __init__(
+        self,
+        core: Core,
+        *,
+        journal: Journal | None = None,
+        window: int = WATCH_WINDOW,
+        log_source: LogSource = no_logs,
+    ) -> None:
+        self.core, self._log_source = core, log_source
         self._journal = journal
         self.watch_cache = WatchCache(core.revision, window)
         self._group_commit = GroupCommit(core, journal, self.watch_cache.publish) if journal else None
@@ -72,23 +84,21 @@ class Store:
         cls,
         path: Path | None = None,
         *,
-        admission: Admission | None = None,
+        admission: Callable[[View], Admission] = lambda view: AlwaysAdmit(),
         patches: Patches | None = None,
         clock: Callable[[], float] = time.time,
         new_uid: Callable[[], str] | None = None,
         window: int = WATCH_WINDOW,
+        log_source: LogSource = no_logs,
     ) -> Store:
-        """The store in the file `path`, or one in memory. Raises Unavailable with what to do about it."""
-        core = Core(
-            Dependencies(
-                admission or AlwaysAdmit(), patches or AlwaysAdmit(), clock, new_uid or partial(next, _uuids())
-            )
-        )
+        """The store in the file `path`, or one in memory. `admission` makes what checks each write, for a view of the objects
+        as that write finds them. Raises Unavailable with what to do about it."""
+        core = Core(Dependencies(admission, patches or AlwaysAdmit(), clock, new_uid or partial(next, _uuids())))
         if path is None:
-            return cls(core, window=window)
+            return cls(core, window=window, log_source=log_source)
         journal = Journal(path)
         try:
-            return _recover(cls, core, journal, window)
+            return _recover(partial(cls, core, journal=journal, window=window, log_source=log_source), core, journal)
         except ApiError:
             journal.close()
             raise
@@ -272,9 +282,7 @@ class Store:
         await self._write_durably(lambda: self.core.bind(namespace, pod, node, annotations, uid))
 
     def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
-        if self.log_source is None:
-            raise Unsupported("no kubelet runs in this server (--without kubelet): there are no logs to read")
-        return self.log_source(namespace, pod, options)
+        return self._log_source(namespace, pod, options)
 
     async def _write_durably(self, write: Callable[[], Object], sequence: WriteSequence | None = None) -> Object:
         """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
@@ -311,7 +319,7 @@ def _uuids() -> Iterator[str]:
             yield f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{'89ab'[int(h[16], 16) & 3]}{h[17:20]}-{h[20:]}"
 
 
-def _recover(cls: type[Store], core: Core, journal: Journal, window: int) -> Store:
+def _recover(make_store: Callable[[], Store], core: Core, journal: Journal) -> Store:
     gc.disable()  # a hundred thousand objects are made here and none of them is garbage
     try:
         recovery = journal.recover()
@@ -323,7 +331,7 @@ def _recover(cls: type[Store], core: Core, journal: Journal, window: int) -> Sto
         gc.enable()
     core.revision = recovery.revision
     core.state.advance_revision(recovery.revision)
-    store = cls(core, journal=journal, window=window)
+    store = make_store()
     assert store._group_commit is not None
     store._group_commit.load(recovery.garbage, recovery.compacted)
     return store

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from rowlock import kinds, objects
-from rowlock.api import DELETE, WRITE, DeleteOptions, PatchType, WriteOptions
+from rowlock.api import DELETE, WRITE, DeleteOptions, PatchType, View, WriteOptions
 from rowlock.errors import BadRequest, TooLarge, Unsupported, already_exists, conflict, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -84,7 +84,8 @@ class AlwaysAdmit:
 class Dependencies:
     """What is injected: who checks and patches objects, what time it is, and where uids come from."""
 
-    admission: Admission
+    admission: Callable[[View], Admission]
+    """Makes it, for a view of the objects as the next write finds them."""
     patches: Patches
     clock: Callable[[], float]
     new_uid: Callable[[], str]
@@ -99,11 +100,12 @@ class Core:
         """The last revision handed out; numbers of failed writes are never used again."""
         self._dependencies = dependencies
         self._staged: list[StoredChange] = []
-        self.staged_view = StagedView(self.state)
+        self._staged_view = StagedView(self.state)
+        self._admission = dependencies.admission(self._staged_view)
 
     def latest_object(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """The object as the next write will find it."""
-        return self.staged_view.get(kind, namespace, name)
+        return self._staged_view.get(kind, namespace, name)
 
     # ------------------------------------------------------------ verbs
 
@@ -116,7 +118,7 @@ class Core:
             obj = self._draw_free_name(kind, obj)
         if kind.namespaced:
             self._check_namespace(kind, obj)
-        obj = dependencies.admission.create(kind, obj, options)
+        obj = self._admission.create(kind, obj, options)
         key = objects.key(obj)
         if not key.name:
             raise BadRequest("name or generateName is required")
@@ -152,7 +154,7 @@ class Core:
             raise Unsupported(f'{kind.resource} has no subresource "{subresource}" that can be updated')
         old = self._get_existing(kind, objects.namespace(obj) if kind.namespaced else "", objects.name(obj))
         new = lifecycle.prepare_update(kind, old, obj, subresource, from_patch=from_patch)
-        new = self._dependencies.admission.update(kind, old, new, subresource, options)
+        new = self._admission.update(kind, old, new, subresource, options)
         result = self._replace(kind, old, new, options.dry_run)
         return lifecycle.dry_run_result(result, obj) if options.dry_run and not subresource else result
 
@@ -219,12 +221,12 @@ class Core:
         """Show changes that are durable now in the committed state."""
         for change in batch:
             self.state.apply(change)
-            self.staged_view.unstage(change)
+            self._staged_view.unstage(change)
 
     def discard_staged(self) -> None:
         """A batch could not be made durable: nothing staged since then holds."""
         self._staged.clear()
-        self.staged_view.clear()
+        self._staged_view.clear()
 
     # ------------------------------------------------------------ inside
 
@@ -263,7 +265,7 @@ class Core:
         self.revision = revision
         change = StoredChange(type, revision, kind, obj, old, encoded, objects.revision(old) if old else 0, key)
         self._staged.append(change)
-        self.staged_view.stage(change)
+        self._staged_view.stage(change)
         return obj
 
 

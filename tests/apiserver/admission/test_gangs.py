@@ -5,6 +5,7 @@ What a real KAI refuses is refused in its words; what it admits and holds for ev
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,9 +30,8 @@ class Door:
     """A store with admission, as an API server has it."""
 
     def __init__(self, *, has_scheduler: bool = True) -> None:
-        self.admission = AdmissionChain(has_scheduler=has_scheduler)
-        self.store = Store.open(admission=self.admission, patches=Patcher())
-        self.admission.view = self.store.core.staged_view
+        admission = partial(AdmissionChain, has_scheduler=has_scheduler)
+        self.store = Store.open(admission=admission, patches=Patcher())
         self.create(kinds.NAMESPACE, "", "n")
 
     def create(self, kind: Kind, namespace: str, name: str, **parts: Any) -> list[str]:

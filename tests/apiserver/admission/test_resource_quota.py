@@ -59,9 +59,7 @@ def pod(name: str) -> Object:
 
 async def rush(directory: Path) -> list[Any]:
     """Three pods at once into a quota of two, on disk; then one that is refused until another has gone."""
-    admission = AdmissionChain()
-    store = Store.open(directory / "cluster.db", admission=admission, patches=Patcher())
-    admission.view = store.core.staged_view
+    store = Store.open(directory / "cluster.db", admission=AdmissionChain, patches=Patcher())
     try:
         for kind, obj in bootstrap.initial_objects():
             await store.create(kind, obj)

@@ -397,12 +397,12 @@ class Endless:
 
 
 @pytest.fixture
-def endless(server: Running, client: httpx.Client, space: str) -> Iterator[tuple[str, Endless]]:
+def endless(server: Running, client: httpx.Client, space: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Endless]:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}}
     client.post(f"{space}/pods", json=pod).raise_for_status()
-    log = server.store.log_source = Endless()
-    yield f"{space}/pods/p/log?follow=true&tailLines=", log
-    server.store.log_source = None
+    log = Endless()
+    monkeypatch.setattr(server.store, "log", log)
+    return f"{space}/pods/p/log?follow=true&tailLines=", log
 
 
 def until(condition: Callable[[], object], what: str) -> None:

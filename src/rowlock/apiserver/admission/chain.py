@@ -1,14 +1,13 @@
 """What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
 
 The store calls `AdmissionChain.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
-Admission reads a `View` (set by whoever assembles the cluster) for what an object refers to: priority classes,
-service accounts, quotas; without one those checks are left out. Pure but for its clock.
+Admission reads a `View` for what an object refers to: priority classes, service accounts, quotas; without one those checks
+are left out. Pure but for its clock.
 """
 
 from __future__ import annotations
 
 import base64
-import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +17,7 @@ from rowlock.api import View, WriteOptions
 from rowlock.apiserver.admission import gangs as gang_admission
 from rowlock.apiserver.admission import pods as pod_admission
 from rowlock.apiserver.admission import resource_quota as quota_admission
+from rowlock.apiserver.admission.draining import Draining
 from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.apply.managed_fields import FieldManager, SettledManagedFields
 from rowlock.apiserver.schema import crd_schema, decoding, types
@@ -29,7 +29,6 @@ from rowlock.errors import (
     BadRequest,
     Cause,
     Forbidden,
-    Unavailable,
     Unsupported,
     forbidden,
     invalid,
@@ -53,20 +52,21 @@ class AdmissionChain:
     """The `Admission` of `storage/write_verbs.py` as kube-apiserver has it."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.time, *, parity: Parity = DEFAULT, has_scheduler: bool = True
+        self,
+        view: View | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        parity: Parity = DEFAULT,
+        has_scheduler: bool = True,
+        draining: Draining | None = None,
     ) -> None:
-        """`has_scheduler` False = nobody of ours places pods here: nothing is said about where they could go."""
-        self.view: View | None = None
-        self._parity, self._has_scheduler = parity, has_scheduler
-        self.drained_until = -math.inf
-        """On the monotonic clock: until then no new job is taken."""
-        self._clock = clock
+        """`view` has the objects as the next write finds them (`Store.open` hands it over). `has_scheduler` False = nobody of
+        ours places pods here: nothing is said about where they could go."""
+        self._view, self._clock, self._parity, self._has_scheduler = view, clock, parity, has_scheduler
+        self._draining = draining or Draining()
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
-        if time.monotonic() < self.drained_until and (
-            kind in kinds.JOBS or (kind is kinds.POD and not objects.dig(obj, "metadata.ownerReferences"))
-        ):
-            raise Unavailable("the server is being stopped and takes no new jobs: submit again when it is back")
+        self._draining.check_create(kind, obj)
         obj, given_fields = _split_managed_fields(obj)
         new = decode_object(kind, obj, options)
         if options.review:
@@ -79,7 +79,7 @@ class AdmissionChain:
             else self._first_entry(kind, _without_allocated_fields(kind, obj, new), options)
         )
         if kind is kinds.POD:
-            new = pod_admission.admit_create(new, self.view)
+            new = pod_admission.admit_create(new, self._view)
         elif kind is kinds.SERVICE:
             _check_headless(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
@@ -92,21 +92,14 @@ class AdmissionChain:
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
         _review(kind, None, new, options, self._parity)
         if kind in gang_admission.REVIEWED_KINDS:
-            view = self.view if self._has_scheduler else None
+            view = self._view if self._has_scheduler else None
             gang_admission.review(kind, None, new, options, view, now=self._clock())
         if kind.namespaced:
-            quota_admission.check_quotas(kind, new, self.view)
+            quota_admission.check_quotas(kind, new, self._view)
         return _with_managed_fields(new, entries)
 
-    def _refuse_resume(self, kind: Kind, old: Object, new: Object) -> None:
-        """A job that is resumed while the server is being stopped would leave its processes behind. Raises Unavailable."""
-        if time.monotonic() < self.drained_until and kind in kinds.JOBS:
-            was, suspended = (objects.dig(job, "spec.runPolicy.suspend") for job in (old, new))
-            if was and not suspended:
-                raise Unavailable("the server is being stopped and resumes no jobs: resume it when it is back")
-
     def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
-        self._refuse_resume(kind, old, new)
+        self._draining.check_update(kind, old, new)
         new, given_fields = _split_managed_fields(new)
         before, old_fields = _split_managed_fields(old)
         new = decode_object(kind, new, options)
@@ -144,7 +137,7 @@ class AdmissionChain:
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
                 _review(kind, old, new, options, self._parity)
-                gang_admission.review(kind, before, new, options, self.view)
+                gang_admission.review(kind, before, new, options, self._view)
         if from_apply or subresource == "scale" or not options.manager:
             return _with_managed_fields(new, entries)
         author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
@@ -168,7 +161,7 @@ class AdmissionChain:
         if kind.custom:
             causes += _schema_causes(kind, old, new)
             causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
-            causes += () if causes else gang_admission.causes(kind, new, self.view)
+            causes += () if causes else gang_admission.causes(kind, new, self._view)
         else:
             rule_causes = object_validation.object_causes(kind, new)
             if old is None:

@@ -48,6 +48,12 @@ class _ReadBody(bytes):
 
     outcome: tuple[Any, list[str]] | BadRequest
 
+    @classmethod
+    def of(cls, body: bytes, outcome: tuple[Any, list[str]] | BadRequest) -> _ReadBody:
+        read = cls(body)
+        read.outcome = outcome
+        return read
+
 
 async def convert_large_body(call: Call) -> None:
     """Read a large body in a thread, once it is known that its sender may write at all; `decode_body` and the others here
@@ -56,19 +62,16 @@ async def convert_large_body(call: Call) -> None:
     if "yaml" in media and len(call.body) > LARGE_YAML and not _is_json_object(call.body):
         value = await asyncio.to_thread(yaml_of, call.body)
         if isinstance(value, dict):
-            call.body = _ReadBody(msgspec.json.encode(value))
-            call.body.outcome = value, []
+            call.body = _ReadBody.of(msgspec.json.encode(value), (value, []))
     elif len(call.body) > LARGE_JSON and not media.startswith(PROTOBUF):
         call.body = await asyncio.to_thread(_read_json, call.body)
 
 
 def _read_json(body: bytes) -> _ReadBody:
-    read = _ReadBody(body)
     try:
-        read.outcome = decode_strict_json(body)
+        return _ReadBody.of(body, decode_strict_json(body))
     except BadRequest as error:  # said where the body is looked at, in the words of who looks
-        read.outcome = error
-    return read
+        return _ReadBody.of(body, error)
 
 
 def _is_json_object(body: bytes) -> bool:

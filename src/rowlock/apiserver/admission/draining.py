@@ -1,0 +1,41 @@
+"""A server that is about to be stopped takes no new jobs and resumes none: their processes would outlive it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from rowlock import kinds, objects
+from rowlock.errors import Unavailable
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+
+
+class Draining:
+    """Whether the server is being stopped; shared by who stops it and the admission chain."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._until = -math.inf
+
+    @property
+    def is_active(self) -> bool:
+        return self._clock() < self._until
+
+    def begin(self, seconds: float) -> None:
+        """For so long: a server that was not stopped after all takes jobs again."""
+        self._until = self._clock() + seconds
+
+    def check_create(self, kind: Kind, obj: Object) -> None:
+        """Raises Unavailable for a job, and for a pod that is nobody's."""
+        is_job = kind in kinds.JOBS or (kind is kinds.POD and not objects.dig(obj, "metadata.ownerReferences"))
+        if is_job and self.is_active:
+            raise Unavailable("the server is being stopped and takes no new jobs: submit again when it is back")
+
+    def check_update(self, kind: Kind, old: Object, new: Object) -> None:
+        """Raises Unavailable for a job that is resumed."""
+        if kind in kinds.JOBS and self.is_active:
+            was_suspended, is_suspended = (objects.dig(job, "spec.runPolicy.suspend") for job in (old, new))
+            if was_suspended and not is_suspended:
+                raise Unavailable("the server is being stopped and resumes no jobs: resume it when it is back")
