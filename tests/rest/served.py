@@ -21,6 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from rowlock import controllers, kinds
+from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import DeleteOptions, LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
@@ -34,7 +35,8 @@ from rowlock.cli.grammar import Flag, Group
 from rowlock.errors import not_found
 from rowlock.objects import Object, name
 from rowlock.rest.app import RestApi
-from rowlock.rest.call import RestSettings
+from rowlock.rest.authentication import Principal
+from rowlock.rest.call import AccessToken, RestSettings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage import bootstrap
@@ -74,6 +76,10 @@ class Served:
         """Pods whose followed log does not end: their program runs."""
         self.usage = UsageTable()
         """What pods use, by their uid."""
+        self.accounts = UserAccounts(data / "accounts.json")
+        self.principals = {TOKEN: Principal("")}
+        """Who comes with which token."""
+        self.token_seconds = 3600
         self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -94,13 +100,31 @@ class Served:
         self.loop.run_until_complete(self._serve())
         self.loop.close()
 
+    def _settings(self) -> RestSettings:
+        """The owner's token opens it, and those of people and applications that log in; each may do everything."""
+
+        async def issue_to_user(account: UserAccount) -> AccessToken:
+            return self._issue(account.name)
+
+        async def issue(name: str, secret: str) -> AccessToken | None:
+            return self._issue(f"app:{name}") if secret == f"secret of {name}" else None
+
+        return RestSettings(
+            token=TOKEN, user="ana", version="1.0", accounts=self.accounts, issue_user_token=issue_to_user, issue_token=issue,
+            authenticate_token=lambda token, _: self.principals.get(token),
+        )  # fmt: skip
+
+    def _issue(self, name: str) -> AccessToken:
+        token = f"token {len(self.principals)}"
+        self.principals[token] = Principal(name)
+        return AccessToken(token, self.token_seconds)
+
     async def _serve(self) -> None:
         for kind, obj in bootstrap.initial_objects():
             await self.store.create(kind, obj)
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
-        settings = RestSettings(token=TOKEN, user="ana", version="1.0")
-        face = RestApi(self.store, settings, take_snapshot=planned, pod_usage=self.usage)
+        face = RestApi(self.store, self._settings(), take_snapshot=planned, pod_usage=self.usage)
         others = application.routes(self.store, ApiServerSettings(token=TOKEN))
         web = uvicorn.Server(
             uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")

@@ -15,9 +15,10 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from rowlock.cli.context import data_dir, data_dir_flag
+from rowlock.cli.context import data_dir, data_dir_flag, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
+from rowlock.cli.login.session import is_over, login_again_hint, read_session, write_session
 from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
@@ -122,6 +123,9 @@ def connect(line: Any) -> ServerClient:
         return server
     directory = data_dir(line)
     server_json = read_server_json(directory)
+    remote = str((read_config(line).get("control_plane") or {}).get("url") or "") if server_json is None else ""
+    if remote:
+        return _open(line, remote, directory)
     if server_json is None:
         raise CommandError(
             f"no server is running for {directory}{describe_copy(directory)}."
@@ -132,7 +136,11 @@ def connect(line: Any) -> ServerClient:
             f"the server of {directory} (pid {server_json.get('pid')}) is not running any more. "
             f"Start it again: `{restart_command(server_json)}`; nothing is lost"
         )
-    server = ServerClient(str(server_json["url"]), directory)
+    return _open(line, str(server_json["url"]), directory)
+
+
+def _open(line: Any, url: str, directory: str) -> ServerClient:
+    server = ServerClient(url, directory)
     server.tells_requests = (
         getattr(line, "debug", False) or getattr(line, "verbose", False) or getattr(line, "loglevel", "") == "debug"
     )
@@ -165,11 +173,16 @@ class ServerClient:
     def delete(self, path: str) -> Any:
         return self.call("DELETE", path)
 
-    def call(self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None) -> Any:
-        """The decoded answer. Raises StatusError with the server's own sentence."""
-        answer = self._send(method, path, body, query)
+    def call(
+        self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None, anonymous: bool = False
+    ) -> Any:
+        """The decoded answer; `anonymous`: nobody's token is sent. Raises StatusError with the server's own sentence."""
+        answer = self._send(method, path, body, query, anonymous=anonymous)
         raw = answer.read()
         decoded = _decode_json(raw)
+        if answer.status == 401 and not anonymous and (session := read_session(self.directory)):
+            hint = f"log in again with {login_again_hint(session)}"
+            raise StatusError(401, f"Authentication failed. the token has expired or was ended: {hint}", decoded)
         if answer.status >= 400:
             raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
         return decoded
@@ -212,12 +225,16 @@ class ServerClient:
             self._connection_kept_alive.close()
             self._connection_kept_alive = None
 
-    def _send(self, method: str, path: str, body: Any, query: dict[str, Any] | None) -> http.client.HTTPResponse:
+    def _send(
+        self, method: str, path: str, body: Any, query: dict[str, Any] | None, *, anonymous: bool = False
+    ) -> http.client.HTTPResponse:
         params = {
             k: str(v).lower() if isinstance(v, bool) else v for k, v in (query or {}).items() if v not in (None, "")
         }
         target = path + ("?" + urllib.parse.urlencode(params) if params else "")
-        headers = {"Authorization": f"Bearer {self.token()}", "User-Agent": "rowlock-cli", "Accept": "*/*"}
+        headers = {"User-Agent": "rowlock-cli", "Accept": "*/*"}
+        if not anonymous:
+            headers["Authorization"] = f"Bearer {self.token()}"
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             headers["Content-Type"] = "application/json"
@@ -263,6 +280,8 @@ class ServerClient:
 
     def _context(self) -> ssl.SSLContext:
         authority = os.path.join(self.directory, "ca.crt")
+        if not os.path.exists(authority) and read_server_json(self.directory) is None:
+            return ssl.create_default_context()  # a server elsewhere, whose certificate the machine knows
         try:
             return ssl.create_default_context(cafile=authority)
         except OSError as error:
@@ -271,17 +290,34 @@ class ServerClient:
             ) from None
 
     def token(self) -> str:
-        """What the server lets its owner in for, or the user for whom this is done."""
+        """What the server lets its owner in for, or the user for whom this is done, or who has logged in."""
         if self.user_token:
             return self.user_token
+        if session := read_session(self.directory):
+            return self._token_of(session)
         path = os.path.join(self.directory, "token")
         try:
             with open(path, encoding="utf-8") as file:
                 return file.read().strip()
         except OSError as error:
             raise CommandError(
-                f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it"
+                f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it; others log in with `runai login"
+                " user -u NAME`"
             ) from None
+
+    def _token_of(self, session: dict[str, Any]) -> str:
+        """The session's token, a new one where its secret was saved. Raises CommandError where it has ended."""
+        if not is_over(session):
+            return str(session["token"])
+        if "clientSecret" not in session:
+            raise CommandError(
+                f"Authentication failed. the token has expired: log in again with {login_again_hint(session)}"
+            )
+        kept = {name: str(session[name]) for name in ("clientId", "clientSecret")}
+        body = {"grantType": "client_credentials", **kept}
+        answer = self.call("POST", "/api/v1/token", body=body, anonymous=True)
+        write_session(self.directory, str(session["user"]), answer, **kept)
+        return str(answer["accessToken"])
 
 
 def _decode_json(raw: bytes) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -128,23 +127,6 @@ def templates(line: CommandLine) -> int:
 
 
 # ---------------------------------------------------------------- identity
-
-
-def whoami(line: CommandLine) -> int:
-    import getpass
-
-    try:
-        client.connect(line).get("/api/v1/clusters")
-    except CommandError:
-        show("You are currently not logged in to Run:AI")
-        raise
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # a container that runs as any uid
-        name = str(os.getuid())
-    show(f"User: {name}")
-    show(f"Logged in Id: {name}")
-    return 0
 
 
 def version(line: CommandLine) -> int:

@@ -104,10 +104,8 @@ CONFIG = Group("config", "Select a project or a cluster, and what the command li
     Command("project", "Set the default project.", "runai_v1.context:config_project", "NAME", (DATA_DIR,)),
     Command("cluster", "Set the current cluster.", "runai_v1.context:config_cluster", "NAME", (DATA_DIR,)),
 ))  # fmt: skip
-LOGOUT = Command(
-    "logout", "Log out.", "", refuse="there is no session to end: whoever can read the token file is logged in"
-)
-WHOAMI = Command("whoami", "Say who is logged in.", "runai_v1.context:whoami", flags=(DATA_DIR,))
+LOGOUT = Command("logout", "End the session of `runai login`.", "login.commands:logout", flags=(DATA_DIR,))
+WHOAMI = Command("whoami", "Say who is logged in.", "login.commands:whoami", flags=(DATA_DIR,))
 VERSION = Command(
     "version",
     "Print the version.",

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.context import data_dir, read_config, update_config
+from rowlock.cli.context import data_dir, prepare_data_dir, read_config, update_config
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
 from rowlock.cli.runai_v2.tables import show_yaml
@@ -16,13 +16,6 @@ _SETTINGS = {
     "output": "table", "interactive": "enabled", "auto_update": "disabled", "list_format_align": "enabled",
 }  # fmt: skip
 """What `config set` keeps, and what holds until it is said."""
-
-
-def login_by_owner(line: CommandLine) -> int:
-    """The embedded cluster is its owner's: whoever can read the token is logged in, whichever way he asks for."""
-    client.connect(line).get("/api/v1/clusters")
-    show("Logged in successfully")
-    return 0
 
 
 def show_token(line: CommandLine) -> int:
@@ -48,6 +41,7 @@ def show_token(line: CommandLine) -> int:
 def set_config(line: CommandLine) -> int:
     """Keeps settings in the data directory."""
     given = {name: getattr(line, name) for name in _SETTINGS if name in line.given_flags}
+    given |= _server_elsewhere(line)
     if not given:
         raise CommandError("`runai config set` needs something to set; `runai config set --help` lists it", 2)
     if given.get("auto_update") == "enabled":
@@ -57,6 +51,28 @@ def set_config(line: CommandLine) -> int:
     update_config(line, **given)
     show("configuration updated successfully")
     return 0
+
+
+def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
+    """`control_plane.url`, and its certificate authority in the data directory. Raises CommandError."""
+    if not line.cp_url and not line.ca_file:
+        return {}
+    if not (line.cp_url or "").startswith("https://"):
+        raise CommandError("--cp-url is the address of a server: https://HOST:PORT", 2)
+    directory = data_dir(line)
+    if client.running_server(directory):
+        raise CommandError(
+            f"{directory} is the data directory of a server of its own: take another with --data-dir DIR"
+        )
+    if line.ca_file:
+        import shutil
+
+        prepare_data_dir(directory)
+        try:
+            shutil.copyfile(os.path.expanduser(line.ca_file), os.path.join(directory, "ca.crt"))
+        except OSError as error:
+            raise CommandError(f"--ca-file {line.ca_file} cannot be read ({error.strerror})") from None
+    return {"control_plane": {"url": line.cp_url.rstrip("/")}}
 
 
 def describe_config(line: CommandLine) -> int:
@@ -75,7 +91,7 @@ def _config_values(line: CommandLine) -> dict[str, Any]:
     server = client.read_server_json(data_dir(line)) or {}
     return {
         "dataDirectory": data_dir(line),
-        "controlPlaneUrl": server.get("url") or "",
+        "controlPlaneUrl": server.get("url") or (config.get("control_plane") or {}).get("url") or "",
         "project": config.get("project") or "default",
         "cluster": (config.get("cluster") or {}).get("name") or "rowlock",
         **{_camel_case(name): config.get(name) or default for name, default in _SETTINGS.items()},

@@ -132,6 +132,7 @@ RESOURCES: tuple[Group, ...] = (
     )),
 )  # fmt: skip
 
+_SWITCH = "enabled|disabled"
 _BROWSER = (
     Flag(
         "--listen-host", "text", "", value="HOST", refuse="no browser is needed: the token lies in the data directory"
@@ -139,26 +140,35 @@ _BROWSER = (
     Flag("--listen-port", "int", "", value="PORT", refuse="no browser is needed: the token lies in the data directory"),
     DATA_DIR,
 )
-_OWNER = "runai_v2.account:login_by_owner"
+_OWNER = "login.commands:login_owner"
 LOGIN = Group("login", "Log in.", (
     Command("owner", "Log in with the token of the data directory.", _OWNER, flags=_BROWSER),
-    Command("user", "Log in with a password.", "", refuse="commands act for who owns the data directory; a person logs in with `POST /api/v1/token` (docs/others.md)"),
+    Command("user", "Log in with a password.", "login.commands:login_user", flags=(
+        Flag("-u --user", "text", "the user's name", value="NAME"),
+        Flag("-p --password", "text", "the password (default: typed, or read from stdin; others see it in `ps`)", value="PASSWORD"),
+        DATA_DIR,
+    )),
     Command("sso", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
     Command("remote-browser", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
-    Command("application", "Log in as an application.", "", aliases="app access-key",
-            refuse="commands act for who owns the data directory; a program logs in with `POST /api/v1/token` (docs/others.md)"),
+    Command("application", "Log in as an application.", "login.commands:login_application", aliases="app access-key", flags=(
+        Flag("--client-id", "text", "the application's name", value="NAME"),
+        Flag("--secret", "text", "its secret (default: typed, or read from stdin)", value="SECRET"),
+        Flag("--secret-file", "text", "a file with its secret", value="FILE"),
+        Flag("--save", "switch", "keep the secret (mode 0600), and log in again when the token ends"),
+        Flag("--interactive", _SWITCH, "ask for what is missing, at a terminal", "enabled"),
+        DATA_DIR,
+    )),
 ), default="owner")  # fmt: skip
 AUTH = Group("auth", "The token of the data directory.", (
     Command("get-token", "Print the token.", "runai_v2.account:show_token", flags=(
         Flag("-o --output", "plaintext|kubeconfig", "the format", "plaintext"), DATA_DIR,
     )),
 ))  # fmt: skip
-_SWITCH = "enabled|disabled"
-_SERVER = "the server is that of the data directory: --data-dir DIR"
 CONFIG = (
     Command("set", "Set what the command line remembers.", "runai_v2.account:set_config", flags=(
-        Flag("--cp-url", "text", "", value="URL", refuse=_SERVER),
-        Flag("--auth-url", "text", "", value="URL", refuse=_SERVER),
+        Flag("--cp-url", "text", "a server on another machine; then log in", value="URL"),
+        Flag("--ca-file", "text", "its certificate authority (ca.crt of its data directory), which is copied", value="FILE"),
+        Flag("--auth-url", "text", "", value="URL", refuse="the server that --cp-url names logs people in itself"),
         Flag("--output", "table|json|yaml", "how lists are printed"),
         Flag("--interactive", _SWITCH, "ask before workloads are deleted, at a terminal"),
         Flag("--auto-update", _SWITCH, "rowlock never updates itself"),

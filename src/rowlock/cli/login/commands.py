@@ -1,0 +1,90 @@
+"""`runai login user|application`, `logout`, `whoami`: a session of somebody else than the owner, in the data directory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.accounts.users import read_password
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.login.session import read_session, remove_session, write_session
+from rowlock.cli.output import show
+
+TOKEN_PATH = "/api/v1/token"
+
+
+def login_owner(line: CommandLine) -> int:
+    """Whoever can read the token of the data directory is its owner, whichever way he asks for it; else he needs a name."""
+    directory = data_dir(line)
+    if not os.access(os.path.join(directory, "token"), os.R_OK):
+        raise CommandError(
+            f"{directory} has no token of an owner: log in with a password (`runai login user -u NAME`), or as an application"
+            " (`runai login application --client-id NAME`)"
+        )
+    remove_session(directory)
+    client.connect(line).get("/api/v1/clusters")
+    show("Logged in successfully")
+    return 0
+
+
+def login_user(line: CommandLine) -> int:
+    """With a password: of the flag, of the terminal or of stdin."""
+    name = line.user
+    if not name:
+        raise CommandError("`runai login user` needs a name: -u NAME", 2)
+    password = line.password or read_password(name, is_new=False)
+    return _log_in(line, name, {"grantType": "password", "username": name, "password": password})
+
+
+def login_application(line: CommandLine) -> int:
+    """With a client id and its secret; with --save the secret stays, and the token is renewed without anybody."""
+    name = line.client_id
+    if not name:
+        raise CommandError("`runai login application` needs --client-id NAME", 2)
+    if line.secret and line.secret_file:
+        raise CommandError("--secret and --secret-file exclude each other: give one of them", 2)
+    secret = line.secret or (_first_line(line.secret_file) if line.secret_file else read_password(name, is_new=False))
+    kept = {"clientId": name, "clientSecret": secret} if line.save else {}
+    return _log_in(
+        line, f"app:{name}", {"grantType": "client_credentials", "clientId": name, "clientSecret": secret}, **kept
+    )
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            return file.readline().strip()
+    except OSError as error:
+        raise CommandError(f"--secret-file {path} cannot be read ({error.strerror})") from None
+
+
+def _log_in(line: CommandLine, user: str, body: dict[str, Any], **kept: str) -> int:
+    server = client.connect(line)
+    answer = server.call("POST", TOKEN_PATH, body=body, anonymous=True)
+    write_session(data_dir(line), user, answer, **kept)
+    show("Logged in successfully")
+    return 0
+
+
+def logout(line: CommandLine) -> int:
+    """Ends the session here; the owner's token stays the owner's."""
+    if remove_session(data_dir(line)):
+        show("Logged out successfully")
+    else:
+        show("Nobody is logged in here; whoever can read the token of the data directory is its owner.")
+    return 0
+
+
+def whoami(line: CommandLine) -> int:
+    """Who the server says one is."""
+    try:
+        name = client.connect(line).get("/api/v1/me")["username"]
+    except CommandError:
+        show("You are currently not logged in to Run:AI")
+        raise
+    session = read_session(data_dir(line))
+    show(f"User: {name}")
+    show(f"Logged in Id: {session['user'] if session else name}")
+    return 0

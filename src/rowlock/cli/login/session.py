@@ -1,0 +1,66 @@
+"""What a login leaves behind: `authentication.json` (mode 0600) in the data directory, which Run:ai's Python client reads, too."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+from rowlock.cli.grammar import CommandError
+
+FILE_NAME = "authentication.json"
+_EARLY = 30.0
+"""Seconds before its end in which a token is as good as gone."""
+
+
+def read_session(directory: str) -> dict[str, Any] | None:
+    """The session of a data directory; None where nobody logged in. Raises CommandError for a file that cannot be read."""
+    path = os.path.join(directory, FILE_NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            session = json.load(file)
+        session["token"] = base64.b64decode(session["accessToken"]).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{path} cannot be read ({error}): `runai logout` removes it") from None
+    return dict(session)
+
+
+def write_session(directory: str, user: str, answer: dict[str, Any], **kept: str) -> None:
+    """Keep the token of a login; `kept` is what logs in again without anybody."""
+    session = {
+        "accessToken": base64.b64encode(answer["accessToken"].encode()).decode(),
+        "user": user,
+        "expiresAt": time.time() + float(answer["expiresIn"]),
+        **kept,
+    }
+    path = os.path.join(directory, FILE_NAME)
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    temporary = f"{path}.{os.getpid()}"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        json.dump(session, file)
+    os.replace(temporary, path)
+
+
+def remove_session(directory: str) -> bool:
+    """Whether there was one."""
+    had_session = os.path.exists(os.path.join(directory, FILE_NAME))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(directory, FILE_NAME))
+    return had_session
+
+
+def is_over(session: dict[str, Any]) -> bool:
+    return time.time() > float(session.get("expiresAt") or 0) - _EARLY
+
+
+def login_again_hint(session: dict[str, Any]) -> str:
+    """What to write when the token has ended."""
+    user = str(session.get("user") or "")
+    if user.startswith("app:"):
+        return f"`runai login application --client-id {user.removeprefix('app:')}`"
+    return f"`runai login user -u {user}`"

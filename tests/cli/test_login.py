@@ -1,0 +1,64 @@
+"""`runai login user|application`, `logout`, `whoami`: whose token the command lines send."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+from tests.rest.served import Served, call
+
+from rowlock.cli.login.session import FILE_NAME
+
+PASSWORD = "correct horse"
+
+
+def _log_in(served: Served) -> None:
+    served.post("/api/v1/users", {"username": "bob", "password": PASSWORD})
+    assert served.ok(["runai", "login", "user", "-u", "bob", "-p", PASSWORD]) == "Logged in successfully\n"
+
+
+def test_a_person_logs_in_with_a_password_and_out_again(served: Served) -> None:
+    assert served.ok("runai whoami") == "User: ana\nLogged in Id: ana\n"
+    _log_in(served)
+    session = served.data / FILE_NAME
+    assert session.stat().st_mode & 0o777 == 0o600 and PASSWORD not in session.read_text()
+    token = base64.b64decode(json.loads(session.read_text())["accessToken"]).decode()
+    assert served.ok("runai auth get-token") == f"{token}\n"
+    assert served.ok("runai whoami") == "User: bob\nLogged in Id: bob\n"
+    served.node("a", 1)
+    served.ok("runai pytorch submit j -i x")
+    assert served.ok("runai distributed list --no-headers --columns submittedBy") == "bob\n"
+    assert served.ok("runai logout") == "Logged out successfully\n"
+    assert served.ok("runai whoami").startswith("User: ana\n")
+    assert "Nobody is logged in here" in served.ok("runai logout")
+
+
+def test_a_token_that_was_ended_says_how_to_log_in_again(served: Served) -> None:
+    _log_in(served)
+    served.principals.clear()
+    code, _, err = served.run("runai distributed list")
+    assert code == 1 and "the token has expired" in err and "`runai login user -u bob`" in err
+
+
+def test_an_application_with_a_saved_secret_logs_in_by_itself(served: Served) -> None:
+    served.token_seconds = 0
+    line = ["runai", "login", "application", "--client-id", "ci", "--secret", "secret of ci"]
+    served.ok(line)
+    code, _, err = served.run("runai whoami")
+    assert code == 1 and "log in again with `runai login application --client-id ci`" in err
+    served.ok([*line, "--save"])
+    assert served.ok("runai whoami") == "User: app:ci\nLogged in Id: app:ci\n"
+
+
+def test_a_server_elsewhere(served: Served, tmp_path: Path) -> None:
+    """Another machine's data directory has the address and a session, and no server of its own."""
+    served.post("/api/v1/users", {"username": "bob", "password": PASSWORD})
+    other = tmp_path / "elsewhere"
+    other.mkdir(mode=0o700)
+    url = json.loads((served.data / "server.json").read_text())["url"]
+    (other / "config.json").write_text(json.dumps({"control_plane": {"url": url}}))
+    code, _, err = call("runai", ["login"], other, served.capsys)
+    assert code == 1 and "`runai login user -u NAME`" in err
+    assert call("runai", ["login", "user", "-u", "bob", "-p", PASSWORD], other, served.capsys)[0] == 0
+    assert call("runai", ["whoami"], other, served.capsys)[1] == "User: bob\nLogged in Id: bob\n"
