@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import kinds, objects
@@ -19,18 +18,16 @@ from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.creation_order import CreationOrder, SortKey
+from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.scheduling.model import from_objects
 from rowlock.selectors import EVERYTHING, parse_labels
-from rowlock.workloads import list_query, projects, runai_json
 from rowlock.workloads import pods as ranks
+from rowlock.workloads import projects, runai_json
 from rowlock.workloads.assets import asset_objects
 from rowlock.workloads.assets.asset_objects import Asset
-from rowlock.workloads.figures import times
-from rowlock.workloads.figures.resources import json_number
 from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
-from rowlock.workloads.submission import PRIORITIES
 
 WATCHED: tuple[Kind, ...] = (
     *kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE, kinds.CONFIG_MAP,
@@ -147,6 +144,8 @@ class InformerCache:
         previous = self._stores[kind].get(key)
         if previous is not None and objects.uid(previous) != objects.uid(obj):
             self._drop_object(kind, key)
+        if kind == kinds.NODE:
+            self._forget_card_memory(previous, obj)
         self._stores[kind][key] = obj
         self._index(kind, key, obj)
 
@@ -155,7 +154,9 @@ class InformerCache:
         if kind in kinds.JOBS:
             owner = objects.uid(obj)
             if owner not in self._jobs:
-                self._rows_by_uid[owner] = WorkloadRow(owner, obj, self, objects.name(obj), runai_json.created_at(obj))
+                self._rows_by_uid[owner] = WorkloadRow(
+                    owner, obj, self, objects.name(obj), objects.namespace(obj), runai_json.created_at(obj)
+                )
                 self._listing.add(self._sort_key(obj), self._rows_by_uid[owner])
                 self._visible = None
             self._jobs[owner] = self._rows_by_uid[owner].job = obj
@@ -168,7 +169,7 @@ class InformerCache:
             owner = _group_owner(obj)
             self._groups[owner] = obj
         elif kind == kinds.NODE:
-            self._card_memory = None
+            pass  # `_store_object` has compared it
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         else:
@@ -197,7 +198,7 @@ class InformerCache:
             owner = _group_owner(obj)
             self._groups.pop(owner, None)
         elif kind == kinds.NODE:
-            self._card_memory = None
+            self._forget_card_memory(obj, None)
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         else:
@@ -210,7 +211,17 @@ class InformerCache:
     def _invalidate(self, uid: str) -> None:
         self._phases.pop(uid, None)
         self._statuses.pop(uid, None)
+        if row := self._rows_by_uid.get(uid):
+            row.known.clear()
         self._notify(uid)
+
+    def _forget_card_memory(self, before: Object | None, after: Object | None) -> None:
+        """What cards have is asked for again; and what workloads hold of them, where a node has come, gone or changed. Most
+        writes of a node are heartbeats."""
+        self._card_memory = None
+        if _card_facts(before) != _card_facts(after):
+            for row in self._rows_by_uid.values():
+                row.known.clear()
 
     # ------------------------------------------------------------ waiting
 
@@ -387,7 +398,7 @@ class InformerCache:
         namespaces = frozenset(self.projects())
         if self._visible is None or self._visible[0] != namespaces:
             everything = reversed(self._listing.rows)
-            self._visible = namespaces, [row for row in everything if row.job["metadata"]["namespace"] in namespaces]
+            self._visible = namespaces, [row for row in everything if row.namespace in namespaces]
         return self._visible[1]
 
     def rows_named(self, name: str) -> list[WorkloadRow]:
@@ -396,67 +407,15 @@ class InformerCache:
         return [self._rows_by_uid[objects.uid(job)] for job in jobs]
 
 
+def _card_facts(node: Object | None) -> tuple[Any, ...] | None:
+    """What the figures of GPUs depend on."""
+    if node is None:
+        return None
+    status = node.get("status") or {}
+    return objects.labels(node), status.get("capacity"), status.get("allocatable")
+
+
 def _group_owner(group: Object) -> str:
     """The job a pod group was declared for: its first owner, controlling or not."""
     owners = objects.meta(group).get("ownerReferences") or [{}]
     return str(owners[0].get("uid", ""))
-
-
-@dataclass(slots=True, eq=False)
-class WorkloadRow:
-    """A workload in a list, with the job as it is now; `FIELDS` reads the rest when a query asks for it."""
-
-    uid: str
-    job: Object
-    cache: InformerCache = field(repr=False)
-    name: str
-    created_at: str
-    search_text: str = ""
-    """What a search looks through and never changes; made at the first search."""
-
-    @property
-    def project(self) -> Project:
-        """The project of the job's namespace. Raises KeyError when the namespace is no project any more."""
-        return self.cache.projects()[self.job["metadata"]["namespace"]]
-
-
-def _search_text(row: WorkloadRow) -> str:
-    if not row.search_text:
-        names = (objects.name(row.job), row.project.name, runai_json.creator(row.job))
-        types = (runai_json.framework_name(row.job), runai_json.workload_type(row.job))
-        row.search_text = "\n".join((*names, *types)).lower()
-    return f"{row.search_text}\n{row.cache.phase(row.uid).lower()}"
-
-
-def _allocated_gpus(row: WorkloadRow) -> Any:
-    workload = row.cache.workload(row.uid)
-    return json_number(runai_json.allocated_gpus(workload)) if workload else 0
-
-
-FIELDS: list_query.Readers[WorkloadRow] = {
-    list_query.SEARCH: _search_text,
-    "type": lambda row: runai_json.workload_type(row.job),
-    "category": lambda row: runai_json.category(row.job),
-    "id": lambda row: runai_json.workload_id(row.job),
-    "name": lambda row: row.name,
-    "namespace": lambda row: row.project.namespace,
-    "clusterId": lambda row: row.cache.cluster,
-    "projectId": lambda row: row.project.id,
-    "projectName": lambda row: row.project.name,
-    "departmentId": lambda row: row.project.department,
-    "departmentName": lambda row: row.project.department,
-    "createdAt": lambda row: row.created_at,
-    "completedAt": lambda row: runai_json.completed_at(row.job),
-    "deletedAt": lambda row: row.job["metadata"].get("deletionTimestamp"),
-    "submittedBy": lambda row: runai_json.creator(row.job),
-    "phase": lambda row: row.cache.phase(row.uid),
-    "phaseUpdatedAt": lambda row: row.cache.status(row.uid).since,
-    "nodepool": lambda row: runai_json.node_pool_name(row.job),
-    "distributedFramework": lambda row: runai_json.framework_name(row.job),
-    "allocatedGPU": _allocated_gpus,
-    "totalPendingTimeSeconds": lambda row: times.waiting_seconds(row.job, row.cache.clock()),
-    "totalRunningTimeSeconds": lambda row: times.running_seconds(row.job, row.cache.clock()),
-    "priority": lambda row: PRIORITIES.get(runai_json.priority_class(row.job)),
-    "priorityClassName": lambda row: runai_json.priority_class(row.job),
-}
-"""How each field of `query.FIELDS` is read from a row."""

@@ -8,7 +8,8 @@ from typing import NoReturn
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache, WorkloadRow
+from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache
+from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.rest.rights import Rights
 from rowlock.workloads.assets import asset_objects
 from rowlock.workloads.assets.asset_objects import Asset
@@ -110,7 +111,7 @@ class VisibleCache(InformerCache):
         }
         if len(allowed) == len(self._base.projects()) * len(kinds.JOBS):
             return self._base.rows()
-        return [row for row in self._base.rows() if (row.job["metadata"]["namespace"], row.job["kind"]) in allowed]
+        return [row for row in self._base.rows() if (row.namespace, row.job["kind"]) in allowed]
 
     def rows_named(self, name: str) -> list[WorkloadRow]:
         return [row for row in self._base.rows_named(name) if self._sees_job(row.job)]

@@ -16,7 +16,8 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
-from rowlock.rest.informers import FIELDS, InformerCache, WorkloadRow
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.workloads import history as workload_history

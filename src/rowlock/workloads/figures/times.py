@@ -9,7 +9,7 @@ from rowlock import objects
 from rowlock.objects import Object
 
 
-class _Milestones(NamedTuple):
+class Milestones(NamedTuple):
     """Seconds since the epoch, 0 for what has not come about."""
 
     created: float
@@ -17,24 +17,28 @@ class _Milestones(NamedTuple):
     ended: float
     is_suspended: bool
 
+    def waiting_seconds(self, now: float) -> int | None:
+        """From the job's creation until it ran, ended, or `now`; None for a suspended job, which neither waits nor runs."""
+        return None if self.is_suspended else _span(self.created, self.started or self.ended or now)
+
+    def running_seconds(self, now: float) -> int | None:
+        """Since it ran, until its end or `now`; 0 for one that never ran, None for a suspended one."""
+        return None if self.is_suspended else _span(self.started, self.ended or now)
+
 
 def waiting_seconds(job: Object, now: float) -> int | None:
-    """From the job's creation until it ran, ended, or `now`; None for a suspended job, which neither waits nor runs."""
-    times = _read_milestones(job)
-    return None if times.is_suspended else _span(times.created, times.started or times.ended or now)
+    return read_milestones(job).waiting_seconds(now)
 
 
 def running_seconds(job: Object, now: float) -> int | None:
-    """Since it ran, until its end or `now`; 0 for one that never ran, None for a suspended one."""
-    times = _read_milestones(job)
-    return None if times.is_suspended else _span(times.started, times.ended or now)
+    return read_milestones(job).running_seconds(now)
 
 
 def _span(begin: float, end: float) -> int:
     return max(0, int(end - begin)) if begin else 0
 
 
-def _read_milestones(job: Object) -> _Milestones:
+def read_milestones(job: Object) -> Milestones:
     """One look at each part, for lists of ten thousand are sorted by it. The operator turns the condition Running to False when
     the job ends, and keeps its time."""
     status = job.get("status") or {}
@@ -46,7 +50,7 @@ def _read_milestones(job: Object) -> _Milestones:
             ended = ended or _time_of(condition.get("lastTransitionTime"))
     policy = (job.get("spec") or {}).get("runPolicy") or {}
     created = _time_of((job.get("metadata") or {}).get("creationTimestamp"))
-    return _Milestones(created, started, ended, bool(policy.get("suspend")) and not ended)
+    return Milestones(created, started, ended, bool(policy.get("suspend")) and not ended)
 
 
 def _time_of(text: object) -> float:

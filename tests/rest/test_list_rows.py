@@ -1,0 +1,87 @@
+"""Rows of ten thousand workloads remember what was read of them, until the workload, its pods or a node's cards change."""
+
+from __future__ import annotations
+
+import pytest
+from tests.rest.conftest import World, node
+
+from rowlock import kinds, objects
+from rowlock.objects import Object
+from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
+from rowlock.workloads import runai_json
+
+
+@pytest.fixture
+def lab(world: World) -> World:
+    world.project_id = world.project()["id"]
+    assert world.submit(projectId=world.project_id).status_code == 202
+    return world
+
+
+def _row(world: World) -> WorkloadRow:
+    (row,) = world.rest.cache.rows()
+    return row
+
+
+def _make_pod(world: World) -> None:
+    row = _row(world)
+    owner = {**objects.owner_reference(row.job), "controller": True}
+    limits = {"nvidia.com/gpu": "1"}
+    container = {"name": "a", "image": "b", "resources": {"limits": limits, "requests": limits}}
+    meta = {"name": "p", "namespace": row.namespace, "ownerReferences": [owner]}
+    world.create(kinds.POD, {"metadata": meta, "spec": {"containers": [container], "nodeName": "node-1"}})
+
+
+def _until_forgotten(world: World, row: WorkloadRow, field: str) -> None:
+    async def wait() -> None:
+        assert await world.rest.cache.wait_until("", lambda: field not in row.known)
+
+    world.do(wait)
+
+
+def test_a_field_is_read_once_until_the_workload_changes(lab: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    read = runai_json.workload_type
+
+    def read_and_count(job: Object) -> str:
+        calls.append(objects.name(job))
+        return read(job)
+
+    monkeypatch.setattr(runai_json, "workload_type", read_and_count)
+    for _ in range(5):
+        assert lab.client.get("/api/v1/workloads?sortBy=type&limit=1&offset=1").status_code == 200
+    assert len(calls) == 1
+    row = _row(lab)
+    _make_pod(lab)
+    _until_forgotten(lab, row, "type")
+    lab.client.get("/api/v1/workloads?sortBy=type&limit=1&offset=1")
+    assert len(calls) == 2
+
+
+def test_cards_of_another_size_are_seen_and_heartbeats_change_nothing(lab: World) -> None:
+    row = _row(lab)
+    FIELDS["allocatedGPU"](row)
+    lab.patch(kinds.NODE, "", "node-1", {"status": {**node("node-1", 1)["status"], "conditions": []}}, "status")
+    assert "allocatedGPU" in row.known
+    lab.patch(kinds.NODE, "", "node-1", {"metadata": {"name": "node-1", "labels": {"nvidia.com/gpu.memory": "100"}}})
+    _until_forgotten(lab, row, "allocatedGPU")
+
+
+def test_the_order_follows_what_changes(lab: World) -> None:
+    assert lab.submit(projectId=lab.project_id, name="second").status_code == 202
+    path = "/api/v1/workloads?sortBy=phase&filterBy=phase==Pending"
+    assert lab.client.get(path).json()["workloads"] == []
+    for job in lab.store.view.all(kinds.PYTORCHJOB):
+        spec = {**job["spec"], "runPolicy": {"suspend": True}}
+        lab.patch(kinds.PYTORCHJOB, objects.namespace(job), objects.name(job), {"spec": spec})
+    for row in lab.rest.cache.rows():
+        _until_stopped(lab, row)
+    stopped = lab.client.get("/api/v1/workloads?search=stop").json()["workloads"]
+    assert sorted(one["name"] for one in stopped) == ["dist-train1", "second"]
+
+
+def _until_stopped(world: World, row: WorkloadRow) -> None:
+    async def wait() -> None:
+        assert await world.rest.cache.wait_until("", lambda: world.rest.cache.phase(row.uid).startswith("Stop"))
+
+    world.do(wait)
