@@ -42,6 +42,7 @@ from rowlock.authorization.user_rights import UserRights
 from rowlock.browser.door import BrowserDoor
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
+from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Internal
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
@@ -313,7 +314,7 @@ class Server:
             app,
             door,
             listeners,
-            (cluster.run(), rest_api.run(), door.run(), audit_log.run()),
+            (cluster.run(), rest_api.run(), door.run(), supervise("the audit log", audit_log.run)),
             announce=partial(self._announce, listeners[0], token, door.url, cluster.notice),
             before_stop=partial(_report_running_pods, cluster),
         )

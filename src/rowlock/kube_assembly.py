@@ -118,7 +118,7 @@ class KubeServer(Server):
                         supervise("the logs of pods", collector.run),
                         door.run(),
                         users.run(),
-                        audit_log.run(),
+                        supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
                     ),
                     announce=partial(self.write_server_json, url, door.url, self.options.kubeconfig, notice),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -137,3 +139,42 @@ def test_it_is_written_while_the_server_runs(tmp_path: Path) -> None:
         assert [one["path"] for one in lines(tmp_path)] == ["/one", "/two"]
 
     asyncio.run(main())
+
+
+def test_a_disk_that_takes_half_a_line_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, full = os.write, [False]
+
+    def write(fd: int, data: bytes) -> int:
+        if not full[0]:
+            return real(fd, data)
+        if len(data) < 40:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data[: len(data) // 2])
+
+    async def main() -> None:
+        log = AuditLog(tmp_path)
+        monkeypatch.setattr(os, "write", write)
+        for full[0], path in ((False, "/before"), (True, "/lost"), (True, "/lost"), (False, "/after")):
+            log.record("rest", "ana", "127.0.0.1", "POST", path, code=201)
+            await flush(log)
+        log.record("rest", "ana", "127.0.0.1", "POST", "/last", code=201)
+        await flush(log)
+
+    asyncio.run(main())
+    assert [one["path"] for one in lines(tmp_path)] == ["/before", "/after", "/last"]
+    assert sum(one.get("leftOut", 0) for one in lines(tmp_path)) == 2
+
+
+def test_an_odd_name_or_file_costs_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        log = AuditLog(tmp_path)
+        os.mkfifo(tmp_path / FILE_NAME)
+        log.record("rest", "ana", "127.0.0.1", "POST", "/lost", code=201)
+        await flush(log)
+        (tmp_path / FILE_NAME).unlink()
+        log.record("rest", "a\ud800\udcff", "127.0.0.1", "POST", "/\x00\n", code=201, name="\udc80")
+        await flush(log)
+
+    asyncio.run(main())
+    (line,) = lines(tmp_path)
+    assert (line["user"], line["name"], line["path"]) == ("a??", "?", "/\x00\n")

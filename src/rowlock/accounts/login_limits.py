@@ -10,7 +10,8 @@ WINDOW_S = 60.0
 """Seconds for which failures are held against an address."""
 MAX_FAILURES = 100
 _MAX_ENTRIES = 10_000
-"""Keys that are remembered; then those whose time is over are forgotten, or all."""
+"""Keys that are remembered; then those whose time is over are forgotten, and the half with the fewest failures: somebody who
+fails under ten thousand names shall not make us forget where he failed often."""
 
 
 class LoginLimits:
@@ -26,6 +27,9 @@ class LoginLimits:
         """Raises TooManyRequests where this key has failed too often; nothing is compared then."""
         now = self._clock()
         began, count = self._failures.get(key, (now, 0))
+        if began > now:  # the clock was set back: nobody waits longer than a window
+            began = now
+            self._failures[key] = (began, count)
         if count >= self._max_failures and now - began < self._window_s:
             wait = max(1, int(began + self._window_s - now))
             raise TooManyRequests(f"too many logins failed ({count}): try again in {wait} s", retry_after=wait)
@@ -36,7 +40,8 @@ class LoginLimits:
         if len(self._failures) >= _MAX_ENTRIES:
             self._failures = {k: v for k, v in self._failures.items() if now - v[0] < self._window_s}
             if len(self._failures) >= _MAX_ENTRIES:
-                self._failures.clear()
+                by_count = sorted(self._failures.items(), key=lambda item: item[1][1], reverse=True)
+                self._failures = dict(by_count[: _MAX_ENTRIES // 2])
         began, count = self._failures.get(key, (now, 0))
         self._failures[key] = (now, 1) if now - began >= self._window_s else (began, count + 1)
 

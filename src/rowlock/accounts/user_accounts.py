@@ -166,6 +166,7 @@ class UserAccounts:
     async def authenticate(self, name: str, password: str, address: str) -> UserAccount | None:
         """Whose name and password these are; None is nobody, whichever of them is wrong. Attempts count before they are compared:
         a hundred at once are no way around the limits. Raises TooManyRequests."""
+        name = name if len(name) <= MAX_NAME_LENGTH else ""  # nobody's; and it would be remembered
         keys = ((self._by_address, address), (self._by_account, name), (self._by_both, (name, address)))
         for limits, key in keys:
             limits.check(key)

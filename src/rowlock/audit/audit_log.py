@@ -8,8 +8,10 @@ somebody without a token can make us write: a line says how many were left out.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
+import stat
 import time
 from collections import deque
 from collections.abc import Callable
@@ -44,6 +46,7 @@ class AuditLog:
         self._waiting: deque[dict[str, Any]] = deque()
         self._left_out = self._strangers = self._second = 0
         self._wake = asyncio.Event()
+        self._lost = 0
         self._is_broken = False
 
     def record(
@@ -69,8 +72,9 @@ class AuditLog:
             "time": now, "face": face, "user": user[:_MAX_TEXT], "address": address, "method": method,
             "path": path[:_MAX_TEXT], **{name: text[:_MAX_TEXT] for name, text in more.items() if text}, "code": code,
         }  # fmt: skip
-        if self._left_out:
-            entry["leftOut"], self._left_out = self._left_out, 0
+        if self._left_out or self._lost:
+            lost, self._lost = self._lost, 0  # counted by the thread, which is not at work while nothing is lost
+            entry["leftOut"], self._left_out = self._left_out + lost, 0
         self._waiting.append(entry)
         self._wake.set()
 
@@ -106,16 +110,12 @@ class AuditLog:
         for entry in entries:
             moment = datetime.fromtimestamp(entry["time"], UTC)
             entry["time"] = moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03}Z"
-        text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        text = b"".join(_encode(entry) + b"\n" for entry in entries)
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with open(fd, "ab") as file:
-                os.fchmod(fd, 0o600)
-                file.write(text)
-                size = os.fstat(fd).st_size + len(text)
-            if size >= self._max_bytes:
+            if self._append(text) >= self._max_bytes:
                 self._rotate()
         except OSError as error:
+            self._lost += sum(1 + entry.get("leftOut", 0) for entry in entries)
             if not self._is_broken:
                 log.error(
                     "the audit log %s cannot be written (%s): requests go on, without it", self._path, error.strerror
@@ -126,8 +126,37 @@ class AuditLog:
             log.warning("the audit log %s is written again", self._path)
         self._is_broken = False
 
+    def _append(self, text: bytes) -> int:
+        """All of it or nothing: half a line would be glued to the next one. Returns the size of the file."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o600)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
+            os.fchmod(fd, 0o600)
+            written = 0
+            try:
+                while written < len(text):
+                    written += os.write(fd, text[written:])
+            except OSError:
+                os.ftruncate(fd, status.st_size)
+                raise
+            return status.st_size + len(text)
+        finally:
+            os.close(fd)
+
     def _rotate(self) -> None:
         for number in range(KEPT_FILES - 1, 0, -1):
             with suppress(FileNotFoundError):
                 os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
         os.replace(self._path, f"{self._path}.1")
+
+
+def _encode(entry: dict[str, Any]) -> bytes:
+    """As JSON; half characters, which no encoding has, as question marks."""
+    try:
+        return msgspec.json.encode(entry)
+    except UnicodeEncodeError:
+        plain = {name: v.encode(errors="replace").decode() if isinstance(v, str) else v for name, v in entry.items()}
+        return msgspec.json.encode(plain)

@@ -28,6 +28,7 @@ from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
 from rowlock.browser.sessions import CODE_LIFETIME_S, Sessions
 from rowlock.browser.static_files import StaticFiles, load_files
+from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, TooLarge, Unauthorized
 from rowlock.rest.app import RestApi, error_body, json_response
 from rowlock.rest.call import JsonResult, RestCall
@@ -92,7 +93,7 @@ class BrowserDoor:
 
     async def run(self) -> None:
         """The work beside the answers. One task of the server's TaskGroup."""
-        await self._feed.review()
+        await supervise("what open pages are told", self._feed.review)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))

@@ -28,7 +28,9 @@ from rowlock.accounts.login_limits import LoginLimits
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
+from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Internal, NotFound, Unsupported
+from rowlock.http_server.connection_limits import client_of
 from rowlock.rest import applications
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import (
@@ -129,7 +131,7 @@ class RestApi:
         """Keep the cache up to date, and note what workloads hold, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
-            tasks.create_task(self.usage.run(), name="usage of workloads")
+            tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
 
@@ -222,13 +224,17 @@ class RestApi:
         async with _error_boundary() as outcome:
             body = await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES)
             request.scope[_USER] = self._logins.find_account_name(body)
-            outcome.response = json_response(200, await self._logins.exchange(body, _client_address(request)))
+            outcome.response = json_response(
+                200, await self._logins.exchange(body, client_of(_client_address(request)))
+            )
         return outcome.response
 
     async def _exchange_form(self, request: Request) -> Response:
         async with _error_boundary() as outcome:
             body = await RestCall(self._context, request, "").body(MAX_TOKEN_BODY_BYTES)
-            outcome.response = json_response(*await self._logins.exchange_form(body, _client_address(request)))
+            outcome.response = json_response(
+                *await self._logins.exchange_form(body, client_of(_client_address(request)))
+            )
         return outcome.response
 
     async def _serve_unmatched(self, request: Request) -> Response:

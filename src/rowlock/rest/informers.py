@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.api import Api, Change
+from rowlock.api import Api
+from rowlock.controllers.supervisor import ERRORS
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -130,15 +131,13 @@ class InformerCache:
                     self._watch_errors.pop(kind, None)
                     self._notify("")
                 continue
-            stale_keys.discard(objects.key(change.object))
-            self._apply_change(kind, change)
-
-    def _apply_change(self, kind: Kind, change: Change) -> None:
-        key = objects.key(change.object)
-        if change.type == "Deleted":
-            self._drop_object(kind, key)
-        else:
-            self._store_object(kind, key, change.object)
+            stale_keys.discard(key := objects.key(change.object))
+            try:
+                self._drop_object(kind, key) if change.type == "Deleted" else self._store_object(
+                    kind, key, change.object
+                )
+            except Exception as error:  # noqa: BLE001 (an odd object costs itself, and nobody else)
+                ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
 
     def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
         previous = self._stores[kind].get(key)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.errors import BadRequest, Forbidden
+from rowlock.http_server.connection_limits import client_of
 from rowlock.kinds import Kind
 from rowlock.rest.accounts import access_rules
 from rowlock.rest.call import JsonResult, RestCall
@@ -128,7 +129,7 @@ async def change_own_password(call: RestCall) -> Any:
     call.validate_query()
     body = _object(await call.json(), ("currentPassword", "newPassword"))
     current = body.get("currentPassword")
-    address = call.request.client.host if call.request.client else ""
+    address = client_of(call.request.client.host if call.request.client else "")
     accounts = _accounts(call)
     account = await accounts.authenticate(call.user, current, address) if isinstance(current, str) else None
     if account is None:
