@@ -18,7 +18,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -117,15 +117,13 @@ class Archive:
 
         return await asyncio.to_thread(ask)
 
-    def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> list[bytes]:
-        """The compressed log; empty when it is gone."""
-        if not record.file:
-            body = database.read_log_body(connection, record)
-            return [body] if body else []
-        try:
-            return [(self.logs / record.file).read_bytes()]
-        except FileNotFoundError:
-            return []
+    def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> Iterable[bytes]:
+        """The compressed log; empty when it is gone. It may be gone through more than once, and a large one is read piece by
+        piece: a reader that takes nothing costs no memory."""
+        if record.file:
+            return log_intake.FileChunks(self.logs / record.file)
+        body = database.read_log_body(connection, record)
+        return [body] if body else []
 
     # ------------------------------------------------------------ the thread
 

@@ -152,10 +152,12 @@ def read_runs(database: sqlite3.Connection, where: str = "", values: Sequence[An
         yield record
 
 
-def read_headers(database: sqlite3.Connection, where: str = "", values: Sequence[Any] = ()) -> list[RunRecord]:
-    """The same without their bodies."""
-    sql = f"SELECT {_RUN_COLUMNS} FROM runs {where} ORDER BY created DESC, uid"
-    return [RunRecord(*row) for row in database.execute(sql, values)]
+def read_headers(
+    database: sqlite3.Connection, where: str = "", values: Sequence[Any] = (), *, limit: int = -1, offset: int = 0
+) -> list[RunRecord]:
+    """The same without their bodies, at most `limit` of them behind the first `offset`."""
+    sql = f"SELECT {_RUN_COLUMNS} FROM runs {where} ORDER BY created DESC, uid LIMIT ? OFFSET ?"
+    return [RunRecord(*row) for row in database.execute(sql, (*values, limit, offset))]
 
 
 def read_pods(database: sqlite3.Connection, run_uid: str) -> list[PodRecord]:

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -175,8 +175,21 @@ def _time_of(line: bytes) -> float:
         return 0.0
 
 
-def read_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The stored lines, each `time text` with its newline, from compressed chunks. A damaged end ends the log."""
+@dataclass(frozen=True, slots=True)
+class FileChunks:
+    """A file of the archive, a piece at a time; nothing where it is gone."""
+
+    path: Path
+
+    def __iter__(self) -> Iterator[bytes]:
+        with contextlib.suppress(FileNotFoundError), open_regular(str(self.path)) as file:
+            while chunk := file.read(INLINE_BYTES):
+                yield chunk
+
+
+def read_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The stored lines, each `time text` with its newline, from compressed chunks; a line of more than a MiB in pieces. A damaged end
+    ends the log."""
     decompressor, rest = zlib.decompressobj(31), b""
     for chunk in chunks:
         while chunk:
@@ -188,6 +201,9 @@ def read_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
             *lines, rest = (rest + text).split(b"\n")
             for line in lines:
                 yield line + b"\n"
+            if len(rest) > _MAX_LINE:  # a line without end
+                yield rest + b"\n"
+                rest = b""
     if rest:
         yield rest + b"\n"
 

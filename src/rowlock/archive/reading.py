@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
 
 from rowlock.api import LogOptions
 from rowlock.archive.archive import Archive
@@ -13,12 +14,14 @@ from rowlock.archive.records import LogRecord
 
 _BLOCK = 1 << 18
 """Bytes that are decompressed in one go, on another thread."""
+_HELD_LINES = 1_000
+"""The last lines of a log that are held in memory until its end is known."""
 
 
 async def read_archived_log(archive: Archive, record: LogRecord, options: LogOptions) -> AsyncIterator[bytes]:
     """Pieces of whole lines. Raises sqlite3.Error, OSError."""
     chunks = await archive.read(lambda connection: archive.read_log_chunks(connection, record))
-    lines = _select_lines(iter(chunks), options)
+    lines = _select_lines(chunks, options)
     while block := await asyncio.to_thread(_take_block, lines):
         yield block
 
@@ -33,13 +36,17 @@ def _take_block(lines: Iterator[bytes]) -> bytes:
     return b"".join(block)
 
 
-def _select_lines(chunks: Iterator[bytes], options: LogOptions) -> Iterator[bytes]:
-    lines = read_lines(chunks)
-    if options.since is not None:
-        since = options.since
-        lines = (line for line in lines if line_time(line) >= since)
-    if options.tail is not None:
+def _since(chunks: Iterable[bytes], options: LogOptions) -> Iterator[bytes]:
+    lines, since = read_lines(chunks), options.since
+    return lines if since is None else (line for line in lines if line_time(line) >= since)
+
+
+def _select_lines(chunks: Iterable[bytes], options: LogOptions) -> Iterator[bytes]:
+    lines = _since(chunks, options)
+    if options.tail is not None and options.tail <= _HELD_LINES:
         lines = iter(deque(lines, maxlen=options.tail))
+    elif options.tail is not None:  # read twice, and held never
+        lines = islice(_since(chunks, options), max(0, sum(1 for _ in lines) - options.tail), None)
     left = options.limit_bytes
     for line in lines:
         text = line if options.timestamps else line.partition(b" ")[2]

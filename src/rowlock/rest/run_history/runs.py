@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from itertools import count
 from typing import Any
 
 from rowlock import objects
@@ -21,6 +23,8 @@ from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION, REQUE
 
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
 _MAX_LIMIT = 500
+_ROWS_PER_LOOK = 1_000
+"""Runs that are looked through in one go."""
 _PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stopping", "Stopped", "Resuming", "Completed", "Failed", "Deleting", "Deleted")  # fmt: skip
 
 
@@ -33,15 +37,32 @@ async def index(call: RestCall) -> Any:
     if not 1 <= limit <= _MAX_LIMIT:
         raise BadRequest(f"limit must be between 1 and {_MAX_LIMIT}, but is {limit}.")
     await catch_up(call, "*")
-    records = await ask_archive(call, database.read_headers, where, values) or []
-    visible = [record for record in records if is_visible(call, record, "list")]
+    runs = await _read_visible(call, where, values, limit + 1, offset)
     notes = await ask_archive(call, database.read_notes) or {}
-    body: dict[str, Any] = {"runs": [header_json(record) for record in visible[offset : offset + limit]]}
-    if offset + limit < len(visible):
+    body: dict[str, Any] = {"runs": [header_json(record) for record in runs[:limit]]}
+    if len(runs) > limit:
         body["next"] = offset + limit
     body["cut"] = notes.get(retention.CUT_NOTE, "") if call.rights is None else ""
     body["problem"] = archive.problem if call.rights is None else ""
     return body
+
+
+async def _read_visible(call: RestCall, where: str, values: list[Any], limit: int, offset: int) -> list[RunRecord]:
+    """A page of the runs that the caller may list: all of them are never in memory at once."""
+    if call.rights is None:
+        return await ask_archive(call, database.read_headers, where, values, limit=limit, offset=offset) or []
+    namespaces = json.dumps(list(call.context.cache.projects()))
+    where = f"{where} AND" if where else "WHERE"
+    where, values = f"{where} namespace IN (SELECT value FROM json_each(?))", [*values, namespaces]
+    visible: list[RunRecord] = []
+    for start in count(0, _ROWS_PER_LOOK):
+        page = await ask_archive(call, database.read_headers, where, values, limit=_ROWS_PER_LOOK, offset=start) or []
+        found = [record for record in page if is_visible(call, record, "list")]
+        visible += found[offset:][:limit]
+        offset = max(0, offset - len(found))
+        if len(page) < _ROWS_PER_LOOK or len(visible) >= limit:
+            return visible[:limit]
+    raise AssertionError("a list has an end")
 
 
 def _require_archive(call: RestCall) -> Any:
@@ -66,7 +87,9 @@ def _conditions(query: dict[str, str], now: float) -> tuple[str, list[Any]]:
         try:
             seconds = float(text)
         except ValueError:
-            raise BadRequest(f"since must be a number of seconds, but is {text[:60]!r}.") from None
+            seconds = math.nan
+        if not math.isfinite(seconds) or not text.isascii() or "_" in text:
+            raise BadRequest(f"since must be a number of seconds, but is {text[:60]!r}.")
         terms.append("created >= ?")
         values.append(now - seconds)
     return ("WHERE " + " AND ".join(terms) if terms else ""), values
