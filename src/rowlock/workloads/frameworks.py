@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from rowlock import objects
 from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
 from rowlock.training.framework import Framework
@@ -54,6 +55,20 @@ def replica_specs(job: Object) -> Mapping[str, Any]:
         if field.endswith("ReplicaSpecs") and isinstance(value, Mapping):
             return value
     return {}
+
+
+RESUME_ANNOTATION = "rowlock.dev/resume-from"
+"""Of a pod: the uid of an earlier job, in whose checkpoint directory it goes on."""
+
+
+def checkpoints_owner(job: Object) -> str:
+    """The uid under which the checkpoints of a job are kept: its own, or that of the job it goes on from."""
+    for spec in replica_specs(job).values():
+        template = spec.get("template") if isinstance(spec, Mapping) else None
+        notes = objects.annotations(template) if isinstance(template, Mapping) else {}
+        if resumed := str(notes.get(RESUME_ANNOTATION) or ""):
+            return resumed
+    return objects.uid(job)
 
 
 def desired_pods(job: Object) -> int:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
-from rowlock.api import DeleteOptions
-from rowlock.kubelet.volumes.checkpoints import Checkpoints
+from rowlock.api import DeleteOptions, View
+from rowlock.kubelet.pod.facts import ContainerConfigError
+from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
+from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.objects import dig
+from rowlock.workloads.frameworks import RESUME_ANNOTATION, checkpoints_owner
 
 DAY = 86400.0
 NOW = 2_000_000_000.0
@@ -87,3 +92,37 @@ def test_pods_of_another_namespace_get_nothing_of_a_job(tmp_path: Path) -> None:
         await node.phase("again", "Succeeded")
 
     on_node(tmp_path, body)
+
+
+def test_a_job_goes_on_in_the_directory_of_another_of_its_namespace(tmp_path: Path) -> None:
+    def made(owner: str, namespace: str, resumed: str = "") -> PodSpec:
+        meta = {
+            "name": "p",
+            "namespace": namespace,
+            "uid": f"pod-of-{owner}",
+            "annotations": {RESUME_ANNOTATION: resumed} if resumed else {},
+            "ownerReferences": [{"controller": True, "uid": owner, "kind": "PyTorchJob", "name": "j"}],
+        }
+        return parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+
+    kept = Checkpoints(tmp_path)
+    first = kept.directory_for(made("one", "team-a"))
+    assert kept.directory_for(made("two", "team-a")) != first
+    assert kept.directory_for(made("three", "team-a", "one")) == first
+    with pytest.raises(ContainerConfigError, match="a job of another namespace"):
+        kept.directory_for(made("four", "team-b", "one"))
+    for name, words in (("gone", "no checkpoints of a job gone here"), ("../one", "the uid of the pod's owner")):
+        with pytest.raises(ContainerConfigError, match=words):
+            kept.directory_for(made("five", "team-a", name))
+
+
+def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) -> None:
+    template = {"metadata": {"annotations": {RESUME_ANNOTATION: "an-old-job"}}}
+    job = {
+        "metadata": {"name": "j", "namespace": "n", "uid": "new"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"template": template}}},
+    }
+    assert checkpoints_owner(job) == "an-old-job" and checkpoints_owner({"metadata": {"uid": "x"}}) == "x"
+    assert checkpoints_owner({"metadata": {"uid": "x"}, "spec": {"pytorchReplicaSpecs": {"Master": None}}}) == "x"
+    view = SimpleNamespace(all=lambda kind: [job] if kind is kinds.PYTORCHJOB else [])
+    assert {"new", "an-old-job"} <= live_owner_uids(cast(View, view))

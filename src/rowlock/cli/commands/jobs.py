@@ -11,6 +11,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.history.checkpoint_files import find_directories
 from rowlock.cli.output import (
     ask,
     format_age,
@@ -138,6 +139,8 @@ def describe(line: CommandLine) -> int:
         show_json({**body, "pods": pods, "events": events})
         return 0
     show(_describe_workload(body, describe_usage(server, workload["id"]) if body["phase"] == "Running" else ""))
+    for title, place in find_directories(server, workload["id"]):
+        show(f"{title + ':':<15} {place}")
     if pods:
         show("\nPods:")
         show(table(("POD", "STATUS", "RESTARTS", "AGE", "NODE", "GPUS", "EXIT"), [_pod_row(p) for p in pods]))

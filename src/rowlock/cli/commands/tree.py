@@ -96,6 +96,8 @@ RUN = Command(
         Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
         Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
         Flag("--source", "text", "run in a copy of this directory as it is now, without what git ignores", value="DIR"),
+        Flag("--resume-from", "text", "go on from the checkpoints of this run, in its directory", value="RUN"),
+        Flag("--interactive", "switch", "somebody works in it: it goes first, and nothing preempts it"),
         Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),
@@ -160,6 +162,7 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("--exact", "switch", "run in a copy of the code as it was; what git ignores is that of now"),
     Flag("--name", "text", "the job's name (default: the run's)", value="NAME"),
     Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
+    Flag("--resume-from", "text", "go on from the checkpoints of this run, in its directory", value="RUN"),
     Flag("--replace", "switch", "delete a job of this name first"),
     Flag("-d --detach", "switch", "return after the submit"),
     Flag("--rm", "switch", "delete the job when it has ended"),
@@ -169,11 +172,17 @@ DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, re
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
-PLOT = Command("plot", "Draw what runs printed (`step=10 loss=0.31`, JSON lines) as curves.", "curves.command:plot", "RUN...", (
+PLOT = Command("plot", "Draw what runs printed (`step=10 loss=0.31`, JSON lines) or wrote for TensorBoard as curves.", "curves.command:plot", "RUN...", (
     Flag("--metric", "list", "only this metric", value="NAME"),
     Flag("--rank", "int", "what this rank printed (default: the first that began)", value="N"),
     Flag("--svg", "text", "write an SVG file instead of drawing here", value="FILE"),
     PROJECT, DATA_DIR, JSON,
+))  # fmt: skip
+TENSORBOARD = Command("tensorboard", "Start your TensorBoard over the event files that runs wrote.", "curves.tensorboard:tensorboard", "[RUN...]", (
+    Flag("--port", "int", "its port (default: TensorBoard's own, 6006)", value="P"),
+    Flag("--bind-all", "switch", "let others on the network see it; it asks nobody for a password"),
+    Flag("--limit", "int", "without RUN: the newest runs, at most so many", 50, value="N"),
+    PROJECT, DATA_DIR,
 ))  # fmt: skip
 _POD_FLAGS = (
     Flag("--pod", "text", "the pod (its full name, or for example worker-1; default: the first rank's)", value="POD"),
@@ -303,7 +312,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, TENSORBOARD, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

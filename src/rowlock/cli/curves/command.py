@@ -13,6 +13,7 @@ from rowlock.cli import client
 from rowlock.cli.client import ServerClient, StatusError
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project
+from rowlock.cli.curves.event_directories import read_event_curves
 from rowlock.cli.curves.lines import MAX_LINE, Curve, read_curves
 from rowlock.cli.curves.svg import to_svg
 from rowlock.cli.curves.terminal import Points, draw_metric
@@ -35,10 +36,12 @@ def plot(line: CommandLine) -> int:
     for word in dict.fromkeys(line.words):
         run = find_run(server, project(line), word)
         curves = curves_of(server, run, line.rank)
+        if line.rank is None:
+            curves = {**read_event_curves(server.directory, run), **curves}
         if curves:
             runs.append((run, curves))
         else:
-            tell(f"{word} printed no line such as step=10 loss=0.31: it has no curves")
+            tell(f"{word} printed no line such as step=10 loss=0.31 and wrote no TensorBoard scalars: it has no curves")
     if not runs:
         raise CommandError("nothing to plot; `rowlock.runtime.progress(step, total, loss=…)` prints such lines")
     charts = _select_charts(_charts(runs), line.metric)

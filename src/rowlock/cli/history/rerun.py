@@ -15,7 +15,7 @@ from rowlock.cli.context import data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run
 from rowlock.cli.output import tell
-from rowlock.cli.run import shell_environment, source
+from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.command import PreparedRun, launch
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
 from rowlock.cli.run.request import HOST_IMAGE, environment_variables
@@ -51,6 +51,10 @@ def _prepare(
         for name in CONSOLE_FIELDS:
             role.pop(name, None)
     _set_variables(body, line.env)
+    if line.resume_from:
+        checkpoints.resume_from(line, server, body)
+    elif not line.replace and (sentence := checkpoints.describe_beginning(server, run, body)):
+        tell(sentence)
     _refuse_lost_values(body)
     if code.get("copy"):
         body = _in_source_directory(body, code)

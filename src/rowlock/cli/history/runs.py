@@ -10,6 +10,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import check_project
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.history.checkpoint_files import CheckpointFiles, look_at
 from rowlock.cli.history.timeline import draw_timeline, format_span
 from rowlock.cli.output import format_age, parse_duration, show, show_json, table, tell
 
@@ -114,12 +115,12 @@ def show_run(line: CommandLine) -> int:
     if line.json:
         show_json(run)
         return 0
-    for text in _describe(run):
+    for text in _describe(run, look_at(server, run)):
         show(text)
     return 0
 
 
-def _describe(run: dict[str, Any]) -> Iterator[str]:
+def _describe(run: dict[str, Any], checkpoints: CheckpointFiles | None) -> Iterator[str]:
     ran = run["ran"]
     yield f"{run['name']}  ({run['id']})"
     yield f"  project:   {run['projectName']}"
@@ -130,6 +131,8 @@ def _describe(run: dict[str, Any]) -> Iterator[str]:
     if run["verdict"]:
         yield f"  verdict:   {run['verdict']}"
     yield from _describe_program(ran)
+    if checkpoints:
+        yield f"  checkpoints: {checkpoints.describe()}"
     if run["phases"]:
         yield ""
         yield from draw_timeline(run["phases"], run["ranks"])

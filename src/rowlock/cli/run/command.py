@@ -23,7 +23,7 @@ from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, tell
-from rowlock.cli.run import shell_environment, source
+from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, submission
@@ -88,6 +88,7 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
         name = _free_name(server, line, command)
         copy = stack.enter_context(source.make_copy(line, name))
         body = submission(line, command, name, shell, console)
+        checkpoints.resume_from(line, server, body)
         if recording and (code := recording.result()):
             body["code"] = code
         if copy:
@@ -166,6 +167,8 @@ def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
     for workload in old:
+        if not line.resume_from and (sentence := checkpoints.describe_replacement(server, workload["id"], body)):
+            tell(sentence)
         server.delete(f"{WORKLOADS}/distributed/{workload['id']}")
 
 

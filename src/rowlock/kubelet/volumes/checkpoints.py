@@ -6,7 +6,7 @@ checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another 
 
 The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
 first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
-another one and has a directory of its own.
+another one and has a directory of its own, unless it says whose it goes on from (`RESUME_ANNOTATION`): then it has that one's.
 """
 
 import os
@@ -20,7 +20,8 @@ from rowlock.kubelet.files import beneath
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.objects import controller_of, uid
+from rowlock.objects import annotations, controller_of, uid
+from rowlock.workloads.frameworks import RESUME_ANNOTATION, checkpoints_owner
 
 RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
@@ -41,15 +42,18 @@ class Checkpoints:
 
         Raises ContainerConfigError when its owner's uid, which anybody may write, is no name, or that of a job in another
         namespace."""
+        resumed = pod.annotations.get(RESUME_ANNOTATION, "")
         try:
-            name = path_component(pod.owner_uid or pod.uid, "the uid of the pod's owner,")
+            name = path_component(resumed or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
         directory = self._root / name
+        if resumed and not (directory.is_dir() and (self._namespaces / name).is_file()):
+            raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
         directory.mkdir(parents=True, exist_ok=True)
         if self._namespace_of(name, pod.namespace) != pod.namespace:
             raise ContainerConfigError(
-                f"the pod's owner {name} is a job of another namespace, whose checkpoints are not for this pod"
+                f"{name}, whose checkpoints it would have, is a job of another namespace: they are not for this pod"
             )
         return directory
 
@@ -96,8 +100,9 @@ class Checkpoints:
 
 
 def live_owner_uids(view: View) -> set[str]:
-    """The uids of all jobs and pods, and of whatever owns a pod."""
-    uids = {uid(job) for kind in kinds.JOBS for job in view.all(kind)}
+    """The uids of all jobs and pods, of whatever owns a pod, and of the jobs that others go on from."""
+    uids = {owner for kind in kinds.JOBS for job in view.all(kind) for owner in (uid(job), checkpoints_owner(job))}
     for pod in view.all(kinds.POD):
-        uids |= {uid(pod), str((controller_of(pod) or {}).get("uid") or "")}
+        resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")
+        uids |= {uid(pod), resumed, str((controller_of(pod) or {}).get("uid") or "")}
     return uids

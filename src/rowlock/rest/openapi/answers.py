@@ -144,7 +144,7 @@ ANSWERS: dict[str, Schema] = {
     "Runs": with_optional(record(runs=list_of(ref("RunHeader")), cut=TEXT, problem=TEXT), next=WHOLE),
     "Run": record(
         **_RUN, phases=list_of(record(at=TIME, phase=TEXT, message=TEXT)), ranks=list_of(OBJECT), why=nullable(OBJECT),
-        events=WHOLE, ran=OBJECT, manifest=OBJECT,
+        events=WHOLE, checkpointsOf=TEXT, ran=OBJECT, manifest=OBJECT,
     ),
     "Resources": record(
         nodePool=record(id=TEXT, name=TEXT), gpu=record(**_QUOTA), cpu=record(**_QUOTA),

@@ -18,7 +18,7 @@ from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, catch_
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import did_you_mean
-from rowlock.workloads.frameworks import replica_specs
+from rowlock.workloads.frameworks import checkpoints_owner, replica_specs
 from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION, REQUEST_ANNOTATION
 
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
@@ -132,6 +132,7 @@ async def show(call: RestCall) -> Any:
         "ranks": _ranks_json(run, job, lives),
         "why": record.body.get("why"),
         "events": len(record.body.get("events") or ()),
+        "checkpointsOf": checkpoints_owner(job) or record.uid,
         "ran": what_ran(job),
         "manifest": {
             **{field: job.get(field) for field in ("apiVersion", "kind", "spec")},

@@ -1,0 +1,156 @@
+"""Scalars of TensorBoard's event files: what `SummaryWriter.add_scalar` of PyTorch and `tf.summary.scalar` wrote.
+
+A file is records (length, its checksum, data, its checksum), each a protocol buffer, an Event. Programs write these files, so
+nothing in them is believed: lengths have a limit, a part that is cut off or makes no sense ends the file there, names are cleaned.
+Checksums are not looked at: a wrong number is drawn, and harms nobody.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+MAX_FILE = 256 << 20
+"""Bytes of one file that are read."""
+MAX_RECORD = 1 << 20
+"""Bytes of one event; larger ones (images, models) are passed over."""
+MAX_TAG = 100
+_VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
+_FLOAT_TYPE, _DOUBLE_TYPE = 1, 2
+"""Of a TensorProto."""
+_NO_NAME = re.compile(r"[^\w./ ()%@+-]")
+
+
+class Scalar(NamedTuple):
+    """One value: when it was written, in seconds since the epoch, at which step, and under which name."""
+
+    time: float
+    step: int
+    tag: str
+    value: float
+
+
+def read_scalars(path: str) -> Iterator[Scalar]:
+    """What one file has; nothing of what is no regular file. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(fd, "rb") as file:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            for event in _read_records(file):
+                try:
+                    yield from _parse_event(event)
+                except (ValueError, struct.error):
+                    continue
+
+
+def _read_records(file: BinaryIO) -> Iterator[bytes]:
+    position = 0
+    while position < MAX_FILE:
+        header = file.read(12)
+        if len(header) < 12:
+            return
+        (length,) = struct.unpack("<Q", header[:8])
+        position += 16 + length
+        if length > MAX_FILE:
+            return
+        if length > MAX_RECORD:
+            file.seek(length + 4, os.SEEK_CUR)
+            continue
+        data = file.read(length + 4)
+        if len(data) < length + 4:
+            return
+        yield data[:length]
+
+
+def _parse_event(data: bytes) -> Iterator[Scalar]:
+    time, step, summaries = 0.0, 0, []
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, float):
+            time = value
+        elif number == 2 and isinstance(value, int):
+            step = value if value < 1 << 63 else value - (1 << 64)
+        elif number == 5 and isinstance(value, bytes):
+            summaries.append(value)
+    for summary in summaries:
+        for number, value in _fields(summary):
+            if number == 1 and isinstance(value, bytes) and (found := _parse_value(value)) is not None:
+                yield Scalar(time if math.isfinite(time) else 0.0, step, *found)
+
+
+def _parse_value(data: bytes) -> tuple[str, float] | None:
+    """The tag and the number of a Summary.Value; None for what is no scalar."""
+    tag, number = "", None
+    for field, value in _fields(data):
+        if field == 1 and isinstance(value, bytes):
+            tag = _NO_NAME.sub("_", value.decode(errors="replace"))[:MAX_TAG]
+        elif field == 2 and isinstance(value, float):
+            number = value
+        elif field == 8 and isinstance(value, bytes):
+            number = _parse_tensor(value)
+    return (tag, number) if tag and number is not None else None
+
+
+def _parse_tensor(data: bytes) -> float | None:
+    """The one number of a tensor without a shape; None for another."""
+    kind, numbers = 0, []
+    for field, value in _fields(data):
+        if field == 1 and isinstance(value, int):
+            kind = value
+        elif field == 2 and isinstance(value, bytes) and any(number == 2 for number, _ in _fields(value)):
+            return None  # it has dimensions: a histogram, an image
+        elif field in (4, 5, 6):
+            numbers += _unpack_numbers(value, double=field == 6 or (field == 4 and kind == _DOUBLE_TYPE))
+    return numbers[0] if len(numbers) == 1 and kind in (_FLOAT_TYPE, _DOUBLE_TYPE) else None
+
+
+def _unpack_numbers(value: float | int | bytes, *, double: bool) -> list[float]:
+    if isinstance(value, float):
+        return [value]
+    code, size = ("<d", 8) if double else ("<f", 4)
+    return (
+        [number for (number,) in struct.iter_unpack(code, value)]
+        if isinstance(value, bytes) and len(value) == size
+        else []
+    )
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
+    """The fields of a protocol buffer in order. Raises ValueError, struct.error for what is none."""
+    position = 0
+    while position < len(data):
+        key, position = _read_varint(data, position)
+        kind = key & 7
+        if kind == _VARINT:
+            number, position = _read_varint(data, position)
+            yield key >> 3, number
+        elif kind == _DOUBLE:
+            yield key >> 3, float(struct.unpack_from("<d", data, position)[0])
+            position += 8
+        elif kind == _FLOAT:
+            yield key >> 3, float(struct.unpack_from("<f", data, position)[0])
+            position += 4
+        elif kind == _BYTES:
+            size, position = _read_varint(data, position)
+            if size > len(data) - position:
+                raise ValueError("a field is longer than its message")
+            yield key >> 3, data[position : position + size]
+            position += size
+        else:
+            raise ValueError(f"there is no wire type {kind}")
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    result = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result, position
+    raise ValueError("a number does not end")
