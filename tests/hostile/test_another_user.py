@@ -16,10 +16,11 @@ STRANGER = 65534
 """`nobody`, who is on every machine."""
 LOOK_AROUND = """
 import json, os, socket, ssl, sys, urllib.error, urllib.request
-data, url, ui = sys.argv[1:]
+data, url, ui, words = *sys.argv[1:], sys.stdin.read()
 found = []
 for word in ("", "token", "cluster.db", "cluster.db-wal", "kubeconfig", "server.json", "server.key", "lock", "logs", "pods", "claims",
-             "checkpoints", "hosts", "podhost.sock"):
+             "checkpoints", "hosts", "podhost.sock", "archive", "archive/archive.db", "archive/logs", "audit.jsonl", "accounts.json",
+             "sources", "sources/store.git", "sources/packages"):
     path = os.path.join(data, word)
     try:
         os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
@@ -33,18 +34,22 @@ try:
 except OSError:
     pass
 trusting = ssl._create_unverified_context()
-for path in ("/api/v1/secrets", "/api/v1/workloads", "/api/v1/pods", "/metrics"):
+for path in ("/api/v1/secrets", "/api/v1/workloads", "/api/v1/pods", "/metrics", "/api/v1/runs", "/api/v1/users", "/api/v1/me",
+             "/api/v1/scheduler/cards", "/api/v1/scheduler/snapshot", "/api/v1/openapi.json", "/api/v1/applications"):
     try:
         urllib.request.urlopen(url + path, context=trusting, timeout=20)
         found.append(path)
     except urllib.error.HTTPError as refusal:
         if refusal.code != 401:
             found.append(f"{path}: {refusal.code}")
-try:
-    urllib.request.urlopen(ui + "api/v1/workloads", timeout=20)
-    found.append("the web UI")
-except urllib.error.HTTPError:
-    pass
+for path in ("workloads", "ui/workloads", "ui/session", "runs"):
+    try:
+        urllib.request.urlopen(ui + "api/v1/" + path, timeout=20)
+        found.append("the web UI: " + path)
+    except urllib.error.HTTPError:
+        pass
+said = "".join(open(f"/proc/{pid}/cmdline", "rb").read().decode(errors="replace") for pid in os.listdir("/proc") if pid.isdigit() and pid != str(os.getpid()))
+found += [word for word in words.split(",") if word in said]
 print(json.dumps(found))
 """
 
@@ -59,15 +64,19 @@ def test_another_user_of_the_machine_gets_at_nothing() -> None:
             cluster.run("rowlock", "run", "--name", "writes", "--", "sh", "-c", program)
             secret = {"metadata": {"name": "password"}, "stringData": {"word": "private"}}
             cluster.api("POST", "/api/v1/namespaces/runai-default/secrets", secret)
+            cluster.api("POST", "/api/v1/users", {"username": "ana", "password": "private-password"})
+            for name in ("accounts.json", "audit.jsonl", "archive/archive.db"):
+                cluster.until(lambda name=name: (cluster.data / name).exists(), name)
             assert look_around(cluster) == [], "what somebody else got at"
 
 
 def look_around(cluster: Cluster) -> list[str]:
     """What a stranger reaches."""
     server = json.loads((cluster.data / "server.json").read_text())
+    token = (cluster.data / "token").read_text().strip()
     done = subprocess.run(
         ["/usr/bin/env", "-i", _python(), "-c", LOOK_AROUND, str(cluster.data), server["url"], server["ui"]],
-        user=STRANGER, group=STRANGER, extra_groups=(), capture_output=True, text=True, timeout=100, cwd="/",
+        input=f"{token},private-password", user=STRANGER, group=STRANGER, extra_groups=(), capture_output=True, text=True, timeout=100, cwd="/",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: list[str] = json.loads(done.stdout)

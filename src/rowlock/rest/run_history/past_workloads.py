@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -210,7 +210,7 @@ async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dic
     await catch_up(call)
     where, values = _narrow(query)
     rows = await ask_archive(call, lambda d: _read_rows(d, f"WHERE deleted IS NOT NULL {where}", values)) or []
-    bodies = [past_json(run) for run in rows if is_visible(call, run.record, "list")]
+    bodies = [body for record, body in rows if is_visible(call, record, "list")]
     return list(list_query.select_rows(bodies, query, _READERS))
 
 
@@ -221,11 +221,12 @@ def _narrow(query: list_query.Query) -> tuple[str, list[str]]:
     return "".join(f" AND {columns[f.field]} = ?" for f in found), [f.value for f in found]
 
 
-def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[PastRun]:
-    rows: list[PastRun] = []
+def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[tuple[RunRecord, dict[str, Any]]]:
+    """Records without their bodies, and what a list says of them: made beside the event loop, and one body at a time."""
+    rows: list[tuple[RunRecord, dict[str, Any]]] = []
     for record in database.read_runs(connection, where, values):
         if record.body.get("job"):
-            rows.append(PastRun(record, []))
+            rows.append((replace(record, body={}), past_json(PastRun(record, []))))
         if len(rows) >= _MAX_SEARCHED:
             break
     return rows
