@@ -69,6 +69,7 @@ docs: $(STAMP) ## regenerate the generated pages (command reference, map of the 
 	$(BIN)/python scripts/make_cli_reference.py
 	$(BIN)/python scripts/make_runai_table.py
 	$(BIN)/python scripts/make_room_map.py
+	$(BIN)/python scripts/make_chart.py
 
 soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)
 	$(BIN)/python -m tests.simulation.soak
@@ -106,7 +107,7 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 	$(BIN)/python scripts/make_types.py
 
 test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
-	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential
+	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_evidence/test_real_node.py tests/install
 
 differential: $(STAMP) ## play N=1000 random job histories against the real training operator, and compare
 	$(BIN)/python -m tests.differential -n $(or $(N),1000) --seed $(or $(SEED),0)

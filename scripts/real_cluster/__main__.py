@@ -6,6 +6,8 @@
     up DIR           start etcd, kube-apiserver and controller-manager with their state in DIR; print the kubeconfig
     up DIR --crds    … and the kinds of the training operator without the operator
     up DIR --operator --scheduler --kubelet    … and the operator itself, the default scheduler, one real node
+    image DIR NAME -- COMMAND…    an image on that node, of which this is the program; it sees this machine's files
+    can-run-a-node   print what this machine lacks for `up --kubelet`; nothing where it lacks nothing
     down DIR         stop what `up DIR` started; DIR stays, for its logs
     where            print the directory of the binaries, built or not
 
@@ -17,7 +19,7 @@ import sys
 from pathlib import Path
 
 from control_plane import Plane, start, start_controllers, start_scheduler
-from node import start_node
+from node import add_image, require_node, start_node, stop_node
 from processes import stop
 from recipe import Missing, build, directory
 from training_operator import apply_crds, start_operator
@@ -43,7 +45,12 @@ def _run(args: argparse.Namespace) -> int:
         print(directory())
     elif args.verb == "build":
         return _build(args)
+    elif args.verb == "can-run-a-node":
+        print(node_missing())
+    elif args.verb == "image":
+        add_image(args.dir.resolve(), args.name, args.program)
     elif args.verb == "down":
+        stop_node(args.dir.resolve())
         stop(args.dir.resolve())
     else:
         plane = Plane(args.dir.resolve(), build(), args.port, args.scheduler_qps)
@@ -57,14 +64,24 @@ def _run(args: argparse.Namespace) -> int:
                     PARTS[part](plane)
             print(plane.kubeconfig)
         except BaseException:
+            stop_node(plane.dir)
             stop(plane.dir)  # half a control plane helps nobody
             raise
     return 0
 
 
+def node_missing() -> str:
+    """What a real node lacks here; "" where one can be started."""
+    try:
+        require_node(directory())
+    except Missing as error:
+        return str(error)
+    return ""
+
+
 def _build(args: argparse.Namespace) -> int:
     try:
-        print(build(args.within, kwok=args.kwok))
+        print(build(args.within, kwok=args.kwok, extras=True))
     except Missing as error:
         if not args.or_say:
             raise
@@ -84,6 +101,7 @@ def _arguments() -> argparse.Namespace:
     made.add_argument("--kwok", action="store_true", help="kwok too, for benchmarks with pretend nodes")
     made.add_argument("--or-say", action="store_true", help="what this machine lacks is a sentence, not a failure")
     verbs.add_parser("where")
+    verbs.add_parser("can-run-a-node")
     up = verbs.add_parser("up")
     up.add_argument("dir", type=Path)
     up.add_argument("--port", type=int, default=0, help="first of ten ports; 0 = find free ones")
@@ -92,6 +110,10 @@ def _arguments() -> argparse.Namespace:
     up.add_argument("--scheduler", action="store_true", help="kube-scheduler")
     up.add_argument("--scheduler-qps", type=int, default=0, help="requests a second of its client; 0 = its default, 50")
     up.add_argument("--kubelet", action="store_true", help="one real node (root, containerd, runc)")
+    image = verbs.add_parser("image")
+    image.add_argument("dir", type=Path)
+    image.add_argument("name")
+    image.add_argument("program", nargs="+")
     verbs.add_parser("down").add_argument("dir", type=Path)
     return parser.parse_args()
 

@@ -1,11 +1,236 @@
-"""One real node: containerd, runc, a bridge network, CoreDNS and a kubelet. Needs root and Debian's packages.
+"""One real node: containerd, runc, a bridge, CoreDNS and a kubelet. Needs root and Debian's packages.
 
-Not here yet: `up --kubelet` says so instead of pretending.
+Images need no registry: each has a few files of its own, and every container sees this machine's programs, and the
+directory `ROWLOCK_REAL_NODE_MOUNT` names, read-only. CoreDNS gives job services their names; they are headless, so that
+nobody needs kube-proxy.
 """
 
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
 from control_plane import Plane
+from processes import launch, stop, until
 from recipe import Missing
+
+NODE = "real-node"
+BRIDGE, ADDRESS, SUBNET = "rowlock-real0", "10.98.77.1", "10.98.77.0/24"
+PACKAGES = "containerd runc containernetworking-plugins busybox-static iptables bind9-dnsutils"
+PLUGINS = Path("/usr/lib/cni")
+_PROGRAMS = ("containerd", "ctr", "runc", "ip")
+_HOST_DIRECTORIES = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc/alternatives", "/etc/ssl")
+SOCKET = "containerd.address"
+PAUSE, HOST = "localhost/pause:1", "localhost/host:1"
+INIT_IMAGE = "docker.io/library/alpine:3.10"
+"""What the training operator's init container of a worker runs nslookup in."""
+
+
+def require_node(programs: Path) -> None:
+    """Raises Missing with what this machine lacks."""
+    if os.geteuid() != 0:
+        raise Missing("a real node needs root")
+    absent = [program for program in _PROGRAMS if not shutil.which(program)]
+    absent += [str(path) for path in (PLUGINS / "bridge", Path("/bin/busybox")) if not path.exists()]
+    absent += [] if (programs / "coredns").exists() else ["CoreDNS (`make real-cluster` builds it)"]
+    if absent:
+        raise Missing(f"a real node needs {', '.join(absent)}: `apt-get install {PACKAGES}`")
 
 
 def start_node(plane: Plane) -> None:
-    raise Missing("--kubelet is not supported yet: use the cluster without a node, and patch the status of pods")
+    """Returns when the node is Ready."""
+    require_node(plane.bin)
+    _bridge()
+    socket = _containerd(plane)
+    _images(plane)
+    _names(plane)
+    _kubelet(plane, socket)
+
+
+def _bridge() -> None:
+    if subprocess.run(["ip", "link", "show", BRIDGE], capture_output=True).returncode == 0:
+        return
+    for command in (
+        ["ip", "link", "add", BRIDGE, "type", "bridge"],
+        ["ip", "addr", "add", f"{ADDRESS}/24", "dev", BRIDGE],
+        ["ip", "link", "set", BRIDGE, "up"],
+    ):
+        done = subprocess.run(command, text=True, capture_output=True)
+        if done.returncode:
+            raise Missing(f"`{' '.join(command)}` is refused here: {done.stderr.strip()}")
+
+
+def _containerd(plane: Plane) -> Path:
+    """Its socket. A Unix socket's path is short, so that it does not lie in the cluster's directory."""
+    state = Path(f"/run/rowlock-real-{plane.port}")
+    state.mkdir(mode=0o700, exist_ok=True)
+    socket, networks = state / "containerd.sock", plane.dir / "cni"
+    (plane.dir / SOCKET).write_text(str(socket))
+    networks.mkdir(exist_ok=True)
+    addresses = {
+        "type": "host-local",
+        "ranges": [[{"subnet": SUBNET}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+        "dataDir": str(plane.dir / "addresses"),
+    }
+    bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "hairpinMode": True, "ipam": addresses}
+    network = {"cniVersion": "1.0.0", "name": "real", "plugins": [bridge]}
+    (networks / "10-real.conflist").write_text(json.dumps(network))
+    (plane.dir / "container.json").write_text(json.dumps(_container_defaults()))
+    (plane.dir / "containerd.toml").write_text(
+        f'''version = 2
+root = "{plane.dir}/containerd"
+state = "{state}"
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE}"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{PLUGINS}"
+    conf_dir = "{networks}"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    base_runtime_spec = "{plane.dir}/container.json"
+'''
+    )
+    launch(plane.dir, "containerd", ["containerd", "-c", plane.dir / "containerd.toml"])
+    asked = ["ctr", "-a", str(socket), "version"]
+    until(
+        "containerd",
+        lambda: subprocess.run(asked, capture_output=True).returncode == 0,
+        log=plane.dir / "containerd.log",
+    )
+    return socket
+
+
+def _container_defaults() -> dict[str, object]:
+    """containerd's own, with this machine's programs."""
+    made = subprocess.run(["ctr", "oci", "spec"], check=True, text=True, capture_output=True)
+    defaults: dict[str, object] = json.loads(made.stdout)
+    mounts = defaults["mounts"]
+    assert isinstance(mounts, list)
+    for path in (*_HOST_DIRECTORIES, *filter(None, os.environ.get("ROWLOCK_REAL_NODE_MOUNT", "").split(":"))):
+        if Path(path).exists():
+            mounts.append({"destination": path, "type": "bind", "source": path, "options": ["rbind", "ro"]})
+    return defaults
+
+
+def _images(plane: Plane) -> None:
+    busybox = Path("/bin/busybox").read_bytes()
+    images = {
+        PAUSE: ({"bin/busybox": busybox}, {"Entrypoint": ["/bin/busybox", "sleep", "2147483647"]}),
+        HOST: ({"tmp/.here": b""}, {"Cmd": ["/bin/sh"]}),
+        INIT_IMAGE: ({"tmp/.here": b""}, {"Cmd": ["/bin/sh"]}),
+    }
+    for name, (files, program) in images.items():
+        _import_image(plane.dir, name, files, program)
+
+
+def add_image(directory: Path, name: str, program: list[str]) -> None:
+    """On the node of the cluster in this directory. Raises Missing."""
+    _import_image(directory, name, {"tmp/.here": b""}, {"Entrypoint": program})
+
+
+def _import_image(directory: Path, name: str, files: dict[str, bytes], program: dict[str, list[str]]) -> None:
+    archive, socket = directory / "image.tar", (directory / SOCKET).read_text()
+    archive.write_bytes(docker_archive(name, files, program))
+    command = ["ctr", "-a", socket, "-n", "k8s.io", "image", "import", str(archive)]
+    done = subprocess.run(command, text=True, capture_output=True)
+    if done.returncode:
+        raise Missing(f"containerd takes no images here: {done.stderr.strip()[-300:]}")
+
+
+def stop_node(directory: Path) -> None:
+    """End what runs on the node of the cluster in this directory; nothing where it has none."""
+    if not (directory / SOCKET).exists():
+        return
+    socket = (directory / SOCKET).read_text()
+    stop(directory, "kubelet")  # else it would start again what ends
+    ctr = ["ctr", "-a", socket, "-n", "k8s.io", "tasks"]
+    listed = subprocess.run([*ctr, "ls", "-q"], text=True, capture_output=True)
+    for task in listed.stdout.split():
+        subprocess.run([*ctr, "rm", "-f", task], capture_output=True, timeout=30)
+    stop(directory, "containerd")
+    state = str(Path(socket).parent)
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in reversed(mounts):
+        if mount.startswith((f"{directory}/", f"{state}/")):
+            subprocess.run(["umount", "-l", mount], capture_output=True)
+    shutil.rmtree(state, ignore_errors=True)
+
+
+def docker_archive(name: str, files: dict[str, bytes], program: dict[str, list[str]]) -> bytes:
+    """An image of one layer, as `docker save` writes it."""
+    layer = _tar(files)
+    config = {
+        "architecture": "amd64", "os": "linux", "config": {**program, "Env": [f"PATH={os.defpath}"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }  # fmt: skip
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    parts = {
+        "layer.tar": layer,
+        "config.json": json.dumps(config).encode(),
+        "manifest.json": json.dumps(manifest).encode(),
+    }
+    return _tar(parts)
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    text = io.BytesIO()
+    with tarfile.open(fileobj=text, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content))
+    return text.getvalue()
+
+
+def _names(plane: Plane) -> None:
+    corefile = plane.dir / "Corefile"
+    corefile.write_text(
+        f"cluster.local:53 {{\n bind {ADDRESS}\n kubernetes cluster.local in-addr.arpa {{\n"
+        f"  kubeconfig {plane.kubeconfig} token\n  pods insecure\n  ttl 1\n }}\n cache 1\n}}\n"
+    )
+    launch(plane.dir, "coredns", [plane.bin / "coredns", "-conf", corefile])
+
+
+def _kubelet(plane: Plane, socket: Path) -> None:
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": ADDRESS,
+        "port": plane.port + 8,
+        "readOnlyPort": 0,
+        "healthzPort": 0,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "enforceNodeAllocatable": [],
+        "localStorageCapacityIsolation": False,
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        "clusterDNS": [ADDRESS],
+        "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": f"unix://{socket}",
+    }
+    path = plane.dir / "kubelet.json"
+    path.write_text(json.dumps(config))
+    flags = {
+        "config": path,
+        "kubeconfig": plane.kubeconfig,
+        "root-dir": plane.dir / "kubelet",
+        "hostname-override": NODE,
+        "node-ip": ADDRESS,
+    }
+    launch(plane.dir, "kubelet", [plane.bin / "kubelet", *(f"--{name}={value}" for name, value in flags.items())])
+    asked = ("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}")
+    until("the node", lambda: plane.kubectl(*asked).stdout == "True", seconds=90, log=plane.dir / "kubelet.log")

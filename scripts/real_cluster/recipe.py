@@ -38,6 +38,9 @@ OPERATOR_MODULE = "github.com/kubeflow/training-operator"
 OPERATOR_BINARY = "training-operator.v1"
 MANIFESTS = "training-operator.yaml"
 COMPLETE = (*COMMANDS, "etcd", OPERATOR_BINARY, MANIFESTS)
+COREDNS = "1.12.4"
+HELM = "3.18.6"
+"""Names for the pods of a real node, and who renders the chart: no part of the digest either, and tests do without them."""
 KWOK = "0.8.0"
 """Plays the kubelets of pretend nodes. Benchmarks alone want it, so it is built when asked for and no part of the digest."""
 
@@ -72,12 +75,13 @@ def complete(out: Path) -> bool:
     return all((out / name).exists() for name in COMPLETE)
 
 
-def build(within: float | None = None, *, kwok: bool = False) -> Path:
-    """The directory with everything in it, built if need be, in at most `within` seconds.
+def build(within: float | None = None, *, kwok: bool = False, extras: bool = False) -> Path:
+    """The directory with everything in it, built if need be, in at most `within` seconds. `extras`: CoreDNS and helm, too.
 
     Raises Missing without Go, without a network, and when the time is over: what is finished by then is kept."""
     out = directory()
-    if complete(out) and ((out / "kwok").exists() or not kwok):
+    wanted = [*(["kwok"] if kwok else []), *(["coredns", "helm"] if extras else [])]
+    if complete(out) and all((out / name).exists() for name in wanted):
         return out
     if os.environ.get("ROWLOCK_REAL_CLUSTER_BIN"):
         absent = ", ".join(name for name in COMPLETE if not (out / name).exists())
@@ -87,10 +91,12 @@ def build(within: float | None = None, *, kwok: bool = False) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         until = Deadline(within)
-        parts = (("kubernetes", _kubernetes), ("etcd", _etcd), ("operator", _operator), ("kwok", _kwok))
-        for what, make in parts if kwok else parts[:-1]:
+        for what, make in (("kubernetes", _kubernetes), ("etcd", _etcd), ("operator", _operator)):
             print(f"real-cluster: {what} into {out}", file=sys.stderr)
             make(out, until)
+        for name in wanted:
+            print(f"real-cluster: {name} into {out}", file=sys.stderr)
+            _install(out, name, until)
     return out
 
 
@@ -225,10 +231,16 @@ def _operator(out: Path, until: Deadline) -> None:
         _put(made, out)
 
 
-def _kwok(out: Path, until: Deadline) -> None:
-    if (out / "kwok").exists():
+_COMMANDS = {
+    "kwok": f"sigs.k8s.io/kwok/cmd/kwok@v{KWOK}",
+    "coredns": f"github.com/coredns/coredns@v{COREDNS}",
+    "helm": f"helm.sh/helm/v3/cmd/helm@v{HELM}",
+}
+
+
+def _install(out: Path, name: str, until: Deadline) -> None:
+    if (out / name).exists():
         return
     with _scratch(out) as made:
-        command = f"sigs.k8s.io/kwok/cmd/kwok@v{KWOK}"
-        _go("install", "-ldflags", "-s -w", command, cwd=made, until=until, gobin=made)
+        _go("install", "-ldflags", "-s -w", _COMMANDS[name], cwd=made, until=until, gobin=made)
         _put(made, out)

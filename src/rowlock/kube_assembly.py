@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request as HttpRequest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from rowlock import __version__, kinds
@@ -106,7 +109,8 @@ class KubeServer(Server):
             collector = LogCollector(kube, rest_api.cache, archive)
             proxy = ApiProxy(users.connection_for)
             door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
-            app = Starlette(routes=[door.code_route, *rest_api.routes, Mount("/", app=proxy)])
+            health = health_routes(rest_api.cache.has_synced)
+            app = Starlette(routes=[*health, door.code_route, *rest_api.routes, Mount("/", app=proxy)])
             url = f"https://{sockets.HOST}:{port}"
             with loop_watchdog.LoopWatchdog(self._clock):
                 await self.serve_http(
@@ -147,6 +151,18 @@ class _KubernetesFirst:
         core = len(parts) > 3 and parts[1:3] == ["api", "v1"] and parts[3] in _CORE_RESOURCES
         app: Any = self._kubernetes if core or parts[1:2] == ["apis"] else self._rest
         await app(scope, receive, send)
+
+
+def health_routes(is_ready: Callable[[], bool]) -> list[Route]:
+    """What a kubelet asks, without a token: `/livez` is answered while the event loop turns, `/readyz` once the cluster is read."""
+
+    async def live(_: HttpRequest) -> PlainTextResponse:
+        return PlainTextResponse("ok")
+
+    async def ready(_: HttpRequest) -> PlainTextResponse:
+        return PlainTextResponse("ok") if is_ready() else PlainTextResponse("the cluster is being read", 503)
+
+    return [Route("/livez", live), Route("/healthz", live), Route("/readyz", ready)]
 
 
 _CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.group)

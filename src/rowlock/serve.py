@@ -119,6 +119,10 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     try:
         prepare_data_dir(options.data_dir.absolute())
+        if options.kubeconfig == Path("in-cluster"):
+            from rowlock.kube.install.in_cluster import write_kubeconfig  # late: few servers are in a pod
+
+            options.kubeconfig = write_kubeconfig(options.data_dir.absolute())
         certificate_process = start_certificates(options.data_dir.absolute(), external_names(options))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)

@@ -41,6 +41,8 @@ WATCH_SECONDS = (300, 600)
 """How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """Namespace, pod and part of a log → its bytes. Raises NotFound."""
+_NO_LOG = b"unable to retrieve container logs for "
+"""What a kubelet answers with 200 when its runtime has removed the container meanwhile."""
 _WATCH_QUERY = {"watch": "true", "allowWatchBookmarks": "true"}
 
 
@@ -248,7 +250,11 @@ class Kube:
         request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options))
         try:
             async with self.connection.stream(request, endless=options.follow) as response:
+                is_first = True
                 async for chunk in response.aiter_bytes():
+                    if is_first and chunk.startswith(_NO_LOG):
+                        raise NotFound(chunk.decode(errors="replace").strip())
+                    is_first = False
                     yield chunk
         except (NotFound, BadRequest):  # both before the first byte
             if self.kept_log is None or not options.owner:

@@ -1,7 +1,7 @@
 """What an administrator applies before rowlock works on a cluster with few rights: `python -m rowlock.kube.manifests`.
 
 Namespace, service account, the rights of `rights.py` (the scheduler's with `--scheduler own`), the kinds Queue and
-PodGroup, and Run:ai's priority classes. `rowlock manifests` prints it for `kubectl apply`.
+PodGroup, and Run:ai's priority classes; with `--image` the server itself. `rowlock manifests` prints it for `kubectl apply`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import yaml
 
 from rowlock import kinds
+from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.installation import crd_objects
 from rowlock.kube.rights import SCHEDULER_RULES, SERVER_RULES, SYSTEM_NAMESPACE, role_objects
 from rowlock.objects import Object
@@ -22,9 +23,9 @@ ACCOUNT = "rowlock"
 SERVER_ROLE, SCHEDULER_ROLE = "rowlock-server", "rowlock-scheduler"
 
 
-def install_objects(*, scheduler: str, crds: bool) -> list[Object]:
+def install_objects(*, scheduler: str, crds: bool, server: ServerInstall | None = None) -> list[Object]:
     """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
-    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them."""
+    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `server` runs in the cluster."""
     labels = {"app.kubernetes.io/name": "rowlock"}
     account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
     made: list[Object] = [
@@ -34,6 +35,7 @@ def install_objects(*, scheduler: str, crds: bool) -> list[Object]:
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         *role_objects(SERVER_ROLE, SERVER_RULES, ACCOUNT),
         *(role_objects(SCHEDULER_ROLE, SCHEDULER_RULES, ACCOUNT) if scheduler == "own" else ()),
+        *(server_objects(server) if server else ()),
     ]
     return [
         {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"].get("labels", {}), **labels}}}
@@ -61,8 +63,14 @@ def main(argv: list[str] | None = None) -> int:
     """Print the manifests as YAML."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
     parser.add_argument("--scheduler", choices=("own", "kai", "cluster"), default="own")
+    parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
+    parser.add_argument("--storage", default="10Gi", help="size of the server's volume")
+    parser.add_argument("--ingress-host", default="")
     options = parser.parse_args(argv)
-    objects = install_objects(scheduler=options.scheduler, crds=options.scheduler != "kai")
+    server = ServerInstall(options.image, options.scheduler, options.storage, ingress_host=options.ingress_host)
+    objects = install_objects(
+        scheduler=options.scheduler, crds=options.scheduler != "kai", server=server if options.image else None
+    )
     sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
     return 0
 

@@ -48,7 +48,7 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods",), ("list", "watch", "get")),
     Rule("", ("pods/log",), ("get",)),
     Rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
-    Rule("", ("events",), ("list",)),
+    Rule("", ("events",), ("list", "watch")),
     Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
     Rule(
         "rbac.authorization.k8s.io", ("roles", "rolebindings", "clusterroles", "clusterrolebindings"), ("list", "watch")

@@ -129,8 +129,10 @@ def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return
-    settings["kubeconfig"] = path = os.path.abspath(os.path.expanduser(line.kubeconfig))
-    if not os.path.isfile(path):
+    is_inside = line.kubeconfig == "in-cluster"  # the server looks whether it is in a pod
+    path = line.kubeconfig if is_inside else os.path.abspath(os.path.expanduser(line.kubeconfig))
+    settings["kubeconfig"] = path
+    if not is_inside and not os.path.isfile(path):
         raise CommandError(f"there is no kubeconfig {path}: name the file that `kubectl config view` reads", 2)
     if local_flags := [f"--{name.replace('_', '-')}" for name in settings if name not in _REAL_CLUSTER_SETTINGS]:
         raise CommandError(

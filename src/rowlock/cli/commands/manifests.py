@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from rowlock.cli.grammar import CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def manifests(line: CommandLine) -> int:
     sys.stdout.flush()
+    if not line.image and (line.ingress_host or "storage" in line.given_flags):
+        raise CommandError(
+            "--storage and --ingress-host are of the server in the cluster: name its image with --image IMAGE", 2
+        )
     module = [sys.executable, "-P", "-m", "rowlock.kube.manifests"]
-    os.execv(sys.executable, [*module, "--scheduler", line.scheduler])
+    server = ["--image", line.image, "--storage", line.storage, "--ingress-host", line.ingress_host or ""]
+    os.execv(sys.executable, [*module, "--scheduler", line.scheduler, *(server if line.image else ())])

@@ -54,7 +54,7 @@ _MACHINE_FLAGS = (
 
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
     Flag("-d --detach", "switch", "return when the server is ready; it runs in the background"),
-    Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine", value="FILE"),
+    Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine; in-cluster: that of this pod", value="FILE"),
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
     Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who places the pods: KAI if it is there, rowlock, KAI, or the cluster's default scheduler", "auto"),
@@ -301,7 +301,12 @@ MANIFESTS = Command(
     "manifests",
     "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.",
     "commands.manifests:manifests",
-    flags=(Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),),
+    flags=(
+        Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),
+        Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
+        Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),
+        Flag("--ingress-host", "text", "with --image: an Ingress leads to the server under this name", value="NAME"),
+    ),
 )
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 COMPLETION = Command("completion", "Print the completion for a shell: `source <(rowlock completion bash)`.",

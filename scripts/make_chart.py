@@ -1,0 +1,111 @@
+"""Make the Helm chart in `deploy/helm/rowlock` from the objects that `rowlock manifests` prints: `make docs` runs it.
+
+What a chart's user may choose stands in the objects as a word of `_VALUES`, and becomes a reference to `.Values`. So the
+chart and the plain manifests cannot differ. CRDs are in `crds/`: Helm does not delete those, nor with them users' queues.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from rowlock import __version__
+from rowlock.kube.install.server_objects import ServerInstall, server_objects
+from rowlock.kube.manifests import SCHEDULER_ROLE, install_objects
+from rowlock.objects import Object, name
+
+CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm" / "rowlock"
+_NOTE = "# made by scripts/make_chart.py (`make docs`): edit src/rowlock/kube/install/server_objects.py\n"
+_VALUES = {
+    "VALUE-IMAGE": '"{{ .Values.image }}"',
+    "VALUE-SCHEDULER": '"{{ .Values.scheduler }}"',
+    "VALUE-STORAGE": '"{{ .Values.storage.size }}"',
+    "VALUE-CLASS": '"{{ .Values.storage.class }}"',
+    "VALUE-HOST": '"{{ .Values.ingress.host }}"',
+}
+_INSTALL = ServerInstall("VALUE-IMAGE", "VALUE-SCHEDULER", "VALUE-STORAGE", "VALUE-CLASS", "VALUE-HOST")
+VALUES = """# The server's image, made with `docker build -f deploy/Dockerfile -t IMAGE .`
+image: rowlock:{version}
+# Who places the pods of jobs: own (rowlock), kai, cluster (the default scheduler), auto
+scheduler: own
+# The volume of the archive; with the class "" the cluster's default is used
+storage:
+  size: 10Gi
+  class: ""
+# The name under which an Ingress leads to the server; "" = no Ingress
+ingress:
+  host: ""
+"""
+CHART_FILE = """apiVersion: v2
+name: rowlock
+description: "Distributed training on Kubernetes: gangs, quotas, and why a job waits or failed"
+type: application
+version: {version}
+appVersion: "{version}"
+kubeVersion: ">=1.27.0-0"
+"""
+
+
+def chart_files() -> dict[str, str]:
+    """Path in the chart → text."""
+    objects = [obj for obj in install_objects(scheduler="own", crds=True) if obj["kind"] != "Namespace"]
+    crds = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
+    scheduling = [obj for obj in objects if name(obj) == SCHEDULER_ROLE]
+    rest = [obj for obj in objects if obj not in crds and obj not in scheduling]
+    server = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_INSTALL)]
+    ingress = [obj for obj in server if obj["kind"] == "Ingress"]
+    return {
+        "Chart.yaml": CHART_FILE.format(version=__version__),
+        "values.yaml": VALUES.format(version=__version__),
+        "crds/scheduling.yaml": _text(crds),
+        "templates/rights.yaml": _text(rest),
+        "templates/scheduler-rights.yaml": _when('eq .Values.scheduler "own"', _text(scheduling)),
+        "templates/server.yaml": _text([obj for obj in server if obj not in ingress]),
+        "templates/ingress.yaml": _when(".Values.ingress.host", _text(ingress)),
+    }
+
+
+def _keep(claim: Object) -> Object:
+    """What ran stays when the release is deleted."""
+    return {**claim, "metadata": {**claim["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
+
+
+def _when(condition: str, text: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _text(objects: list[Object]) -> str:
+    text = _NOTE + yaml.safe_dump_all(objects, sort_keys=False, width=1000)
+    text = text.replace("- VALUE-HOST,", '- "{{ with .Values.ingress.host }}{{ . }},{{ end }}VALUE-REST')
+    lines = [line + '"' if "VALUE-REST" in line else line for line in text.splitlines(keepends=False)]
+    text = "\n".join(lines).replace("VALUE-REST", "") + "\n"
+    text = text.replace(
+        "  storageClassName: VALUE-CLASS\n", _when_line(".Values.storage.class", "  storageClassName: VALUE-CLASS\n")
+    )
+    for word, reference in _VALUES.items():
+        text = text.replace(word, reference)
+    return text
+
+
+def _when_line(condition: str, line: str) -> str:
+    return f"  {{{{- if {condition} }}}}\n{line}  {{{{- end }}}}\n"
+
+
+def main() -> int:
+    """With `--check` nothing is written; exit code 1 when the chart is not the one of the manifests."""
+    if sys.argv[1:] == ["--check"]:
+        stale = [path for path, text in chart_files().items() if (CHART / path).read_text() != text]
+        print(f"the chart is older than the manifests: run `make docs` ({', '.join(stale)})" if stale else "")
+        return 1 if stale else 0
+    for path, text in chart_files().items():
+        target = CHART / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    print(f"wrote {CHART.relative_to(CHART.parents[2])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

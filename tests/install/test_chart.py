@@ -1,0 +1,119 @@
+"""The server inside a cluster: chart and manifests are one, a real API server takes them, and the pod can do no more than it must."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.conformance.subjects import REPO, real_cluster, real_cluster_missing
+from tests.end_to_end.cluster import BIN
+from tests.kube.test_served_cluster import kubectl
+
+from rowlock import KUBERNETES
+from rowlock.errors import BadRequest
+from rowlock.kube.install.in_cluster import write_kubeconfig
+from rowlock.kube.install.server_objects import ServerInstall, server_objects
+from rowlock.objects import Object, dig
+
+CHART = REPO / "deploy" / "helm" / "rowlock"
+
+INSTALL = ServerInstall("registry.example/rowlock:1", ingress_host="rowlock.example")
+
+
+def by_kind(kind: str) -> Object:
+    return next(obj for obj in server_objects(INSTALL) if obj["kind"] == kind)
+
+
+def test_the_chart_is_the_one_that_the_manifests_make() -> None:
+    done = subprocess.run(
+        [sys.executable, "scripts/make_chart.py", "--check"], capture_output=True, text=True, cwd=REPO
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_container_is_nobody_and_writes_to_its_volumes_alone() -> None:
+    pod = by_kind("Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] and container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not container["securityContext"]["allowPrivilegeEscalation"]
+    assert {m["mountPath"] for m in container["volumeMounts"]} == {"/var/lib/rowlock", "/tmp"}
+    args = container["args"]
+    assert args[args.index("--data-dir") + 1].startswith("/var/lib/rowlock/")
+
+
+def test_who_selects_the_pod_finds_it() -> None:
+    labels = dig(by_kind("Deployment"), "spec.template.metadata.labels").items()
+    for kind, path in (
+        ("Service", "spec.selector"),
+        ("PodDisruptionBudget", "spec.selector.matchLabels"),
+        ("NetworkPolicy", "spec.podSelector.matchLabels"),
+        ("Deployment", "spec.selector.matchLabels"),
+    ):
+        assert dig(by_kind(kind), path).items() <= labels
+
+
+def test_in_a_pod_the_kubeconfig_names_the_files_that_the_kubelet_renews(tmp_path: Path) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    environment = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    with pytest.raises(BadRequest, match="in-cluster is for a pod"):
+        write_kubeconfig(tmp_path, environment, account)
+    (account / "token").write_text("t")
+    config = json.loads(write_kubeconfig(tmp_path, environment, account).read_text())
+    assert config["clusters"][0]["cluster"]["server"] == "https://[fd00::1]:6443"
+    assert config["users"][0]["user"] == {"tokenFile": str(account / "token")}
+
+
+# ------------------------------------------------------------ a real kube-apiserver
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    if missing := real_cluster_missing():
+        pytest.skip(missing)
+    with real_cluster(tmp_path_factory.mktemp("real")) as made:
+        yield made
+
+
+def apply_as_dry_run(kubeconfig: Path, text: str, directory: Path) -> str:
+    (directory / "all.yaml").write_text(text)
+    return kubectl(kubeconfig, "apply", "--dry-run=server", "--validate=strict", "-f", str(directory / "all.yaml"))
+
+
+@pytest.mark.real
+def test_a_real_api_server_takes_the_manifests(kubeconfig: Path, tmp_path: Path) -> None:
+    command = [str(BIN / "rowlock"), "manifests", "--image", INSTALL.image, "--ingress-host", INSTALL.ingress_host]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "rowlock-system" not in kubectl(kubeconfig, "get", "namespaces", "-o", "name"):
+        kubectl(kubeconfig, "create", "namespace", "rowlock-system")
+    answer = apply_as_dry_run(kubeconfig, text, tmp_path)
+    assert answer.count("(server dry run)") == len(list(yaml.safe_load_all(text))), answer
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("scheduler", ["own", "cluster"])
+def test_a_real_api_server_takes_the_chart(kubeconfig: Path, tmp_path: Path, scheduler: str) -> None:
+    helm = shutil.which("helm") or f"{where()}/helm"
+    if not Path(helm).exists():
+        pytest.skip("helm is not built: run `make real-cluster` (needs Go)")
+    if "rowlock-system" not in kubectl(kubeconfig, "get", "namespaces", "-o", "name"):
+        kubectl(kubeconfig, "create", "namespace", "rowlock-system")
+    settings = ("--set", f"scheduler={scheduler},ingress.host=lab.example,storage.class=fast")
+    command: list[str] = [helm, "template", "rowlock", str(CHART), "--include-crds", "-n", "rowlock-system", *settings]
+    command += ["--kube-version", KUBERNETES]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "VALUE-" not in text and "lab.example" in text and "storageClassName" in text
+    assert ("rowlock-scheduler" in text) == (scheduler == "own")
+    assert apply_as_dry_run(kubeconfig, text, tmp_path).count("(server dry run)") > 15
+
+
+def where() -> str:
+    asked = [sys.executable, "scripts/real_cluster", "where"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True, cwd=REPO).stdout.strip()

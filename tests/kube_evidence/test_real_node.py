@@ -1,0 +1,178 @@
+"""A real kube-apiserver, training operator and kubelet: what users do there, from submit to what remains of a run.
+
+Our scheduler places the pods, containerd runs them, and torch talks over the pods' own network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from tests.conformance.subjects import REPO, real_cluster, real_cluster_missing
+from tests.end_to_end.cluster import BIN, Cluster, lent
+from tests.kube.test_served_cluster import kubectl
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]  # a cluster starts in the first one
+TRAIN = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {int(total)}", flush=True)
+dist.destroy_process_group()
+"""
+SPEAK = "for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || exec sleep 600; while [ ! -e /tmp/go ]; do sleep 0.1; done"
+WORKERS = 4
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a cluster with one real node, which says that it has four GPUs."""
+    if missing := real_cluster_missing(operator=True):
+        pytest.skip(missing)
+    directory = tmp_path_factory.mktemp("real")
+    os.environ["ROWLOCK_REAL_NODE_MOUNT"] = ":".join({str(REPO), sys.base_prefix})
+    if missing := node_missing():
+        pytest.skip(missing)
+    with real_cluster(directory, "--operator", "--kubelet") as kubeconfig:
+        gpus = json.dumps({"status": {"capacity": {"nvidia.com/gpu": "8"}}})
+        kubectl(kubeconfig, "patch", "node", "real-node", "--subresource=status", "--type=merge", "-p", gpus)
+        program = [str(REPO / ".venv/bin/python"), "-c", TRAIN]
+        command = [sys.executable, "scripts/real_cluster", "image", str(directory), "docker.io/ekink/training:1"]
+        subprocess.run([*command, "--", *program], check=True, cwd=REPO)
+        yield kubeconfig
+
+
+def node_missing() -> str:
+    asked = [sys.executable, "scripts/real_cluster", "can-run-a-node"]
+    return subprocess.run(asked, capture_output=True, text=True, cwd=REPO).stdout.strip()
+
+
+@pytest.fixture
+def served(tmp_path: Path, node: Path) -> Iterator[Cluster]:
+    with lent(tmp_path) as made:
+        made.up("--kubeconfig", str(node), "--scheduler", "own", "--install-crds")
+        made.run("rowlock", "project", "create", "team-a", code=None)
+        yield made
+
+
+def logs(served: Cluster, name: str) -> str:
+    return served.run("rowlock", "logs", name, "-p", "team-a", code=None)
+
+
+def submit(served: Cluster, name: str, workers: int, script: str) -> None:
+    image = ("-i", "localhost/host:1", f"--workers={workers}", "-p", "team-a")
+    served.run("runai", "submit-dist", "pytorch", name, *image, "--", "sh", "-c", script)
+
+
+def pods(served: Cluster) -> list[str]:
+    found = served.api("GET", "/api/v1/namespaces/runai-team-a/pods")["items"]
+    return [pod["metadata"]["name"] for pod in found]
+
+
+def test_the_readmes_job_trains_and_its_logs_outlive_it(served: Cluster) -> None:
+    """The first seed's command, with a tag, since untagged images are always pulled."""
+    name = "distributed-training-pytorch"
+    served.run(
+        "runai", "submit-pytorch", "--name", name, "--workers=1", "-g", "1", "-i", "ekink/training:1", "-p", "team-a"
+    )  # fmt: skip
+    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "120s")
+    served.until(lambda: "rank 1 of 2 has 3" in logs(served, name), "both ranks have spoken")
+    assert "rank 0 of 2 has 3" in logs(served, name)
+    assert "real-node" in served.run("runai", "describe", "job", name, "-p", "team-a")
+    served.run("runai", "delete", "job", name, "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
+    text = logs(served, name)
+    assert "rank 0 of 2 has 3" in text and "rank 1 of 2 has 3" in text
+    assert "It completed" in served.run("rowlock", "show", name, "-p", "team-a")
+
+
+def test_who_is_killed_as_the_master_ends_has_every_log(served: Cluster, node: Path) -> None:
+    submit(served, "killed", WORKERS, SPEAK)
+    following = served.data / "archive" / "following"
+    wanted = WORKERS + 1
+
+    def spoken() -> int:
+        return sum(path.read_text().count(" says 3") for path in following.glob("*/*.log"))
+
+    served.until(lambda: spoken() == wanted, "all have spoken", 120)
+    served.run("rowlock", "exec", "killed", "-p", "team-a", "--pod", "killed-master-0", "--", "touch", "/tmp/go")
+    os.kill(served.pid, signal.SIGKILL)
+    served.up("--kubeconfig", str(node), "--scheduler", "own")
+    served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "60s")
+    served.run("rowlock", "delete", "killed", "-p", "team-a")
+    said = [f"{rank} says {n}" for rank in range(wanted) for n in (1, 2, 3)]
+    served.until(lambda: all(line in logs(served, "killed") for line in said), "every log is whole")
+    assert all(logs(served, "killed").count(line) == 1 for line in said), "no line is there twice"
+
+
+def test_a_shell_in_a_pod_and_the_reason_of_a_failure(served: Cluster) -> None:
+    submit(
+        served,
+        "works",
+        1,
+        "[ $RANK = 0 ] && exec sleep 600; while [ ! -e /tmp/fail ]; do sleep 0.2; done; echo 'RuntimeError: no data' >&2; exit 7",
+    )
+    served.until(lambda: "Running" in served.run("rowlock", "list", "-p", "team-a"), "it runs", 120)
+    pod = ("works", "-p", "team-a", "--pod", "works-worker-0")
+    served.until(lambda: "worker-0" in served.run("rowlock", "exec", *pod, "--", "hostname", code=None), "exec works")
+    served.run("rowlock", "exec", *pod, "--", "touch", "/tmp/fail", code=None)
+    served.until(lambda: "exit code 7" in why(served), "the rank that failed is named")
+    assert "rank 1" in why(served) and "no data" in why(served)
+    served.run("rowlock", "delete", "works", "-p", "team-a")
+
+
+def why(served: Cluster) -> str:
+    return served.run("rowlock", "why", "works", "-p", "team-a", code=None)
+
+
+def test_the_server_runs_in_the_cluster_with_the_rights_of_its_manifests(node: Path, tmp_path: Path) -> None:
+    """As nobody, on a read-only root, in a pod on the real kubelet. There is no network between pods and the API server here,
+    and no storage: so it is on the machine's, and its volume is an empty one."""
+    command = [str(BIN / "rowlock"), "manifests", "--image", "localhost/host:1"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    manifests = [fit_to_node(obj, node) for obj in yaml.safe_load_all(text)]
+    (tmp_path / "server.yaml").write_text(yaml.safe_dump_all(manifests))
+    kubectl(node, "apply", "-f", str(tmp_path / "server.yaml"))
+    namespace = ("-n", "rowlock-system")
+    try:
+        kubectl(node, *namespace, "rollout", "status", "deployment/rowlock", "--timeout=55s")
+        inside = (*namespace, "exec", "deploy/rowlock", "--", str(BIN / "rowlock"))
+        assert "team-in" in kubectl(node, *inside, "project", "create", "team-in")
+        assert "rowlock-scheduler" in kubectl(node, *inside, "status"), "its scheduler leads"
+        assert "team-in" in kubectl(node, *inside, "project", "list")
+        kubectl(node, *inside, "project", "delete", "--yes", "team-in")
+        assert "forbidden" not in kubectl(node, *namespace, "logs", "deploy/rowlock"), "its rights are enough"
+    finally:
+        kubectl(node, "delete", "-f", str(tmp_path / "server.yaml"), "--ignore-not-found", "--wait=false")
+
+
+def fit_to_node(obj: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:
+    if obj["kind"] == "Deployment":
+        pod = obj["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        pod |= {"nodeName": "real-node", "hostNetwork": True, "terminationGracePeriodSeconds": 1}
+        pod["volumes"] = [{"name": name, "emptyDir": {}} for name in ("data", "tmp")]
+        container |= {"command": [str(BIN / "rowlock"), "up"], "imagePullPolicy": "Never"}
+        port, server = free_port(), urlsplit(json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
+        container["args"][container["args"].index("--port") + 1] = str(port)
+        container["ports"] = [{"name": "https", "containerPort": port}]
+        where = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port)}
+        container["env"] += [{"name": name, "value": value} for name, value in where.items()]
+    return obj
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("0.0.0.0", 0))
+        return int(probe.getsockname()[1])
