@@ -17,6 +17,7 @@ import os
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ from rowlock.scheduling.model.session import open_session
 from rowlock.scheduling.model.snapshot import loads
 from rowlock.scheduling.planner import Planner
 
-SPACE = "bench"
+SPACE, OWN = "bench", "rowlock-scheduler"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 GROUPS = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{SPACE}/podgroups"
 QUEUES = "/apis/scheduling.run.ai/v2/queues"
@@ -63,13 +64,14 @@ class Line:
         return f"{self.name:<52} {self.seconds:7.2f} s  {goal:<16} cpu {self.cpu:6.2f} s  {facts}"
 
 
-def pod(name: str, queue: str, *, group: str = "", gpus: int = 1) -> bytes:
+def pod(name: str, queue: str, *, group: str = "", gpus: int = 1, scheduler: str = "") -> bytes:
     """A bare pod as KAI's own scale tests make them."""
     limits = {"cpu": "100m", "memory": "100Mi", "nvidia.com/gpu": str(gpus)}
     meta: dict[str, Any] = {"name": name, "namespace": SPACE, "labels": {"kai.scheduler/queue": queue}}
     if group:
         meta["annotations"] = {"pod-group-name": group}
-    spec = {"containers": [{"name": "main", "image": "host", "resources": {"limits": limits, "requests": limits}}]}
+    container = {"name": "main", "image": "host", "resources": {"limits": limits, "requests": limits}}
+    spec: dict[str, Any] = {"containers": [container], **({"schedulerName": scheduler} if scheduler else {})}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}).encode()
 
 
@@ -431,17 +433,19 @@ def real_parts() -> tuple[Path, str]:
     return place, ", ".join(lacking)
 
 
-def kube_scheduler(nodes: int) -> Iterator[Line]:
-    """The same fill on etcd, kube-apiserver, controller-manager, kube-scheduler and kwok.
+def real_fill(nodes: int, *, own: bool) -> Iterator[Line]:
+    """The same fill on etcd, kube-apiserver, controller-manager and kwok, by kube-scheduler or (`own`) by `rowlock up --kubeconfig`.
 
-    Clients' limits are out of the way: at its default of 50 requests a second the scheduler would bind 50 pods a second.
+    Clients' limits are out of the way: at its default of 50 requests a second kube-scheduler would bind 50 pods a second.
     """
+    who = "rowlock on a real cluster" if own else "kube-scheduler"
     place, lacking = real_parts()
     if lacking:
-        print(f"kube-scheduler: not measured, {lacking} not built here (`python scripts/real_cluster build --kwok`)")
+        print(f"{who}: not measured, {lacking} not built here (`python scripts/real_cluster build --kwok`)")
         return
     with ExitStack() as stack:
-        peer = stack.enter_context(peers.real("--scheduler", "--scheduler-qps", str(peers.SCHEDULER_QPS)))
+        parts = ("--crds",) if own else ("--scheduler", "--scheduler-qps", str(peers.SCHEDULER_QPS))
+        peer = stack.enter_context(peers.real(*parts))
         kwok = stack.enter_context(_kwok(place, peer))
         connections = [Connection(peer) for _ in range(CONNECTIONS)]
         for connection in connections:
@@ -449,16 +453,44 @@ def kube_scheduler(nodes: int) -> Iterator[Line]:
         closed_loop(connections, [request(peer, "POST", "/api/v1/nodes", _node(i)) for i in range(nodes)])
         space = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}).encode()
         closed_loop(connections[:1], [request(peer, "POST", "/api/v1/namespaces", space)])
+        ours = stack.enter_context(_own_scheduler(peer)) if own else None
         time.sleep(8)  # service accounts are made, nodes are seen, taints of new nodes go
         names = [f"fill-{i:05}" for i in range(nodes * 8)]
-        cpu, began = peer.cpu() + _cpu(kwok), time.monotonic()
+        cpu, own_cpu, began = peer.cpu() + _cpu(kwok), ours.cpu() if ours else 0.0, time.monotonic()
         seen = stack.enter_context(Observer(peer))
-        made = closed_loop(connections, [request(peer, "POST", PODS, pod(n, "none")) for n in names]).whole
+        made = closed_loop(
+            connections, [request(peer, "POST", PODS, pod(n, "none", scheduler=OWN if own else "")) for n in names]
+        ).whole
+        bound = seen.until(seen.bound, names)
         over = seen.until(seen.ran, names)
         used = peer.cpu() + _cpu(kwok) - cpu
         facts = {"creating": f"{made:.1f} s", "pods/s": f"{len(names) / (over - began):.0f}",
-                 "ms cpu/pod": f"{used / len(names) * 1e3:.2f}", "MiB": f"{peer.memory():.0f}", "client limit": f"{peers.SCHEDULER_QPS}/s"}  # fmt: skip
-        yield Line(f"kube-scheduler: fill {len(names)} pods, {nodes} nodes", over - began, 0.0, used, facts)
+                 "ms cpu/pod": f"{used / len(names) * 1e3:.2f}", "MiB": f"{peer.memory():.0f}", "binds/s": f"{len(names) / (bound - began):.0f}"}  # fmt: skip
+        if ours:
+            facts |= {
+                "rowlock's ms cpu/pod": f"{(ours.cpu() - own_cpu) / len(names) * 1e3:.2f}",
+                "rowlock's MiB": f"{ours.memory():.0f}",
+            }
+        yield Line(f"{who}: fill {len(names)} pods, {nodes} nodes", over - began, 0.0, used, facts)
+
+
+@contextmanager
+def _own_scheduler(peer: Peer) -> Iterator[Peer]:
+    """`rowlock up --kubeconfig … --scheduler own` for the API server of a peer, with a queue."""
+    with tempfile.TemporaryDirectory() as scratch:
+        where = {"server": f"https://{peer.host}:{peer.port}", "certificate-authority": str(peer.authority)}
+        config = {
+            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": where}],
+            "users": [{"name": "u", "user": {"token": peer.token}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        }  # fmt: skip
+        path = Path(scratch) / "kubeconfig"
+        path.write_text(json.dumps(config))
+        with running("--kubeconfig", str(path), "--scheduler", "own", "--install-crds") as client:
+            door = Door(peer)
+            queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "none"}}
+            door.call("POST", QUEUES, {**queue, "spec": {"resources": {"gpu": {"quota": -1}}}})
+            door.close()
+            yield peers.ours(client)
 
 
 def _node(i: int) -> bytes:
@@ -511,7 +543,8 @@ def lines(nodes: int, parts: Sequence[str], quick: bool) -> Iterator[Line]:
     if "growth" in parts:
         yield from growth((100, 1000) if quick else (100, 1000, 5000))
     if "real" in parts:
-        yield from kube_scheduler(nodes)
+        yield from real_fill(nodes, own=False)
+        yield from real_fill(nodes, own=True)
 
 
 def main() -> int:

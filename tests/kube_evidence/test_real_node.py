@@ -149,7 +149,7 @@ def test_the_server_runs_in_the_cluster_with_the_rights_of_its_manifests(node: P
         kubectl(node, *namespace, "rollout", "status", "deployment/rowlock", "--timeout=55s")
         inside = (*namespace, "exec", "deploy/rowlock", "--", str(BIN / "rowlock"))
         assert "team-in" in kubectl(node, *inside, "project", "create", "team-in")
-        assert "rowlock-scheduler" in kubectl(node, *inside, "status"), "its scheduler leads"
+        assert "_1_" in kubectl(node, *inside, "status"), "its scheduler leads: the process 1 of the pod"
         assert "team-in" in kubectl(node, *inside, "project", "list")
         kubectl(node, *inside, "project", "delete", "--yes", "team-in")
         assert "forbidden" not in kubectl(node, *namespace, "logs", "deploy/rowlock"), "its rights are enough"
