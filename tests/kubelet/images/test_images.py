@@ -9,16 +9,15 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.images import build, commands
+from rowlock.kubelet.images.build_context import is_excluded, parse_dockerignore
 from rowlock.kubelet.images.dockerfile import (
     BadDockerfile,
-    expand,
-    is_excluded,
     parse,
-    parse_dockerignore,
     require_simple,
 )
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
+from rowlock.kubelet.images.word_expansion import expand_word, split_words
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.spec import parse_container
 
@@ -113,7 +112,11 @@ def test_arguments_variables_and_continued_lines() -> None:
         "FROM base:2", 'ENV A=x B="y z"', "ENV OLD style value", "RUN a   b", "WORKDIR /x/d", "LABEL x=y",
     ]  # fmt: skip
     assert steps[1].words == ("A=x", "B=y z") and steps[2].words == ("OLD=style value",)
-    assert expand("${A:+yes}${B:+no}\\$A", {"A": "1"}) == "yes$A"
+    assert expand_word("${A:+yes}${B:+no}\\$A", {"A": "1"}) == "yes$A"
+    assert expand_word("'$A'\"$A b\"${B:-'c d'}${F#*.}${F##*.}${F%.*}${F%%.*}${F/x/-}", {"A": "1", "F": "x.y.z"}) == (
+        "$A1 bc dy.zzx.yx-.y.z"
+    )
+    assert split_words("a 'b c'd \"e f\" g\\ h") == ["a", "'b c'd", '"e f"', "g\\ h"]
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,10 @@ def test_packages_are_the_images_own(shop: Workshop) -> None:
         ("FROM x\nCOPY out /", "is outside of the build context: a link leads to /etc"),
         ("FROM x\nCOPY --from=gone /a /b", "there is no such stage before it"),
         ("FROM x AS one\nFROM y\nCOPY --from=one /gone /b", "ended with exit code 125"),
+        ("FROM x AS one\nFROM y\nRUN --mount=from=one,source=/gone,target=/b true", "ended with exit code 125"),
+        ("FROM x\nRUN --mount=from=gone,target=/b true", "there is no such stage before it"),
+        ("FROM x\nONBUILD FROM y", "FROM isn't allowed as an ONBUILD trigger"),
+        ("FROM x\nONBUILD NOTHING", "unknown instruction NOTHING"),
         ("FROM x\nSTOPSIGNAL SIGNOTHING", "there is no such signal here"),
         ("FROM x\nUSER nobody-here", "unable to find user nobody-here"),
         ("FROM x\nCOPY --chmod=u+x Dockerfile /", "give an octal number"),
@@ -253,3 +257,17 @@ def test_the_launcher_of_an_mpijob_reaches_the_pod_host_and_others_do_not(shop: 
         assert (await node.log("launcher"), await node.log("other")) == ("reached\n", "hidden\n")
 
     on_node(shop.data, body)
+
+
+def test_what_an_image_says_onbuild_is_done_in_those_that_build_on_it(shop: Workshop) -> None:
+    shop.write("words", "kept\n")
+    base = shop.build("FROM x\nONBUILD COPY words /words\nONBUILD RUN cp /words /copied\nCMD cat /copied", "base")
+    assert base.triggers == ("COPY words /words", "RUN cp /words /copied")
+    assert not shop.build("FROM base\nRUN test -e /copied").triggers
+    assert shop.run() == "kept\n"
+
+
+def test_a_writable_mount_of_the_context_leaves_the_context_alone(shop: Workshop) -> None:
+    shop.write("words", "mine\n")
+    shop.build("FROM x\nRUN --mount=target=/context,rw echo theirs > /context/words; touch /context/made")
+    assert (shop.context / "words").read_text() == "mine\n" and not (shop.context / "made").exists()

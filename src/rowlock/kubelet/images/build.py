@@ -6,7 +6,7 @@ the new image only when every step has succeeded.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,8 +33,12 @@ def build(
         image = images.find(base)
         return {"PATH": path, **image.env} if isinstance(image, Image) else {"PATH": path}
 
+    def triggers_of(base: str) -> Sequence[str]:
+        image = images.find(base)
+        return image.triggers if isinstance(image, Image) else ()
+
     try:
-        stages = dockerfile.parse(request.file.read_text(), request.args, environment_of)
+        stages = dockerfile.parse(request.file.read_text(), request.args, environment_of, triggers_of)
         if layered:
             made = layered_build.LayeredBuild(images, images.directory, request.context, emit_line).run(stages)
         else:

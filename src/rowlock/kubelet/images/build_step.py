@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlock.kubelet.files import beneath
-from rowlock.kubelet.images.dockerfile import is_excluded
+from rowlock.kubelet.images.build_context import is_excluded
 from rowlock.kubelet.mounts import calls, rootfs, volume_mounts
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 from rowlock.kubelet.shim import netns, process_tree
@@ -81,7 +81,7 @@ class CopyStep:
     parents: bool = False
     """Do the sources keep the directories they lie in?"""
     rules: Sequence[tuple[bool, Any]] = ()
-    """What is left out (`dockerfile.parse_dockerignore`)."""
+    """What is left out (`build_context.parse_dockerignore`)."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Files that stand in the Dockerfile: name → content."""
 
@@ -144,6 +144,22 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'the step'}: {error.strerror}"
     return str(error)
+
+
+def remove_mount_points(targets: Sequence[str], layer: Path, below: Sequence[str]) -> None:
+    """What was made for a mount to lie on, and was not there before, is no part of the image."""
+    for target in targets:
+        path = os.path.normpath(target)
+        while path != "/" and not any(os.path.lexists(f"{lower}{path}") for lower in ("", *below)):
+            made = Path(f"{layer}{path}")
+            try:
+                if made.is_dir() and not made.is_symlink():
+                    made.rmdir()
+                elif made.is_file() and not made.stat().st_size:
+                    made.unlink()
+            except OSError:  # the step wrote there, too
+                break
+            path = os.path.dirname(path)
 
 
 def run_command(command: RunStep) -> int:
@@ -224,6 +240,22 @@ def open_in_root(root: int, path: str, flags: int) -> int:
         return calls.syscall(_OPENAT2, root, os.fsencode(path) or b".", ctypes.byref(how), ctypes.sizeof(how))
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from None
+
+
+def make_directories(paths: Sequence[str]) -> int:
+    """Where they are missing. Called inside."""
+    for path in paths:
+        os.makedirs(path, exist_ok=True)
+    return 0
+
+
+def require_in_root(root: str, path: str) -> None:
+    """Raises OSError where a process whose root is `root` finds nothing at `path`."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.close(open_in_root(fd, path, beneath.REFERENCE))
+    finally:
+        os.close(fd)
 
 
 def copy_files(copy: CopyStep, root: int) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from rowlock.kubelet.images import dockerfile, python_base
 from rowlock.kubelet.images.base_environment import base_environment, interpreter_path, site_paths
+from rowlock.kubelet.images.build_context import is_excluded, parse_dockerignore
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction
 from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, map_path
@@ -41,6 +42,7 @@ class Build:
     shell: tuple[str, ...] = ("/bin/sh", "-c")
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    has_own_command: bool = False
     args: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -57,7 +59,7 @@ class Build:
         Path(self.root).mkdir(parents=True)
         for number, step in enumerate(steps, 1):
             self.emit_line(f"Step {number}/{len(steps)} : {step}")
-            if step.name in dockerfile.RECORDED_INSTRUCTIONS or step.name in ("USER", "STOPSIGNAL"):
+            if step.name in dockerfile.RECORDED_INSTRUCTIONS or step.name in ("USER", "STOPSIGNAL", "VOLUME"):
                 self.emit_line(f" ---> {step.name} has no effect on a process")
             else:
                 getattr(self, f"_{step.name.lower()}")(step)
@@ -159,7 +161,7 @@ class Build:
         inside = os.path.normpath(os.path.join("/", source))[1:]
         matches = sorted(glob.glob(str(self.context / inside))) if inside else [str(self.context)]
         rules = self._dockerignore_rules()
-        included = [Path(f) for f in matches if not dockerfile.is_excluded(os.path.relpath(f, self.context), rules)]
+        included = [Path(f) for f in matches if not is_excluded(os.path.relpath(f, self.context), rules)]
         for path in included:
             self._verify_inside(step, path, str(self.context))
         if not included:
@@ -178,7 +180,7 @@ class Build:
 
     def _dockerignore_rules(self) -> list[tuple[bool, re.Pattern[str]]]:
         path = self.context / ".dockerignore"
-        return dockerfile.parse_dockerignore(path.read_text()) if path.exists() else []
+        return parse_dockerignore(path.read_text()) if path.exists() else []
 
     def _copy_one(self, step: Instruction, source: Path, target: Path) -> None:
         if step.name == "ADD" and source.name.endswith(_ARCHIVES) and source.is_file():
@@ -191,7 +193,7 @@ class Build:
             def excluded_names(directory: str, names: list[str]) -> list[str]:
                 self._verify_inside(step, target / os.path.relpath(directory, source), self.root)
                 relative = os.path.relpath(directory, self.context)
-                return [n for n in names if dockerfile.is_excluded(os.path.normpath(f"{relative}/{n}"), rules)]
+                return [n for n in names if is_excluded(os.path.normpath(f"{relative}/{n}"), rules)]
 
             shutil.copytree(
                 source, target, symlinks=True, dirs_exist_ok=True, ignore=excluded_names, copy_function=_replace_file
@@ -214,10 +216,12 @@ class Build:
 
     def _cmd(self, step: Instruction) -> None:
         self.command = (*self.shell, step.text) if step.shell else step.words
+        self.has_own_command = True
 
     def _entrypoint(self, step: Instruction) -> None:
         self.entrypoint = (*self.shell, step.text) if step.shell else step.words
-        self.command = ()
+        if not self.has_own_command:  # else it is the base's
+            self.command = ()
 
 
 def _replace_file(source: str | Path, target: str | Path) -> str:

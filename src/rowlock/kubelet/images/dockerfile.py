@@ -1,6 +1,6 @@
 """Parses Dockerfiles, as BuildKit reads them. Pure.
 
-`parse(text, args)` gives the stages of a build with variables put in. What no build here can do (ONBUILD, secrets, …) is
+`parse(text, args)` gives the stages of a build with variables put in. What no build here can do (secrets, …) is
 refused with a sentence; `require_simple` refuses what a build without a root file system of its own cannot do.
 """
 
@@ -8,15 +8,33 @@ import difflib
 import json
 import platform
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-RECORDED_INSTRUCTIONS = frozenset({"EXPOSE", "LABEL", "VOLUME", "MAINTAINER", "HEALTHCHECK"})
+from rowlock.kubelet.images.word_expansion import expand_word, split_words
+
+RECORDED_INSTRUCTIONS = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "HEALTHCHECK"})
 """Accepted, without effect on a pod."""
 INSTRUCTIONS = RECORDED_INSTRUCTIONS | frozenset(
-    {"FROM", "RUN", "WORKDIR", "COPY", "ADD", "ENV", "ARG", "CMD", "ENTRYPOINT", "SHELL", "USER", "STOPSIGNAL"}
+    {
+        "FROM",
+        "RUN",
+        "WORKDIR",
+        "COPY",
+        "ADD",
+        "ENV",
+        "ARG",
+        "CMD",
+        "ENTRYPOINT",
+        "SHELL",
+        "USER",
+        "STOPSIGNAL",
+        "ONBUILD",
+        "VOLUME",
+    }
 )
+_NO_TRIGGERS = frozenset({"FROM", "ONBUILD", "MAINTAINER"})
 _EXPANDED_INSTRUCTIONS = frozenset(
     {"FROM", "WORKDIR", "COPY", "ADD", "ENV", "ARG", "EXPOSE", "LABEL", "USER", "VOLUME", "STOPSIGNAL"}
 )
@@ -24,7 +42,6 @@ PROXY_ARGS = tuple(
     name for low in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy") for name in (low, low.upper())
 )
 """Build arguments that need no ARG."""
-_VARIABLE = re.compile(r"\\\$|\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^}]*))?\})")
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
 _ALLOWED_FLAGS = {
     "COPY": {"chown", "chmod", "link", "from", "parents", "exclude"},
@@ -85,42 +102,98 @@ def parse(
     text: str,
     args: Mapping[str, str] | None = None,
     environment_of: Callable[[str], Mapping[str, str]] = lambda base: {},
+    triggers_of: Callable[[str], Sequence[str]] = lambda base: (),
 ) -> list[Stage]:
-    """All stages, in order. `args` are `--build-arg`s; one that no ARG declares is refused. `environment_of` gives the
-    variables of an image that a stage builds on. Raises BadDockerfile."""
-    given = dict(args or {})
-    unused = {name for name in given if name not in PROXY_ARGS}
-    global_args = _platform_args()
-    scope: dict[str, str] = {}
-    stages: list[tuple[str, str, list[Instruction]]] = []
-    environments: dict[str, dict[str, str]] = {}
+    """All stages, in order. `args` are `--build-arg`s; one that no ARG declares is refused. Of an image that a stage builds
+    on, `environment_of` gives the variables and `triggers_of` what it says ONBUILD. Raises BadDockerfile."""
+    parser = _Parser(dict(args or {}), environment_of, triggers_of, _escape_character(text.splitlines()))
     for line, name, rest, heredocs in _logical_lines(text):
-        _check_instruction(line, name, has_stage=bool(stages))
-        variables = scope if stages and name != "FROM" else global_args
-        rest = expand(rest, variables) if name in _EXPANDED_INSTRUCTIONS else rest
-        instruction = _instruction(line, name, rest, heredocs, variables)
+        parser.add(line, name, rest, heredocs)
+    return parser.stages()
+
+
+@dataclass(slots=True)
+class _Base:
+    """What the instructions after a FROM know of what they build on; what is said later in the stage is added."""
+
+    environment: dict[str, str]
+    triggers: list[str]
+
+
+class _Parser:
+    """One Dockerfile, instruction by instruction."""
+
+    def __init__(
+        self,
+        args: dict[str, str],
+        environment_of: Callable[[str], Mapping[str, str]],
+        triggers_of: Callable[[str], Sequence[str]],
+        escape: str,
+    ) -> None:
+        self._args, self._environment_of, self._triggers_of = args, environment_of, triggers_of
+        self._escape = escape
+        self._unused = {name for name in args if name not in PROXY_ARGS}
+        self._global_args = _platform_args()
+        self._scope: dict[str, str] = {}
+        self._stages: list[tuple[str, str, list[Instruction]]] = []
+        self._bases: dict[str, _Base] = {}
+
+    def add(self, line: int, name: str, rest: str, heredocs: tuple[Heredoc, ...]) -> None:
+        """The next one. Raises BadDockerfile."""
+        _check_instruction(line, name, has_stage=bool(self._stages))
+        variables = self._scope if self._stages and name != "FROM" else self._global_args
+        expand = partial(expand_word, scope=variables, escape=self._escape) if name in _EXPANDED_INSTRUCTIONS else str
+        try:
+            instruction = _instruction(line, name, rest, heredocs, expand)
+        except ValueError as error:
+            raise BadDockerfile(f"line {line}: {name}: {error}") from None
+        triggers: list[str] = []
         if name == "ARG":
-            instruction = _declare(instruction, given, scope if stages else global_args, global_args)
-            unused -= {word.partition("=")[0] for word in instruction.words}
-            if not stages:
-                continue
+            scope = self._scope if self._stages else self._global_args
+            instruction = _declare(instruction, self._args, scope, self._global_args)
+            self._unused -= {word.partition("=")[0] for word in instruction.words}
+            if not self._stages:
+                return
         elif name == "ENV":
             added = dict(word.split("=", 1) for word in instruction.words)
-            scope |= added
-            environments[str(len(stages) - 1)] |= added
+            self._scope |= added
+            self._bases[str(len(self._stages) - 1)].environment |= added
+        elif name == "ONBUILD":
+            _check_trigger(line, rest)
+            self._bases[str(len(self._stages) - 1)].triggers.append(rest)
         elif name == "FROM":
-            base = instruction.words[0]
-            environment = dict(environments.get(base.lower()) or environment_of(base))
-            scope = dict(environment)
-            environments[str(len(stages))] = environment
-            environments[_stage_name(instruction) or str(len(stages))] = environment
-            stages.append((_stage_name(instruction), base, []))
-        stages[-1][2].append(instruction)
-    if unused:
-        raise BadDockerfile(f"no ARG for --build-arg {', '.join(sorted(unused))} in the Dockerfile")
-    if not stages:
-        raise BadDockerfile("no FROM instruction: the first line says what the image builds on")
-    return [Stage(name, base, tuple(steps)) for name, base, steps in stages]
+            triggers = self._begin_stage(instruction)
+        self._stages[-1][2].append(instruction)
+        for trigger in triggers:
+            word, _, operands = trigger.partition(" ")
+            self.add(line, word.upper(), operands.strip(), ())
+
+    def _begin_stage(self, instruction: Instruction) -> list[str]:
+        """What its base says ONBUILD."""
+        base = instruction.words[0]
+        below = self._bases.get(base.lower()) or _Base(dict(self._environment_of(base)), list(self._triggers_of(base)))
+        stage = _Base(dict(below.environment), [])
+        self._scope = dict(stage.environment)
+        self._bases[str(len(self._stages))] = stage
+        self._bases[_stage_name(instruction) or str(len(self._stages))] = stage
+        self._stages.append((_stage_name(instruction), base, []))
+        return below.triggers
+
+    def stages(self) -> list[Stage]:
+        """All of them. Raises BadDockerfile."""
+        if self._unused:
+            raise BadDockerfile(f"no ARG for --build-arg {', '.join(sorted(self._unused))} in the Dockerfile")
+        if not self._stages:
+            raise BadDockerfile("no FROM instruction: the first line says what the image builds on")
+        return [Stage(name, base, tuple(steps)) for name, base, steps in self._stages]
+
+
+def _check_trigger(line: int, text: str) -> None:
+    """What ONBUILD keeps for later must be an instruction that may come then. Raises BadDockerfile."""
+    name = text.partition(" ")[0].upper()
+    _check_instruction(line, name, has_stage=True)
+    if name in _NO_TRIGGERS:
+        raise BadDockerfile(f"line {line}: {name} isn't allowed as an ONBUILD trigger")
 
 
 def _platform_args() -> dict[str, str]:
@@ -215,42 +288,28 @@ def _check_instruction(line: int, name: str, *, has_stage: bool) -> None:
         raise BadDockerfile(f"line {line}: {name} before FROM")
 
 
-def expand(text: str, scope: Mapping[str, str]) -> str:
-    """`$A`, `${A}`, `${A:-default}`, `${A-default}`, `${A:+other}`, `${A+other}`; `\\$` stays a dollar."""
-
-    def replace_variable(match: re.Match[str]) -> str:
-        if match[0] == "\\$":
-            return "$"
-        value = scope.get(match[1] or match[2])
-        is_set = bool(value) if (match[3] or "").startswith(":") else value is not None
-        if match[3] and match[3].endswith("-"):
-            return (value or "") if is_set else match[4]
-        if match[3]:
-            return match[4] if is_set else ""
-        return value or ""
-
-    return _VARIABLE.sub(replace_variable, text)
-
-
 def _instruction(
-    line: int, name: str, rest: str, heredocs: tuple[Heredoc, ...], variables: Mapping[str, str]
+    line: int, name: str, rest: str, heredocs: tuple[Heredoc, ...], expand: Callable[[str], str]
 ) -> Instruction:
-    flags, mounts, rest = _parse_flags(line, name, rest, variables)
+    """Raises BadDockerfile, or ValueError for words that cannot be expanded."""
+    flags, mounts, rest = _parse_flags(line, name, rest, expand)
     if not rest:
         raise BadDockerfile(f"line {line}: {name} needs an argument")
     if name in ("RUN", "CMD", "ENTRYPOINT", "SHELL", "COPY", "ADD", "VOLUME") and rest.startswith("["):
         words = _parse_exec_form(rest)
         if words is not None:
-            return Instruction(line, name, rest, words, flags=flags, mounts=mounts)
-    if name in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK"):
+            return Instruction(line, name, rest, tuple(map(expand, words)), flags=flags, mounts=mounts)
+    if name in ("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK", "ONBUILD"):
         return Instruction(line, name, rest, (), True, flags, mounts, heredocs)
     if name == "SHELL":
         raise BadDockerfile(f'line {line}: SHELL needs the JSON form, as in SHELL ["/bin/bash", "-c"]')
-    return Instruction(line, name, rest, _operands(line, name, rest), flags=flags, heredocs=heredocs)
+    words = _operands(line, name, rest, expand)
+    shown = " ".join(words) if "$" in rest else rest
+    return Instruction(line, name, shown, words, flags=flags, heredocs=heredocs)
 
 
 def _parse_flags(
-    line: int, name: str, rest: str, variables: Mapping[str, str]
+    line: int, name: str, rest: str, expand: Callable[[str], str]
 ) -> tuple[dict[str, str], tuple[Mapping[str, str], ...], str]:
     flags: dict[str, str] = {}
     mounts: list[Mapping[str, str]] = []
@@ -260,12 +319,13 @@ def _parse_flags(
             break
         if match[1] not in _ALLOWED_FLAGS.get(name, set()):
             raise BadDockerfile(f"line {line}: {name} --{match[1]} is not supported")
+        value = expand(match[2] or "")
         if match[1] == "mount":
-            mounts.append(_parse_mount(line, expand(match[2] or "", variables)))
-        elif match[1] == "network" and match[2] != "default":
-            raise BadDockerfile(f"line {line}: RUN --network={match[2]} is not supported: steps use this machine's")
+            mounts.append(_parse_mount(line, value))
+        elif match[1] == "network" and value != "default":
+            raise BadDockerfile(f"line {line}: RUN --network={value} is not supported: steps use this machine's")
         else:
-            flags[match[1]] = match[2] or ""
+            flags[match[1]] = value
         rest = rest[match.end() :]
     return flags, tuple(mounts), rest
 
@@ -286,6 +346,22 @@ def _parse_mount(line: int, text: str) -> dict[str, str]:
     return mount
 
 
+def needed_stages(stages: Sequence[Stage]) -> list[int]:
+    """Numbers of the last stage and of those it builds on or copies from, in order."""
+    numbers = {str(number): number for number in range(len(stages))}
+    numbers |= {stage.name: number for number, stage in enumerate(stages) if stage.name}
+    needed, waiting = set[int](), [len(stages) - 1]
+    while waiting:
+        number = waiting.pop()
+        if number not in needed:
+            needed.add(number)
+            steps = stages[number].steps
+            names = [stages[number].base, *(step.flags.get("from", "") for step in steps)]
+            names += [mount.get("from", "") for step in steps for mount in step.mounts]
+            waiting += [numbers[n.lower()] for n in names if n.lower() in numbers and numbers[n.lower()] < number]
+    return sorted(needed)
+
+
 def require_simple(stages: Sequence[Stage]) -> tuple[Instruction, ...]:
     """The instructions of a Dockerfile that can be built by steps which run on this machine itself. Raises BadDockerfile."""
     if len(stages) > 1:
@@ -299,6 +375,8 @@ def require_simple(stages: Sequence[Stage]) -> tuple[Instruction, ...]:
         for flag in ("from", "parents", "exclude"):
             if flag in step.flags:
                 raise BadDockerfile(f"line {step.line}: {step.name} --{flag} needs an image with files of its own")
+        if step.name == "ONBUILD":
+            raise BadDockerfile(f"line {step.line}: ONBUILD needs an image with files of its own")
         if step.mounts:
             raise BadDockerfile(
                 f"line {step.line}: RUN --mount is not supported: steps run on this machine as they are"
@@ -320,18 +398,18 @@ def _parse_exec_form(text: str) -> tuple[str, ...] | None:
     return tuple(words) if isinstance(words, list) and all(isinstance(w, str) for w in words) else None
 
 
-def _operands(line: int, name: str, rest: str) -> tuple[str, ...]:
+def _operands(line: int, name: str, rest: str, expand: Callable[[str], str]) -> tuple[str, ...]:
+    """Raises BadDockerfile, or ValueError for words that cannot be expanded."""
     if name == "ENV" and "=" not in rest.split()[0]:
         key, space, value = rest.partition(" ")
         if not space:
             raise BadDockerfile(f"line {line}: ENV needs KEY=VALUE")
-        return (f"{key}={value.strip()}",)
-    if name in RECORDED_INSTRUCTIONS or name in ("WORKDIR", "USER", "STOPSIGNAL"):
-        return (rest.strip("\"'"),)
-    try:
-        words = tuple(shlex.split(rest))
-    except ValueError as error:
-        raise BadDockerfile(f"line {line}: {name}: {error}") from None
+        return (f"{key}={expand(value.strip())}",)
+    if name in ("WORKDIR", "USER", "STOPSIGNAL"):
+        return (expand(rest),)
+    if name == "MAINTAINER":
+        return (rest,)
+    words = tuple(map(expand, split_words(rest)))
     if name == "ENV" and any("=" not in word for word in words):
         raise BadDockerfile(f"line {line}: ENV needs KEY=VALUE")
     if name in ("COPY", "ADD") and len(words) < 2:
@@ -339,36 +417,3 @@ def _operands(line: int, name: str, rest: str) -> tuple[str, ...]:
     if name == "FROM" and len(words) not in (1, 3):
         raise BadDockerfile(f"line {line}: FROM takes an image and, at most, AS name")
     return words
-
-
-def parse_dockerignore(patterns: str) -> list[tuple[bool, re.Pattern[str]]]:
-    """A .dockerignore: (excludes?, pattern) in order; the last that matches a path decides."""
-    rules = []
-    for raw in patterns.splitlines():
-        text = raw.strip()
-        if not text or text.startswith("#"):
-            continue
-        excludes = not text.startswith("!")
-        rules.append((excludes, _glob(text.lstrip("!").strip().strip("/"))))
-    return rules
-
-
-def _glob(text: str) -> re.Pattern[str]:
-    text = re.sub(r"^(?:\./)+", "", text)
-    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|[^*?\[]+|\[", text)
-    sets = {
-        token: f"[{token[1:-1].replace(chr(92), chr(92) * 2)}]"
-        for token in tokens
-        if len(token) > 2 and token[0] == "["
-    }
-    return re.compile("".join(parts.get(t) or sets.get(t) or re.escape(t) for t in tokens) + r"(?:/.*)?$")
-
-
-def is_excluded(path: str, rules: Sequence[tuple[bool, re.Pattern[str]]]) -> bool:
-    """Is a path of the context left out?"""
-    result = False
-    for excludes, pattern in rules:
-        if pattern.match(path):
-            result = excludes
-    return result

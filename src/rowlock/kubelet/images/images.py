@@ -60,6 +60,8 @@ class Image:
     """The directory of the environment that its layers lie over."""
     account: tuple[Any, ...] = ()
     """Who its programs run as: name, uid, gid and home; () = as its pod's security context says."""
+    triggers: tuple[str, ...] = ()
+    """Instructions that a build on it begins with (ONBUILD)."""
     replaces_packages: bool = False
     """Has it a version of its own of a package that the environment below has, too?"""
 
@@ -216,7 +218,10 @@ def build_hint(reference: str) -> str:
 
 
 def _from_json(data: Mapping[str, Any]) -> Image:
-    fields = {**data, **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command", "layers", "account")}}
+    fields = {
+        **data,
+        **{k: tuple(data.get(k) or ()) for k in ("path", "entrypoint", "command", "layers", "account", "triggers")},
+    }
     return Image(**fields)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,13 @@ from rowlock.kubelet.images.base_environment import (
     interpreter_path,
     site_paths,
 )
+from rowlock.kubelet.images.build_context import BuildContext, parse_dockerignore
 from rowlock.kubelet.images.build_step import CopyStep, ImageUser, RunStep
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction, Stage
 from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, signal_number
 from rowlock.kubelet.images.layers import LayerStore, layer_key
+from rowlock.kubelet.images.word_expansion import expand_text
 from rowlock.kubelet.mounts import rootfs
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
@@ -51,25 +53,27 @@ class BuildState:
     user: ImageUser = field(default_factory=ImageUser)
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    has_own_command: bool = False
+    """Was CMD said in this stage? ENTRYPOINT takes the command of the base away, not the stage's own."""
     stop_signal: str = ""
     args: Mapping[str, str] = field(default_factory=dict)
+    triggers: tuple[str, ...] = ()
 
 
 class LayeredBuild:
     """One build. Raises BuildFailed, BadDockerfile or NoPip with a sentence."""
 
     def __init__(self, images: Images, directory: Path, context: Path, emit_line: Callable[[str], None]) -> None:
-        self._images, self._context, self._emit_line = images, context, emit_line
+        self._images, self._emit_line = images, emit_line
+        self._context = BuildContext(context)
         self._directory = directory
         self._store = LayerStore(directory)
         self._python = directory / ".python"
         self._states: dict[str, BuildState] = {}
-        ignored = context / ".dockerignore"
-        self._rules = dockerfile.parse_dockerignore(ignored.read_text()) if ignored.exists() else []
 
     def run(self, stages: Sequence[Stage]) -> Image:
         """The last stage, and those it needs."""
-        needed = _needed_stages(stages)
+        needed = dockerfile.needed_stages(stages)
         total, number, state = sum(len(stages[n].steps) for n in needed), 0, BuildState()
         for index in needed:
             stage = stages[index]
@@ -101,6 +105,7 @@ class LayeredBuild:
             workdir=state.workdir,
             account=() if user == ImageUser() else (user.name, user.uid, user.gid, user.home),
             stop_signal=state.stop_signal,
+            triggers=state.triggers,
         )
         return replace(image, replaces_packages=_replaces_packages(image))
 
@@ -114,7 +119,9 @@ class LayeredBuild:
 
     def _from(self, step: Instruction, stage: Stage) -> BuildState:
         if stage.base.lower() in self._states:
-            return replace(self._states[stage.base.lower()], args={}, shell=BuildState().shell)
+            return replace(
+                self._states[stage.base.lower()], args={}, shell=BuildState().shell, triggers=(), has_own_command=False
+            )
         environment = python_base.shared_environment(self._python)
         state = BuildState(key=layer_key("base", str(environment)), env={"PATH": base_path(self._python)})
         image = None if stage.base == "scratch" else self._images.find(stage.base)
@@ -154,18 +161,30 @@ class LayeredBuild:
     def _run(self, step: Instruction, state: BuildState) -> BuildState:
         argv, script = _run_words(step, state)
         command = RunStep(argv, self._environment(state), state.workdir, state.user, script)
+        origins = [self._origin(step, mount["from"]) if "from" in mount else None for mount in step.mounts]
         facts = (
             "RUN",
             asdict(replace(command, env={**state.env, **state.args})),
             step.mounts,
-            self._mount_digests(step),
+            self._mount_digests(step, origins),
         )
 
         def run(spec: RootfsSpec, place: Path) -> int:
-            volume_mounts = [self._step_mount(step, mount, place) for mount in step.mounts]
-            return build_step.run_in_root(
-                spec, partial(build_step.run_command, command), self._emit_line, volume_mounts
-            )
+            mounts = [
+                self._step_mount(mount, origin, place / f"mount-{number}")
+                for number, (mount, origin) in enumerate(zip(step.mounts, origins, strict=True))
+            ]
+
+            def mount_origins() -> None:
+                for mount in mounts:
+                    if origin := mount.pop("origin", None):
+                        rootfs.mount_root(origin)
+                        build_step.require_in_root(mount["root"], mount["sub_path"])
+
+            action = partial(build_step.run_command, command)
+            code = build_step.run_in_root(spec, action, self._emit_line, mounts, mount_origins)
+            build_step.remove_mount_points([mount["target"] for mount in mounts], Path(spec["upper"]), state.layers)
+            return code
 
         return self._layer(step, state, facts, run)
 
@@ -174,57 +193,79 @@ class LayeredBuild:
         passed |= {name: os.environ[name] for name in dockerfile.PROXY_ARGS if name in os.environ}
         quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         user = {"HOME": state.user.home} if state.user != ImageUser() else {}
-        return {**base_environment(os.environ, host=False), **passed, **quiet, **user, **state.args, **state.env}
+        return {**base_environment(os.environ, host=False), **passed, **quiet, **user, **state.env, **state.args}
 
-    def _mount_digests(self, step: Instruction) -> list[Any]:
-        """What the step can read of the build context."""
-        sources = [mount.get("source", ".") for mount in step.mounts if mount["type"] == "bind"]
-        return [self._digest(step, source) for source in sources]
+    def _mount_digests(self, step: Instruction, origins: Sequence[BuildState | None]) -> list[Any]:
+        """What the step can read of the build context, of other stages and images."""
+        return [
+            origin.key if origin else self._context.digest(step, mount.get("source", "."))
+            for mount, origin in zip(step.mounts, origins, strict=True)
+            if origin or mount["type"] == "bind"
+        ]
 
-    def _step_mount(self, step: Instruction, mount: Mapping[str, str], place: Path) -> dict[str, Any]:
-        """A `RUN --mount` as `volume_mounts.mount_volumes` takes it."""
-        target, read_only = mount["target"], mount.get("ro") == "true"
+    def _step_mount(self, mount: Mapping[str, str], origin: BuildState | None, place: Path) -> dict[str, Any]:
+        """A `RUN --mount` as `volume_mounts.mount_volumes` takes it; what must be mounted before is its `origin`.
+
+        What a step writes to anything but a cache is gone after it."""
+        target, is_writable = mount["target"], mount.get("rw") == "true"
+        made = {"target": target, "volume": target, "read_only": not is_writable}
         if mount["type"] == "cache":
-            name = hashlib.sha256(mount.get("id", target).encode()).hexdigest()[:20]
-            source = self._directory / ".cache" / name
-        elif mount["type"] == "tmpfs":
-            source = place / f"tmpfs-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
-        elif "from" in mount:
-            raise BadDockerfile(f"line {step.line}: RUN --mount=from=… is not supported; COPY --from the files first")
-        else:
-            return {
-                "source": self._context, "root": str(self._context), "sub_path": mount.get("source", "."), "target": target,
-                "volume": target, "read_only": mount.get("rw") != "true",
-            }  # fmt: skip
-        source.mkdir(parents=True, exist_ok=True)
-        return {"source": str(source), "target": target, "volume": target, "read_only": read_only}
+            place = self._directory / ".cache" / hashlib.sha256(mount.get("id", target).encode()).hexdigest()[:20]
+        if mount["type"] != "bind":
+            place.mkdir(parents=True, exist_ok=True)
+            return {**made, "source": str(place), "read_only": mount.get("ro") == "true"}
+        source = os.path.normpath(f"/{mount.get('source', '')}").lstrip("/") or "."
+        if origin is not None:
+            spec = self._spec(origin.layers, place)
+            return {**made, "root": rootfs.root_path(spec), "sub_path": source, "origin": spec}
+        if is_writable or self._context.rules:
+            self._context.copy(source, place)
+            return {**made, "source": str(place)}
+        directory = str(self._context.directory)
+        return {**made, "source": directory, "root": directory, "sub_path": source}
 
     def _workdir(self, step: Instruction, state: BuildState) -> BuildState:
-        return replace(state, workdir=os.path.normpath(os.path.join("/", state.workdir, step.words[0])))
+        path = os.path.normpath(os.path.join("/", state.workdir, step.words[0]))
+        return replace(self._make_directories(step, state, [path]), workdir=path)
+
+    def _volume(self, step: Instruction, state: BuildState) -> BuildState:
+        """An empty directory, which is a pod's own as everything else."""
+        self._emit_line(
+            " ---> VOLUME has no effect on a pod but a directory: what is written there goes with its container"
+        )
+        return self._make_directories(step, state, [os.path.join("/", path) for path in step.words])
+
+    def _make_directories(self, step: Instruction, state: BuildState, paths: Sequence[str]) -> BuildState:
+        action = partial(build_step.make_directories, paths)
+        return self._layer(
+            step, state, ("directories", *paths), lambda spec, _: build_step.run_in_root(spec, action, self._emit_line)
+        )
 
     def _copy(self, step: Instruction, state: BuildState) -> BuildState:
         *words, target = step.words
         names = {f"<<{dash}{doc.name}": doc for doc in step.heredocs for dash in ("", "-")}
         texts = {
-            names[word].name: dockerfile.expand(names[word].text, {**state.args, **state.env})
+            names[word].name: expand_text(names[word].text, {**state.env, **state.args})
             if names[word].expand
             else names[word].text
             for word in words
             if word in names
         }
         patterns = [word for word in words if word not in names]
-        origin = self._origin(step)
+        origin = self._origin(step, step.flags["from"]) if "from" in step.flags else None
         is_url = [step.name == "ADD" and re.match(r"https?://", word) is not None for word in patterns]
         if origin is None:
             sources = [
-                s for p, url in zip(patterns, is_url, strict=True) for s in ([p] if url else self._matches(step, p))
+                s
+                for p, url in zip(patterns, is_url, strict=True)
+                for s in ([p] if url else self._context.matches(step, p))
             ]
-            digests: list[Any] = [None if "://" in source else self._digest(step, source) for source in sources]
+            digests: list[Any] = [None if "://" in source else self._context.digest(step, source) for source in sources]
         else:
             sources, digests = patterns, [origin.key]
         absolute = os.path.join("/", state.workdir, target)
         absolute = os.path.normpath(absolute) + ("/" if target.endswith(("/", "/.")) or target in (".", "..") else "")
-        rules = [*self._rules, *dockerfile.parse_dockerignore(step.flags.get("exclude", ""))] if origin is None else []
+        rules = [*self._context.rules, *parse_dockerignore(step.flags.get("exclude", ""))] if origin is None else []
         copy = CopyStep(
             sources, absolute, step.flags.get("chown", ""), _mode(step), step.name == "ADD", "parents" in step.flags, rules, texts
         )  # fmt: skip
@@ -233,7 +274,7 @@ class LayeredBuild:
         def run(spec: RootfsSpec, place: Path) -> int:
             if origin is not None:
                 return self._copy_from(spec, self._spec(origin.layers, place / "origin"), copy)
-            root = os.open(self._context, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            root = os.open(self._context.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 return build_step.run_in_root(spec, partial(build_step.copy_files, copy, root), self._emit_line)
             finally:
@@ -257,46 +298,24 @@ class LayeredBuild:
 
         return build_step.run_in_root(spec, act, self._emit_line, before=look)
 
-    def _origin(self, step: Instruction) -> BuildState | None:
-        """What `--from` names: a stage, by name or number, or an image that was built."""
-        if "from" not in step.flags:
-            return None
-        name = step.flags["from"].lower()
+    def _origin(self, step: Instruction, name: str) -> BuildState:
+        """What `--from` or `from=` names: a stage, by name or number, or an image that was built. Raises BuildFailed."""
+        name = name.lower()
         if name in self._states:
             return self._states[name]
         image = self._images.find(name)
         if isinstance(image, Image) and (image.layers or image.root):
             return self._from_image(image, BuildState())
         raise BuildFailed(
-            f"line {step.line}: {step.name} --from={name}: there is no such stage before it, and no image of that name"
+            f"line {step.line}: {step.name} from={name}: there is no such stage before it, and no image of that name"
             " was built here (images are not pulled)"
         )
 
-    def _matches(self, step: Instruction, pattern: str) -> list[str]:
-        """Paths of the context, relative to it."""
-        inside = os.path.normpath(os.path.join("/", pattern))[1:]
-        found = sorted(glob.glob(inside, root_dir=self._context)) if inside else ["."]
-        included = [path for path in found if path == "." or not dockerfile.is_excluded(path, self._rules)]
-        if not included:
-            raise BuildFailed(f"line {step.line}: {step.name}: {pattern} is not in {self._context} (or is ignored)")
-        return included
-
-    def _digest(self, step: Instruction, source: str) -> list[Any]:
-        """What is in a file or directory of the context, as far as a copy of it shows. Raises BuildFailed."""
-        place = self._context / source
-        try:
-            real = place.resolve(strict=True)
-            if not real.is_relative_to(self._context.resolve()):
-                raise BuildFailed(
-                    f"line {step.line}: {step.name}: {place} is outside of the build context: a link leads to {real};"
-                    " name the place itself, or remove the link"
-                )
-            return [source, *(list(row) for row in _facts_of(real, os.path.normpath(source), self._rules))]
-        except OSError as error:
-            raise BuildFailed(f"line {step.line}: {step.name}: {error.filename}: {error.strerror}") from None
-
     def _env(self, step: Instruction, state: BuildState) -> BuildState:
-        return replace(state, env={**state.env, **dict(word.split("=", 1) for word in step.words)})
+        """What is said last counts, ARG or ENV."""
+        env = dict(word.split("=", 1) for word in step.words)
+        args = {name: value for name, value in state.args.items() if name not in env}
+        return replace(state, env={**state.env, **env}, args=args)
 
     def _arg(self, step: Instruction, state: BuildState) -> BuildState:
         return replace(state, args={**state.args, **dict(w.split("=", 1) for w in step.words if "=" in w)})
@@ -329,10 +348,15 @@ class LayeredBuild:
         return replace(state, stop_signal=step.words[0])
 
     def _cmd(self, step: Instruction, state: BuildState) -> BuildState:
-        return replace(state, command=(*state.shell, step.text) if step.shell else step.words)
+        words = (*state.shell, step.text) if step.shell else step.words
+        return replace(state, command=words, has_own_command=True)
 
     def _entrypoint(self, step: Instruction, state: BuildState) -> BuildState:
-        return replace(state, entrypoint=(*state.shell, step.text) if step.shell else step.words, command=())
+        words = (*state.shell, step.text) if step.shell else step.words
+        return replace(state, entrypoint=words, command=state.command if state.has_own_command else ())
+
+    def _onbuild(self, step: Instruction, state: BuildState) -> BuildState:
+        return replace(state, triggers=(*state.triggers, step.text))
 
     # ------------------------------------------------------------ layers
 
@@ -383,7 +407,7 @@ def _run_words(step: Instruction, state: BuildState) -> tuple[list[str], str]:
         body = step.heredocs[0].text
         return ([_SCRIPT], body) if body.startswith("#!") else ([*state.shell, body], "")
     for document in step.heredocs:
-        text += f"\n{document.text}{document.name}\n"
+        text += f"\n{document.text}{document.name}"
     return [*state.shell, text], ""
 
 
@@ -394,44 +418,6 @@ def _mode(step: Instruction) -> int | None:
     if not re.fullmatch(r"[0-7]{3,4}", text):
         raise BadDockerfile(f"line {step.line}: {step.name} --chmod={text}: give an octal number, such as 755")
     return int(text, 8)
-
-
-def _needed_stages(stages: Sequence[Stage]) -> list[int]:
-    """Numbers of the last stage and of those it builds on or copies from, in order."""
-    numbers = {str(number): number for number in range(len(stages))}
-    numbers |= {stage.name: number for number, stage in enumerate(stages) if stage.name}
-    needed, waiting = set[int](), [len(stages) - 1]
-    while waiting:
-        number = waiting.pop()
-        if number not in needed:
-            needed.add(number)
-            names = [stages[number].base, *(step.flags.get("from", "") for step in stages[number].steps)]
-            waiting += [numbers[n.lower()] for n in names if n.lower() in numbers and numbers[n.lower()] < number]
-    return sorted(needed)
-
-
-def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Name, mode and content of a file, or of all files below a directory."""
-    if place.is_file():
-        yield name, place.stat().st_mode, _sha256(place)
-        return
-    for directory, directories, files in os.walk(place):
-        directories.sort()
-        inside = os.path.normpath(f"{name}/{os.path.relpath(directory, place)}")
-        yield inside, os.stat(directory).st_mode
-        for file in sorted([*files, *(d for d in directories if os.path.islink(f"{directory}/{d}"))]):
-            path = Path(directory, file)
-            if dockerfile.is_excluded(os.path.normpath(f"{inside}/{file}"), rules):
-                continue
-            if path.is_symlink():
-                yield f"{inside}/{file}", os.readlink(path)
-            elif path.is_file():
-                yield f"{inside}/{file}", path.stat().st_mode, _sha256(path)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _expand_in_root(root: int, pattern: str) -> list[str]:

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -88,6 +89,19 @@ def enter(spec: RootfsSpec, mounts: Sequence[Mapping[str, Any]] = ()) -> None:
             f"the image's root file system could not be mounted: {error.strerror or error}{where}"
         ) from None
     volume_mounts.bind_volumes(mounts, sources)
+
+
+def root_path(spec: RootfsSpec) -> str:
+    """Where `mount_root` mounts it."""
+    return f"{spec['scratch']}/root"
+
+
+def mount_root(spec: RootfsSpec) -> None:
+    """Makes it, and leaves it mounted at `root_path`. Raises RootfsError."""
+    try:
+        _Assembly(spec).mount_all()
+    except OSError as error:
+        raise RootfsError(f"an image's root file system could not be mounted: {error.strerror or error}") from None
 
 
 def open_root(spec: RootfsSpec) -> int:
@@ -191,6 +205,8 @@ class _Assembly:
             *spec["overlaid"],
         ):
             _make_directories(spec["upper"], path)
+        if not self._in_user_namespace:
+            _open_way_to_interpreter(spec["upper"])
         self._mount_machine()
         for path, kind in other_mounts:
             self._mount_other(path, kind)
@@ -360,6 +376,22 @@ def _make_directories(base: str, path: str) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(current)
             _copy_mode(like, current)
+
+
+def _open_way_to_interpreter(upper: str) -> None:
+    """Where the interpreter lies in a home that only its owner enters, users of the image (USER) find it nevertheless: they may
+    go through, and list nothing."""
+    closed = []
+    for program in {sys.executable, os.path.realpath(sys.executable)}:
+        directory = os.path.dirname(program)
+        while directory not in ("/", ""):
+            if not os.stat(directory).st_mode & stat.S_IXOTH:
+                closed.append(directory)
+            directory = os.path.dirname(directory)
+    for directory in closed:
+        if not os.path.isdir(upper + directory):
+            _make_directories(upper, directory)
+            os.chmod(upper + directory, stat.S_IMODE(os.stat(directory).st_mode) | stat.S_IXGRP | stat.S_IXOTH)
 
 
 def _copy_mode(model: str, path: str) -> None:

@@ -1,0 +1,117 @@
+"""The build context: which of its files a build sees (.dockerignore), and what is in them, as far as a copy shows."""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rowlock.kubelet.images.dockerfile import Instruction
+from rowlock.kubelet.images.engine_build import BuildFailed
+
+Rules = Sequence[tuple[bool, re.Pattern[str]]]
+
+
+class BuildContext:
+    """A directory, without what its .dockerignore leaves out."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        ignored = directory / ".dockerignore"
+        self.rules: Rules = parse_dockerignore(ignored.read_text()) if ignored.exists() else []
+
+    def matches(self, step: Instruction, pattern: str) -> list[str]:
+        """Paths of the context that COPY means, relative to it. Raises BuildFailed."""
+        inside = os.path.normpath(os.path.join("/", pattern))[1:]
+        found = sorted(glob.glob(inside, root_dir=self.directory)) if inside else ["."]
+        included = [path for path in found if path == "." or not is_excluded(path, self.rules)]
+        if not included:
+            raise BuildFailed(f"line {step.line}: {step.name}: {pattern} is not in {self.directory} (or is ignored)")
+        return included
+
+    def digest(self, step: Instruction, source: str) -> list[Any]:
+        """What is in a file or directory of the context, as far as a copy of it shows. Raises BuildFailed."""
+        place = self.directory / source.lstrip("/")
+        try:
+            real = place.resolve(strict=True)
+            if not real.is_relative_to(self.directory.resolve()):
+                raise BuildFailed(
+                    f"line {step.line}: {step.name}: {place} is outside of the build context: a link leads to {real};"
+                    " name the place itself, or remove the link"
+                )
+            return [source, *(list(row) for row in _facts_of(real, os.path.normpath(source), self.rules))]
+        except OSError as error:
+            raise BuildFailed(f"line {step.line}: {step.name}: {error.filename}: {error.strerror}") from None
+
+    def copy(self, source: str, target: Path) -> None:
+        """A file or directory of the context at `target`, for a step that may write there."""
+        place = self.directory / source
+        if place.is_file():
+            shutil.copy2(place, target)
+            return
+
+        def ignore(directory: str, names: list[str]) -> list[str]:
+            inside = os.path.relpath(directory, self.directory)
+            return [name for name in names if is_excluded(os.path.normpath(f"{inside}/{name}"), self.rules)]
+
+        shutil.copytree(place, target, symlinks=True, ignore=ignore)
+
+
+def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iterator[tuple[Any, ...]]:
+    """Name, mode and content of a file, or of all files below a directory."""
+    if place.is_file():
+        yield name, place.stat().st_mode, _sha256(place)
+        return
+    for directory, directories, files in os.walk(place):
+        directories.sort()
+        inside = os.path.normpath(f"{name}/{os.path.relpath(directory, place)}")
+        yield inside, os.stat(directory).st_mode
+        for file in sorted([*files, *(d for d in directories if os.path.islink(f"{directory}/{d}"))]):
+            path = Path(directory, file)
+            if is_excluded(os.path.normpath(f"{inside}/{file}"), rules):
+                continue
+            if path.is_symlink():
+                yield f"{inside}/{file}", os.readlink(path)
+            elif path.is_file():
+                yield f"{inside}/{file}", path.stat().st_mode, _sha256(path)
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def parse_dockerignore(patterns: str) -> list[tuple[bool, re.Pattern[str]]]:
+    """A .dockerignore: (excludes?, pattern) in order; the last that matches a path decides."""
+    rules = []
+    for raw in patterns.splitlines():
+        text = raw.strip()
+        if not text or text.startswith("#"):
+            continue
+        excludes = not text.startswith("!")
+        rules.append((excludes, _glob(text.lstrip("!").strip().strip("/"))))
+    return rules
+
+
+def _glob(text: str) -> re.Pattern[str]:
+    text = re.sub(r"^(?:\./)+", "", text)
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    tokens = re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|[^*?\[]+|\[", text)
+    sets = {
+        token: f"[{token[1:-1].replace(chr(92), chr(92) * 2)}]"
+        for token in tokens
+        if len(token) > 2 and token[0] == "["
+    }
+    return re.compile("".join(parts.get(t) or sets.get(t) or re.escape(t) for t in tokens) + r"(?:/.*)?$")
+
+
+def is_excluded(path: str, rules: Sequence[tuple[bool, re.Pattern[str]]]) -> bool:
+    """Is a path of the context left out?"""
+    result = False
+    for excludes, pattern in rules:
+        if pattern.match(path):
+            result = excludes
+    return result
