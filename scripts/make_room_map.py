@@ -17,7 +17,7 @@ ROOMS = (
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "kube_evidence",
 )  # fmt: skip
 """In the order of the storeys."""
-ABOVE = ("cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")
+ABOVE = ("server_files", "cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")
 HEAD = """# The rooms
 
 One line a room, in the order of the storeys: a room imports only what stands above it here, and `cli` imports nothing

@@ -11,7 +11,6 @@ import asyncio
 import errno
 import json
 import os
-import secrets
 import signal
 import socket
 import ssl
@@ -28,7 +27,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rowlock import __version__, kinds, objects
+from rowlock import __version__, kinds, objects, server_files
+from rowlock.accounts.local_login import LocalLogin, LocalToken, LocalUser, prepare_public_directory
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
@@ -46,7 +46,6 @@ from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Internal
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
-from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
@@ -60,63 +59,6 @@ from rowlock.storage.store import Store
 _LARGE_DATABASE = 16 << 20
 """Bytes of `cluster.db` from which a start says what it is busy with (`rowlock up` shows lines that begin with `starting: `)."""
 _MANY_OBJECTS = 10_000
-
-
-def process_identity(data_dir: Path) -> dict[str, int | str]:
-    """What makes this process the server of this directory, and no other one: compared for equality (`cli/client.py`).
-
-    A start time computed from the boot time drifts with the clock; start ticks and the boot's id do not. A copied
-    directory has another inode, so its `server.json` does not lead to the original's server."""
-    status = data_dir.stat()
-    identity: dict[str, int | str] = {"startTicks": ticks(os.getpid()), "directory": f"{status.st_dev}:{status.st_ino}"}
-    with suppress(OSError):
-        identity["bootId"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return identity
-
-
-def ensure_token(path: Path) -> str:
-    """The token in the file; made where there is none that protects anything (a crash can leave an empty file)."""
-    with suppress(FileNotFoundError):
-        token = path.read_text().strip()
-        if len(token) >= users.MIN_TOKEN_LENGTH:
-            path.chmod(0o600)
-            return token
-    token = secrets.token_urlsafe(32)
-    _write_file(path, token + "\n")
-    return token
-
-
-def _write_file(path: Path, text: str) -> None:
-    """Replace a file for its owner's eyes only: after a crash it is the old one or the new one, whole."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)  # what lies there may have other rights, or be a link
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(fd)
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def kubeconfig(url: str, ca: Path, token: str) -> str:
-    """A kubeconfig as JSON, which is YAML too. The namespace is the default project's."""
-    context = {"cluster": "rowlock", "user": "rowlock", "namespace": "runai-default"}
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "rowlock",
-            "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority": str(ca)}}],
-            "contexts": [{"name": "rowlock", "context": context}],
-            "users": [{"name": "rowlock", "user": {"token": token}}],
-        },
-        indent=2,
-    )
 
 
 def _report_running_pods(cluster: LocalCluster) -> None:
@@ -176,6 +118,18 @@ def _user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
         return AccessToken(tokens.issue_for_user(account).token, access_tokens.USER_LIFETIME_S)
 
     return issue
+
+
+def _local_login(settings: ApiServerSettings, directory: Path) -> LocalLogin:
+    """The socket at which users of this machine log in by who they are."""
+    tokens, service_accounts = settings.access_tokens, settings.service_accounts
+    assert tokens is not None and service_accounts is not None, "an embedded cluster issues tokens"
+
+    async def issue(user: LocalUser) -> LocalToken:
+        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
+        return LocalToken(tokens.issue_for_local_user(user).token, access_tokens.LIFETIME_S)
+
+    return LocalLogin(directory, issue)
 
 
 class _ByListener:
@@ -249,6 +203,7 @@ class Server:
             options.pretend_nodes,
             ca_certificate,
             retention=retention,
+            requires_unix_accounts=options.system is not None,
             **operator_settings,
         )
 
@@ -267,7 +222,7 @@ class Server:
     async def _serve(
         self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
     ) -> None:
-        token, requests = ensure_token(self.data_dir / "token"), RequestStats()
+        token, requests = server_files.ensure_token(self.data_dir / "token"), RequestStats()
         accounts, audit_log = UserAccounts.open(self.data_dir), AuditLog(self.data_dir)
         api_settings = self._api_settings(token, cluster, accounts)
         authorizer = cluster.authorizer
@@ -308,13 +263,17 @@ class Server:
         )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
         door = BrowserDoor(rest_api, token, listeners[-1].getsockname()[1], version=__version__)
+        work = [cluster.run(), rest_api.run(), door.run(), supervise("the audit log", audit_log.run)]
+        if self.options.system is not None:
+            prepare_public_directory(self.options.system)
+            work.append(_local_login(api_settings, self.options.system).run())
         routes = [door.code_route, *rest_api.routes]
         app = application.application(routes, cluster.store, api_settings, exec_sessions, authorizer)
         await self.serve_http(
             app,
             door,
             listeners,
-            (cluster.run(), rest_api.run(), door.run(), supervise("the audit log", audit_log.run)),
+            work,
             announce=partial(self._announce, listeners[0], token, door.url, cluster.notice),
             before_stop=partial(_report_running_pods, cluster),
         )
@@ -375,7 +334,11 @@ class Server:
     def _announce(self, listener: socket.socket, token: str, browser_url: str, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
         url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
-        _write_file(self.data_dir / "kubeconfig", kubeconfig(url, self.data_dir / "ca.crt", token))
+        server_files.write_file(
+            self.data_dir / "kubeconfig", server_files.kubeconfig(url, self.data_dir / "ca.crt", token)
+        )
+        if self.options.system is not None:
+            server_files.announce_to_local_users(self.data_dir, url, self.options.system)
         self.write_server_json(url, browser_url, self.data_dir / "kubeconfig", notice)
 
     def write_server_json(self, url: str, browser_url: str, kubeconfig_path: Path, notice: str) -> None:
@@ -388,13 +351,13 @@ class Server:
             "ui": browser_url,
             "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in other_names],
             "started": time.time(),
-            **process_identity(self.data_dir),
+            **server_files.process_identity(self.data_dir),
             "version": __version__,
             "kubeconfig": str(kubeconfig_path),
             "notice": notice,
             "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
         }
-        _write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
+        server_files.write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
         if notice:
             print(f"warning: {notice}", flush=True)
         print(f"rowlock serves {url} (kubeconfig: {kubeconfig_path})", flush=True)

@@ -7,6 +7,7 @@ and its kubelet at work until it is cancelled. Who serves it over HTTP is none o
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from rowlock.storage import bootstrap
 from rowlock.storage.store import Store, no_logs
 from rowlock.system import registry as system
 from rowlock.system.event_expiry import EVENT_TTL
+from rowlock.system.unix_accounts import UnixAccountRules
 from rowlock.training import controller as training
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
@@ -66,6 +68,8 @@ class ClusterSettings:
     """Seconds that an Event is kept after it was last seen."""
     retention: Retention = field(default_factory=Retention)
     """How long the archive keeps what."""
+    requires_unix_accounts: bool = False
+    """Whether pods run only in projects that have a Unix account: the machine is its users' together."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
 
@@ -77,7 +81,13 @@ class LocalCluster:
         self.settings = settings
         parity, has_scheduler = PARITIES[settings.parity], "scheduler" not in settings.disabled_parts
         self._draining = Draining()
-        admission = partial(AdmissionChain, parity=parity, has_scheduler=has_scheduler, draining=self._draining)
+        admission = partial(
+            AdmissionChain,
+            parity=parity,
+            has_scheduler=has_scheduler,
+            draining=self._draining,
+            unix_accounts=UnixAccountRules(settings.requires_unix_accounts, can_switch=os.geteuid() == 0),
+        )
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)
         self.store = Store.open(

@@ -23,10 +23,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from rowlock import __version__, kinds
+from rowlock import __version__, kinds, server_files
 from rowlock.archive.archive import Archive
 from rowlock.archive.retention import Retention
-from rowlock.assembly import Server, ensure_token
+from rowlock.assembly import Server
 from rowlock.audit.audit_log import AuditLog
 from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
@@ -83,7 +83,7 @@ class KubeServer(Server):
             notice = "; ".join(filter(None, (missing, consequence)))
             if self._certificate_process.wait():
                 raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
-            token = ensure_token(self.data_dir / "token")
+            token = server_files.ensure_token(self.data_dir / "token")
             scheduler = await self._make_scheduler(stack) if dialect is OWN else None
             users = KubeUsers.connect(
                 kube, self.options.kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)

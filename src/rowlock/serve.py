@@ -38,6 +38,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--bind", default="", help="another address to listen on besides loopback; needs --users or --kubeconfig"
     )
     parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
+    parser.add_argument("--system", type=Path, help="users of this machine log in at a socket in this directory")
     parser.add_argument("--tls-san", default="", help="more names for the certificate, comma-separated")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--pretend-nodes", type=int, default=0)

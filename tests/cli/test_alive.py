@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.assembly import process_identity
 from rowlock.cli.client import is_alive, running_server
 from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.server_files import process_identity
 
 proc = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc to know one process from another")
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 from tests.rest.conftest import TOKEN, World, _world
 
-from rowlock.assembly import ensure_token
 from rowlock.errors import BadRequest
 from rowlock.rest.call import RestSettings
 from rowlock.serve import prepare_data_dir
+from rowlock.server_files import ensure_token
 from rowlock.storage.journal import Journal
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.accounts.local_login import GROUP_PREFIX, USER_PREFIX, LocalUser
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import View
 from rowlock.authentication.service_account_tokens import IssuedToken, ServiceAccountTokens, untrusted_issuer
@@ -23,6 +24,8 @@ LIFETIME_S = 3600
 """Seconds; a program logs in again by itself."""
 USER_LIFETIME_S = 12 * 3600
 """Seconds; a person types."""
+LOCAL_GROUP = "rowlock:local-users"
+"""The group of every user of this machine who logs in by who he is."""
 USER_GROUP = "rowlock:users"
 """The group of everybody who has a local account."""
 _REMEMBERED_TOKENS = 4_096
@@ -54,7 +57,12 @@ class AccessTokens:
         """For a person whose password has been compared."""
         return self._sign(USER_LIFETIME_S, sub=account.name, azp="", sid=account.id, gen=account.generation)
 
-    def _sign(self, lifetime: int, **content: str) -> IssuedToken:
+    def issue_for_local_user(self, user: LocalUser) -> IssuedToken:
+        """For a user of this machine whom the kernel has named; his groups are those of this moment."""
+        groups = [GROUP_PREFIX + name for name in user.groups]
+        return self._sign(LIFETIME_S, sub=USER_PREFIX + user.name, azp="", sid=str(user.uid), unix=groups)
+
+    def _sign(self, lifetime: int, **content: Any) -> IssuedToken:
         import jwt
 
         now = int(self._clock())
@@ -75,6 +83,8 @@ class AccessTokens:
             self._checked[token] = claims
         if not claims["nbf"] - 60 <= self._clock() < claims["exp"]:
             return None
+        if "unix" in claims:
+            return User(claims["sub"], (*claims["unix"], LOCAL_GROUP, AUTHENTICATED), claims["sid"])
         if "gen" in claims:
             return self._find_person(claims)
         name = str(claims["azp"])

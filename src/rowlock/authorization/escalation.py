@@ -15,6 +15,7 @@ from rowlock.authorization.policy_rules import describe_rules, quote_list, uncov
 from rowlock.errors import NotFound, forbidden, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.system.unix_accounts import check_annotation_is_kept
 
 _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
 """Metadata that the garbage collector changes: no right is changed by it."""
@@ -26,7 +27,11 @@ _EVERYTHING: Sequence[Object] = (
 
 def escalation_review(authorizer: Authorizer, user: User, kind: Kind) -> Callable[[Object | None, Object], None] | None:
     """What to ask of a write of this kind (`WriteOptions.review`); None when there is nothing to ask."""
-    if kind not in kinds.RBAC or user.is_master:
+    if user.is_master:
+        return None
+    if kind is kinds.NAMESPACE:
+        return check_annotation_is_kept
+    if kind not in kinds.RBAC:
         return None
     check = _check_role if kind in (kinds.ROLE, kinds.CLUSTER_ROLE) else _check_binding
 

@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
+from rowlock.cli import system_server
 from rowlock.cli.context import data_dir, data_dir_flag, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
@@ -113,6 +114,8 @@ def restart_command(server_json: dict[str, Any] | None) -> str:
         for name, usual in _RESTART_FLAGS.items()
         if flags.get(name) not in (usual, None)
     ]
+    if flags.get("system"):
+        flag_words.append("--system")
     return " ".join([f"rowlock up -d{data_dir_flag(flags.get('data_dir') or data_dir(None))}", *flag_words])
 
 
@@ -126,6 +129,10 @@ def connect(line: Any) -> ServerClient:
     remote = str((read_config(line).get("control_plane") or {}).get("url") or "") if server_json is None else ""
     if remote:
         return _open(line, remote, directory)
+    if server_json is None or not is_alive(server_json):
+        shared_server = find_system_server(line)
+        if shared_server is not None:
+            return _remember(line, shared_server)
     if server_json is None:
         raise CommandError(
             f"no server is running for {directory}{describe_copy(directory)}."
@@ -139,8 +146,25 @@ def connect(line: Any) -> ServerClient:
     return _open(line, str(server_json["url"]), directory)
 
 
+def find_system_server(line: Any) -> ServerClient | None:
+    """The server of the whole machine, where one runs and the command line names no data directory; its owner gets the owner's."""
+    if getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR"):
+        return None
+    directory = system_server.system_directory()
+    server_json = running_server(directory)
+    if server_json is None:
+        return None
+    own = str(server_json.get("dataDir") or "")
+    is_owner = os.access(os.path.join(own, "token"), os.R_OK)
+    return ServerClient(str(server_json["url"]), own if is_owner else directory, logs_in=not is_owner)
+
+
 def _open(line: Any, url: str, directory: str) -> ServerClient:
-    server = ServerClient(url, directory)
+    return _remember(line, ServerClient(url, directory))
+
+
+def _remember(line: Any, server: ServerClient) -> ServerClient:
+    """One server per command line."""
     server.tells_requests = (
         getattr(line, "debug", False) or getattr(line, "verbose", False) or getattr(line, "loglevel", "") == "debug"
     )
@@ -151,8 +175,9 @@ def _open(line: Any, url: str, directory: str) -> ServerClient:
 class ServerClient:
     """One server; connections are kept between calls."""
 
-    def __init__(self, url: str, directory: str) -> None:
-        self.url, self.directory = url, directory
+    def __init__(self, url: str, directory: str, *, logs_in: bool = False) -> None:
+        """`logs_in`: the directory is that of a machine's server, whose socket gives tokens."""
+        self.url, self.directory, self._logs_in = url, directory, logs_in
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
@@ -211,7 +236,7 @@ class ServerClient:
 
     def open_socket(self) -> socket.socket:
         """A connection of its own, for who speaks something else than HTTP on it. Raises CommandError."""
-        client = ServerClient(self.url, self.directory)
+        client = ServerClient(self.url, self.directory, logs_in=self._logs_in)
         try:
             connection = client._connection()
         except OSError as error:
@@ -291,6 +316,8 @@ class ServerClient:
 
     def token(self) -> str:
         """What the server lets its owner in for, or the user for whom this is done, or who has logged in."""
+        if self._logs_in and not self.user_token:
+            self.user_token = str(system_server.log_in(self.directory)["token"])
         if self.user_token:
             return self.user_token
         if session := read_session(self.directory):

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from tests.apiserver.conftest import TOKEN, Running
 
-from rowlock import assembly, errors, kinds
+from rowlock import errors, kinds, server_files
 from rowlock.api import LogOptions
 from rowlock.apiserver.endpoints import watches as watching
 from rowlock.apiserver.http import requests
@@ -492,7 +492,7 @@ def test_the_server_is_bound_to_loopback_alone(tmp_path: Path) -> None:
 
 
 def test_the_token_is_for_its_owner_alone(tmp_path: Path) -> None:
-    assembly.ensure_token(tmp_path / "token")
+    server_files.ensure_token(tmp_path / "token")
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
 
 

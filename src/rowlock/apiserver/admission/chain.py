@@ -37,6 +37,7 @@ from rowlock.errors import (
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
+from rowlock.system.unix_accounts import UNRESTRICTED, UnixAccountRules, check_account, restrict_pod
 from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.model import DEFAULT, Parity
@@ -59,11 +60,12 @@ class AdmissionChain:
         parity: Parity = DEFAULT,
         has_scheduler: bool = True,
         draining: Draining | None = None,
+        unix_accounts: UnixAccountRules = UNRESTRICTED,
     ) -> None:
         """`view` has the objects as the next write finds them (`Store.open` hands it over). `has_scheduler` False = nobody of
         ours places pods here: nothing is said about where they could go."""
         self._view, self._clock, self._parity, self._has_scheduler = view, clock, parity, has_scheduler
-        self._draining = draining or Draining()
+        self._draining, self._unix_accounts = draining or Draining(), unix_accounts
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
         self._draining.check_create(kind, obj)
@@ -79,7 +81,7 @@ class AdmissionChain:
             else self._first_entry(kind, _without_allocated_fields(kind, obj, new), options)
         )
         if kind is kinds.POD:
-            new = pod_admission.admit_create(new, self._view)
+            new = self._restrict_pod(pod_admission.admit_create(new, self._view))
         elif kind is kinds.SERVICE:
             _check_headless(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
@@ -88,6 +90,9 @@ class AdmissionChain:
             new = {**new, "status": {}}
         elif kind is kinds.SERVICE_ACCOUNT:
             new = _keep_secret_names(new)
+        elif kind in kinds.JOBS and self._unix_accounts.required and self._view:
+            namespace = self._view.get(kinds.NAMESPACE, "", objects.namespace(new))
+            check_account(new, kind.plural, namespace, self._unix_accounts)
         self._validate(kind, None, new)
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
         _review(kind, None, new, options, self._parity)
@@ -97,6 +102,12 @@ class AdmissionChain:
         if kind.namespaced:
             quota_admission.check_quotas(kind, new, self._view)
         return _with_managed_fields(new, entries)
+
+    def _restrict_pod(self, pod: Object) -> Object:
+        """The pod as the Unix account of its project. Raises Forbidden."""
+        if self._view is None:
+            return pod
+        return restrict_pod(pod, self._view.get(kinds.NAMESPACE, "", objects.namespace(pod)), self._unix_accounts)
 
     def update(self, kind: Kind, old: Object, new: Object, subresource: str, options: WriteOptions) -> Object:
         self._draining.check_update(kind, old, new)
@@ -109,6 +120,8 @@ class AdmissionChain:
             new = _merge_string_data(new)
         if kind is kinds.POD and not subresource:
             new = pod_admission.admit_update(new)
+        elif kind is kinds.POD and subresource == "ephemeralcontainers":
+            new = self._restrict_pod(new)
         from_apply = isinstance(given_fields, SettledManagedFields)
         entries = (
             list(given_fields)

@@ -13,7 +13,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from rowlock.cli import client
+from rowlock.cli import client, system_server
 from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
@@ -58,9 +58,12 @@ _STAGE_PREFIX = "starting: "
 """How the server's log says what a long start is busy with (`assembly.py`)."""
 _KILL_TIMEOUT = 5.0  # seconds that a server that is given up may take to end by itself
 _POLL_INTERVAL = 0.02
+_SYSTEM_DATA_DIR = "/var/lib/rowlock"
 
 
 def up(line: CommandLine) -> int:
+    if line.system and not (getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR")):
+        line.set_values(data_dir=_SYSTEM_DATA_DIR)
     directory = data_dir(line)
     settings = {name: getattr(line, name) for name in SETTINGS if name in line.given_flags}
     _check_flags(line)
@@ -81,6 +84,13 @@ def up(line: CommandLine) -> int:
             raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
     if "users" in settings:
         settings["users"] = os.path.abspath(os.path.expanduser(line.users))
+    if line.unit and not line.system:
+        raise CommandError("--unit prints how systemd starts the server of --system: the two go together", 2)
+    if line.system:
+        settings["system"] = system_server.check_flags(line)
+    if line.unit:
+        show(system_server.systemd_unit(serve_argv(directory, settings)))
+        return 0
     server_json = client.running_server(directory)
     if server_json:
         return _report_already_running(line, server_json, settings)
@@ -279,6 +289,9 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
 def status(line: CommandLine) -> int:
     directory = data_dir(line)
     server_json = client.running_server(directory)
+    if server_json is None and (shared_server := client.find_system_server(line)) is not None:
+        directory, line.server = shared_server.directory, shared_server
+        server_json = client.running_server(directory)
     if server_json is None:
         last_server_json = client.read_server_json(directory)
         body: dict[str, Any] = {"running": False, "dataDir": directory, "pid": None, "url": None, "kubeconfig": None}
@@ -293,7 +306,7 @@ def status(line: CommandLine) -> int:
             show(f"No server is running for {directory}{client.describe_copy(directory)}. {start}")
         return 1
     server = client.connect(line)
-    nodes = server.get("/api/v1/nodes")["items"]
+    nodes = _visible_nodes(server)
     workloads = client.list_all(server, "/api/v1/workloads", "workloads")
     phases: dict[str, int] = {}
     for workload in workloads:
@@ -304,7 +317,8 @@ def status(line: CommandLine) -> int:
         return 0
     show(f"Server:      {server_json['url']} (pid {server_json['pid']}, version {server_json.get('version', '?')})")
     show(f"Data:        {directory}")
-    show(f"Kubeconfig:  {server_json.get('kubeconfig', '')}")
+    if server_json.get("kubeconfig"):
+        show(f"Kubeconfig:  {server_json['kubeconfig']}")
     if server_json.get("ui"):
         show(f"Web UI:      {server_json['ui']} (`rowlock ui` opens it)")
     if server_json.get("others"):
@@ -312,11 +326,23 @@ def status(line: CommandLine) -> int:
     if (server_json.get("flags") or {}).get("scheduler") == "own":
         show(f"Scheduler:   {_describe_leader(server)}")
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
+    if not nodes:
+        return 0
     show("")
     show(table(("NODE", "STATUS", "CPUS", "MEMORY", "GPUS", "NETWORK"), [_node_row(n) for n in nodes]))
     if any(node.get("spec", {}).get("unschedulable") for node in nodes):
         show(_CORDONED_NOTE)
     return 0
+
+
+def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
+    """The nodes; none for a user who may not see them."""
+    try:
+        return list(server.get("/api/v1/nodes")["items"])
+    except client.StatusError as refusal:
+        if refusal.status != 403:
+            raise
+        return []
 
 
 def _describe_leader(server: client.ServerClient) -> str:

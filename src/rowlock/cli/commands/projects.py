@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from rowlock.cli import client
+from rowlock.cli.accounts import unix_accounts
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import ask, format_number, show, show_json, table
@@ -39,25 +40,41 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
     return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
 
 
+def _unix_account(line: CommandLine) -> unix_accounts.UnixUser | None:
+    return unix_accounts.find_account(line.unix_account) if line.unix_account else None
+
+
 def create(line: CommandLine) -> int:
-    name = line.word("name")
-    created = client.connect(line).post(PATH, {"name": name, **_quota_request(line)})
+    name, account = line.word("name"), _unix_account(line)
+    server = client.connect(line)
+    created = server.post(PATH, {"name": name, **_quota_request(line)})
+    if account:
+        unix_accounts.assign(server, created, account)
     if line.json:
         show_json(created)
     else:
         show(f"Project {name} created (namespace {created['status']['namespace']}, {_format_quota(created)}).")
+        if account:
+            show(unix_accounts.describe(name, account))
     return 0
 
 
 def update(line: CommandLine) -> int:
-    name, server = line.word("name"), client.connect(line)
-    if line.gpus is None:
-        raise CommandError("say what to change: `rowlock project update NAME --gpus Q`", 2)
-    updated = server.call("PUT", f"{PATH}/{find_project(server, name)['id']}", body=_quota_request(line))
+    name, account = line.word("name"), _unix_account(line)
+    if line.gpus is None and not account:
+        raise CommandError("say what to change: `rowlock project update NAME --gpus Q`, or --unix-account NAME", 2)
+    server = client.connect(line)
+    updated = found = find_project(server, name)
+    if line.gpus is not None:
+        updated = server.call("PUT", f"{PATH}/{found['id']}", body=_quota_request(line))
+    if account:
+        unix_accounts.assign(server, found, account)
     if line.json:
         show_json(updated)
     else:
         show(f"Project {name} changed ({_format_quota(updated)}).")
+        if account:
+            show(unix_accounts.describe(name, account))
     return 0
 
 

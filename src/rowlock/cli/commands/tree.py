@@ -58,6 +58,8 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
     Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who places the pods: KAI if it is there, rowlock, KAI, or the cluster's default scheduler", "auto"),
+    Flag("--system", "switch", "serve all users of this machine, who log in by who they are; needs root"),
+    Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:down", flags=(
@@ -258,12 +260,18 @@ DOCTOR = Command(
     ),
 )  # fmt: skip
 
+_UNIX_ACCOUNT = Flag(
+    "--unix-account",
+    "text",
+    "the user of this machine as whom the project's pods run, and who may submit there",
+    value="NAME",
+)
 _GPUS = Flag("--gpus", "float", "the project's GPU quota (default: unlimited)", value="Q")
 PROJECTS = Group("project", "Manage projects. Each project is a namespace and a queue.", (
-    Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, DATA_DIR, JSON)),
+    Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
     Command("list", "List projects, their quotas and their usage.", "commands.projects:index", flags=(DATA_DIR, JSON), aliases="ls"),
     Command("set", "Select the default project of `rowlock` and `runai`.", "commands.projects:select", "NAME", (DATA_DIR,)),
-    Command("update", "Change a project's quota.", "commands.projects:update", "NAME", (_GPUS, DATA_DIR, JSON)),
+    Command("update", "Change a project's quota or Unix account.", "commands.projects:update", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
     Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR)),
 ), aliases="projects")  # fmt: skip
 

@@ -223,6 +223,9 @@ def _server(line: CommandLine) -> ServerClient:
     directory = data_dir(line)
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
     server_json = client.running_server(directory)
+    if server_json is None and (shared_server := client.find_system_server(line)) is not None:
+        line.server = shared_server
+        return shared_server
     if server_json is not None:
         if line.image == HOST_IMAGE and (server_json.get("flags") or {}).get("kubeconfig") is not None:
             raise CommandError(

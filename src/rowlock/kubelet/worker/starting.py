@@ -168,7 +168,9 @@ class ContainerStarter:
         argv = [options.expand_word(word) for word in command]
         console = console_spec(container)
         warm_start: WarmStart | None = None
-        if self._may_start_warm(start, image) and not console:
+        is_own = options.security_context.account is None
+        # Else a warm parent would import as us what another user's interpreter says.
+        if is_own and self._may_start_warm(start, image) and not console:
             warm_start = eligibility.plan_warm_start(argv, options.env, options.cwd, options.readable_path)
         request = ShimRequest(
             directory=str(directory),

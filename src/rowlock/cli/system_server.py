@@ -1,0 +1,78 @@
+"""The server of the whole machine (`rowlock up --system`): its users find it in a directory for everybody, and log in at a socket there
+by who they are. Its owner, who can read its data directory, uses that one as always.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import Any
+
+from rowlock.cli.grammar import CommandError
+
+DEFAULT_DIRECTORY = "/run/rowlock"
+_SOCKET = "login.sock"
+_TIMEOUT = 20.0
+_MAX_ANSWER = 64 * 1024
+
+
+def system_directory() -> str:
+    """Where the machine's server says how to reach it."""
+    return os.environ.get("ROWLOCK_SYSTEM_DIR") or DEFAULT_DIRECTORY
+
+
+def check_flags(line: Any) -> str:
+    """The directory in which users of this machine find the server. Raises CommandError where they could not."""
+    if "kubeconfig" in line.given_flags:
+        raise CommandError("--system is for a cluster on this machine; with --kubeconfig leave it out", 2)
+    if not sys.platform.startswith("linux"):
+        raise CommandError(
+            "--system needs Linux: elsewhere the kernel does not say so who is at the other end of a socket", 2
+        )
+    if os.geteuid() != 0:
+        raise CommandError("--system needs root, for pods run as their project's user: `sudo rowlock up --system`", 2)
+    return os.path.abspath(system_directory())
+
+
+def systemd_unit(argv: list[str]) -> str:
+    """A unit for /etc/systemd/system. Pods are not the unit's to kill: they outlive the server, and the next one finds them."""
+    words = " ".join(_unit_word(word) for word in argv)
+    return f"""[Unit]
+Description=rowlock: distributed training for the users of this machine
+After=network.target
+
+[Service]
+ExecStart={words}
+Environment=ROWLOCK_SYSTEM_DIR={system_directory()}
+UMask=0077
+KillMode=process
+Delegate=yes
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target"""
+
+
+def _unit_word(word: str) -> str:
+    """As systemd reads it: `%` and `$` stand for themselves, blanks stay inside."""
+    import shlex
+
+    return shlex.quote(word.replace("%", "%%").replace("$", "$$"))
+
+
+def log_in(directory: str) -> dict[str, Any]:
+    """The server's answer: `user`, `token`, `expiresIn` (seconds). Raises CommandError."""
+    path = os.path.join(directory, _SOCKET)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_TIMEOUT)
+            connection.connect(path)
+            with connection.makefile("rb") as stream:
+                answer = json.loads(stream.readline(_MAX_ANSWER))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the machine's server does not answer at {path} ({error}): ask who runs it") from None
+    if "token" not in answer:
+        raise CommandError(f"the machine's server lets you not in: {answer.get('error', 'it does not say why')}")
+    return dict(answer)
