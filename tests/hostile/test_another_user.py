@@ -66,7 +66,7 @@ def test_another_user_of_the_machine_gets_at_nothing() -> None:
             cluster.api("POST", "/api/v1/namespaces/runai-default/secrets", secret)
             cluster.api("POST", "/api/v1/users", {"username": "ana", "password": "private-password"})
             for name in ("accounts.json", "audit.jsonl", "archive/archive.db"):
-                cluster.until(lambda name=name: (cluster.data / name).exists(), name)
+                cluster.until((cluster.data / name).exists, name)
             assert look_around(cluster) == [], "what somebody else got at"
 
 
