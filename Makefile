@@ -65,6 +65,9 @@ bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
 	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
 	$(BIN)/python -m benchmarks
 
+.runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
+	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0
+
 docs: $(STAMP) ## regenerate the generated pages (command reference, map of the rooms)
 	$(BIN)/python scripts/make_cli_reference.py
 	$(BIN)/python scripts/make_runai_table.py

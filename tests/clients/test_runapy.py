@@ -6,6 +6,9 @@ The client checks no answers itself; its models are the published contract, and 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -294,3 +297,25 @@ def test_users_roles_and_access_rules(platform: Platform) -> None:
         != account.temp_password
     )
     assert users.delete_user_by_id(account.id).status_code == 202
+
+
+OLD_CLIENT = Path(__file__).resolve().parents[2] / ".runapy-1.218.0"
+"""Where `make .runapy-1.218.0` puts the older version: one process, and one environment, has one of them."""
+
+
+@pytest.mark.parametrize("version", ["1.224.0", "1.218.0"])
+def test_every_version_walks_from_login_to_delete(platform: Platform, version: str) -> None:
+    if version == "1.218.0" and not OLD_CLIENT.is_dir():
+        pytest.skip("runapy 1.218.0 is not installed beside the newer one (make .runapy-1.218.0)")
+    settings = platform.client.configuration
+    arguments = [
+        settings.runai_base_url, settings.client_id, settings.client_secret, settings.ssl_ca_cert,
+        platform.project["id"], platform.cluster, f"walk-{uuid.uuid4().hex[:8]}",
+    ]  # fmt: skip
+    script = Path(__file__).with_name("runapy_script.py")
+    before = {"PYTHONPATH": str(OLD_CLIENT)} if version == "1.218.0" else {}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), *arguments],
+        capture_output=True, text=True, timeout=120, env={**os.environ, **before},
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stdout == "27 of 27\n", done.stdout + done.stderr
