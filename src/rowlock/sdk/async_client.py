@@ -20,7 +20,7 @@ from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
 from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, client_options, decode_answer, unreachable
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
-from rowlock.sdk.server_address import ServerAddress, find_server
+from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
 from rowlock.sdk.submission_body import THIS_MACHINE, JobRequest, job_request
 
 T = TypeVar("T")
@@ -148,7 +148,9 @@ class AsyncClient:
             raise unreachable(self.address, error) from error
 
     async def _authorization(self) -> dict[str, str]:
-        if not self._token and self.address.login is not None:
+        if not self._token and self.address.login is not None and self.address.login.grant_type == LOCAL:
+            self._token = self.address.login.ask_socket()
+        elif not self._token and self.address.login is not None:
             try:
                 answer = await self._http.post("/api/v1/token", json=self.address.login.body())
             except httpx.HTTPError as error:

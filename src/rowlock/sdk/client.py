@@ -18,7 +18,7 @@ from rowlock.sdk.client_errors import ClientError, RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
 from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, client_options, decode_answer, unreachable
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
-from rowlock.sdk.server_address import Login, ServerAddress, find_server
+from rowlock.sdk.server_address import LOCAL, Login, ServerAddress, find_server
 from rowlock.sdk.submission_body import THIS_MACHINE, JobRequest, job_request
 
 T = TypeVar("T")
@@ -155,7 +155,9 @@ class Client:
             raise unreachable(self.address, error) from error
 
     def _authorization(self) -> dict[str, str]:
-        if not self._token and self.address.login is not None:
+        if not self._token and self.address.login is not None and self.address.login.grant_type == LOCAL:
+            self._token = self.address.login.ask_socket()
+        elif not self._token and self.address.login is not None:
             try:
                 answer = self._http.post("/api/v1/token", json=self.address.login.body())
             except httpx.HTTPError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +12,31 @@ from typing import Any
 
 from rowlock.sdk.client_errors import ServerUnreachable
 
+LOCAL = "local"
+_SOCKET_TIMEOUT = 20.0
+_MAX_ANSWER = 64 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who gets a token from the server: a user with a password, or an application with its secret."""
+    """Who gets a token from the server: a user with a password, an application with its secret, or (`grant_type` local, `name` the
+    path of a socket) the user of this machine who this process is."""
 
     grant_type: str
     name: str
     secret: str
+
+    def ask_socket(self) -> str:
+        """The token that the machine's server gives this process's user. Raises ServerUnreachable."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(_SOCKET_TIMEOUT)
+                connection.connect(self.name)
+                with connection.makefile("rb") as stream:
+                    answer = json.loads(stream.readline(_MAX_ANSWER))
+            return str(answer["token"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ServerUnreachable(f"the machine's server gives no token at {self.name} ({error})") from None
 
     def body(self) -> dict[str, str]:
         """The body of POST /api/v1/token."""
@@ -91,6 +109,8 @@ def _server_of_directory(
         if not token and login is None:
             token = (directory / "token").read_text(encoding="utf-8").strip()
     except FileNotFoundError:
+        if not named and (shared := _server_of_machine()) is not None:
+            return shared
         raise ServerUnreachable(f"no server is running for {directory}: {hint}") from None
     except PermissionError:
         raise ServerUnreachable(
@@ -99,3 +119,13 @@ def _server_of_directory(
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ServerUnreachable(f"{directory}/server.json cannot be read ({error}): {hint}") from None
     return ServerAddress(url, directory / "ca.crt", token or "", login, hint)
+
+
+def _server_of_machine() -> ServerAddress | None:
+    """The server that serves all users of this machine (`rowlock up --system`), where there is one."""
+    directory = Path(os.environ.get("ROWLOCK_SYSTEM_DIR") or "/run/rowlock")
+    try:
+        url = str(json.loads((directory / "server.json").read_text(encoding="utf-8"))["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return ServerAddress(url, directory / "ca.crt", login=Login(LOCAL, str(directory / "login.sock"), ""))

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
 
+import rowlock
+
 ANA, BOB = "daemon", "nobody"
 """Two accounts that every Linux has."""
 
@@ -117,6 +119,19 @@ def test_nobody_leads_around_his_account(machine: Cluster) -> None:
     uid = pwd.getpwnam(BOB).pw_uid
     assert machine.run("rowlock", "exec", "-p", "two", "sleeps", "--", "id", "-u").split() == [str(uid)]
     machine.run("rowlock", "delete", "-p", "two", "sleeps")
+
+
+def test_the_python_client_is_who_runs_it(machine: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As root, who may log in at the socket, too: not as the owner, for nobody names his data directory here."""
+    monkeypatch.delenv("ROWLOCK_DATA_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ROWLOCK_SYSTEM_DIR", machine.env["ROWLOCK_SYSTEM_DIR"])
+    with rowlock.Client() as client:
+        assert client.request("GET", "/api/v1/me")["username"] == "unix:root"
+        assert list(client.projects()) == []
+    machine.run("rowlock", "access-rule", "create", "--user", "unix:root", "--role", "viewer", "-p", "one")
+    with rowlock.Client() as client:
+        assert [project.name for project in client.projects()] == ["one"]
 
 
 def test_a_project_without_an_account_runs_nothing(machine: Cluster) -> None:
