@@ -67,6 +67,6 @@ def test_the_lines_that_start_and_stop_a_server_name_its_directory(
     assert doctor.server(line, str(tmp_path)).fix == f"start it: `rowlock up -d --data-dir {tmp_path}`"
     monkeypatch.setattr(cluster, "start_server", lambda directory, argv: {"url": "https://127.0.0.1:1"})
     monkeypatch.setattr(client, "connect", lambda line: None)
-    run._server(line)
+    run.find_server(line)
     said = capsys.readouterr()
     assert f"(`rowlock down --data-dir {tmp_path}` stops it)" in said.out + said.err

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock.cli import client
@@ -229,11 +229,31 @@ def port_forward(line: CommandLine) -> int:
                 ) from None
             listeners[listener] = remote_port
             print(f"Forwarding from {address}:{listener.getsockname()[1]} -> {remote_port}", flush=True)
-        while True:
+        forward_connections(server, subresource_path(pod, "portforward"), listeners)
+    return 0
+
+
+def _tell_error(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def forward_connections(
+    server: ServerClient,
+    path: str,
+    listeners: dict[socket.socket, int],
+    tell_error: Callable[[str], None] = _tell_error,
+) -> None:
+    """Each connection to a listener goes to its port of the pod whose `portforward` this is. Until a listener is closed."""
+    while True:
+        try:
             for ready_listener in select.select(list(listeners), [], [])[0]:
                 accepted = ready_listener.accept()[0]
-                job = (server, subresource_path(pod, "portforward"), listeners[ready_listener], accepted)
+                job = (server, path, listeners[ready_listener], accepted, tell_error)
                 threading.Thread(target=_forward_connection, args=job, daemon=True).start()
+        except (OSError, ValueError):
+            if any(listener.fileno() < 0 for listener in listeners):
+                return
+            raise
 
 
 def _parse_ports(text: str) -> tuple[int, int]:
@@ -244,23 +264,25 @@ def _parse_ports(text: str) -> tuple[int, int]:
     return int(local or 0), int(remote)
 
 
-def _forward_connection(server: ServerClient, path: str, port: int, local: socket.socket) -> None:
+def _forward_connection(
+    server: ServerClient, path: str, port: int, local: socket.socket, tell_error: Callable[[str], None]
+) -> None:
     """One connection; what goes wrong is told and the others go on."""
     with local:
         try:
             websocket = WebSocket(server, path, [("ports", str(port))])
         except (CommandError, OSError) as error:
-            print(f"connection to port {port} failed: {error}", file=sys.stderr)
+            tell_error(f"connection to port {port} failed: {error}")
             return
         try:
-            _copy_both_ways(websocket, local)
+            _copy_both_ways(websocket, local, tell_error)
         except OSError as error:
-            print(f"connection to port {port} broke: {error}", file=sys.stderr)
+            tell_error(f"connection to port {port} broke: {error}")
         finally:
             websocket.close()
 
 
-def _copy_both_ways(websocket: WebSocket, local: socket.socket) -> None:
+def _copy_both_ways(websocket: WebSocket, local: socket.socket, tell_error: Callable[[str], None]) -> None:
     """Both ways, until the pod closes. Each channel begins with its port in two bytes."""
     started_channels, more = set[int](), True
     while websocket.is_open:
@@ -270,7 +292,7 @@ def _copy_both_ways(websocket: WebSocket, local: socket.socket) -> None:
             if channel == 0:
                 local.sendall(piece)
             elif piece:
-                print(piece.decode(errors="replace"), file=sys.stderr)
+                tell_error(piece.decode(errors="replace"))
         readers: list[Any] = [websocket, *([local] if more and websocket.queued_bytes < SEND_HIGH_WATER else [])]
         timeout = 0 if websocket.has_pending_data or not websocket.is_open else None
         ready, _, _ = select.select(readers, [websocket] if websocket.queued_bytes else [], [], timeout)

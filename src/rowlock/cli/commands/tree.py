@@ -180,6 +180,17 @@ PLOT = Command("plot", "Draw what runs printed (`step=10 loss=0.31`, JSON lines)
     Flag("--svg", "text", "write an SVG file instead of drawing here", value="FILE"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
+NOTEBOOK = Command("notebook", "Start JupyterLab in a pod, or find it again, and open a way to it.", "notebook.command:notebook", "[NAME]", (
+    Flag("-g --gpu", "float", "GPUs of the pod; below 1, a fraction of one GPU", value="G", hidden="--gpus"),
+    Flag("--cpu", "float", "CPUs requested for the pod (it may use more)", value="C"),
+    Flag("--memory", "text", "memory requested for the pod (it may use more), for example 2Gi", value="QUANTITY"),
+    Flag("--python", "text", "the interpreter that has JupyterLab (default: the `python` of your shell)", value="PROGRAM"),
+    Flag("--port", "int", "the port of this machine (default: a free one)", value="P"),
+    Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
+    Flag("--clean-env", "switch", "give the pod only --env and a minimal environment, not the variables of your shell"),
+    Flag("--working-dir", "text", "the directory in which it starts (default: the current one)", value="DIR"),
+    PROJECT, DATA_DIR,
+))  # fmt: skip
 TENSORBOARD = Command("tensorboard", "Start your TensorBoard over the event files that runs wrote.", "curves.tensorboard:tensorboard", "[RUN...]", (
     Flag("--port", "int", "its port (default: TensorBoard's own, 6006)", value="P"),
     Flag("--bind-all", "switch", "let others on the network see it; it asks nobody for a password"),
@@ -325,7 +336,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, TENSORBOARD, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
@@ -335,6 +346,7 @@ ROOT = Group("rowlock", "Distributed training on one machine, with the tools of 
     ("node nodes", "`rowlock status` shows the nodes."),
     ("queue queues", "Every project has a queue with its name: `rowlock project list`, or `kubectl get queues`."),
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
+    ("jupyter lab jupyterlab", "`rowlock notebook` starts JupyterLab in a pod."),
     ("stats usage", "`rowlock top` shows what nodes and jobs use, `rowlock why JOB` what each rank does."),
     ("create apply get", "Use kubectl for manifests: `export KUBECONFIG=$(rowlock kubeconfig --path)`. `rowlock list` lists jobs."),
 ))  # fmt: skip

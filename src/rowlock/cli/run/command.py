@@ -75,7 +75,7 @@ class PreparedRun(NamedTuple):
 
 @contextlib.contextmanager
 def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterator[PreparedRun]:
-    server = _server(line)
+    server = find_server(line)
     shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
     with contextlib.ExitStack() as stack:
         recording = None
@@ -218,7 +218,7 @@ def _check_program(first: str) -> None:
             )
 
 
-def _server(line: CommandLine) -> ServerClient:
+def find_server(line: CommandLine) -> ServerClient:
     """The server; one is started when none runs."""
     directory = data_dir(line)
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}

@@ -29,7 +29,7 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
     """Until the job is over, or the user wants no more. Returns the exit code of the first rank that failed, else 0 for a
     completed job; `line.rm` and `line.backoff_limit` are those of `run`."""
     try:
-        _wait_for_start(server, name, identity)
+        wait_for_start(server, name, identity)
         if console.kind == PIPED:
             console.feed(line, identity)
         if console.kind != TERMINAL or not console.converse(line, identity):
@@ -71,7 +71,7 @@ def _next_commands(name: str, flags: str, *, failed: bool) -> str:
     return f"Next: {first}, `rowlock logs {name}{flags}`, `rowlock rerun {name} --replace{flags}`."
 
 
-def _wait_for_start(server: ServerClient, name: str, identity: str) -> None:
+def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
     """A job that does not start at once says why, once per reason."""
     last_reason = ""
     wait = f"{WORKLOADS}/{identity}/wait"

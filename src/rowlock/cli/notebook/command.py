@@ -1,0 +1,208 @@
+"""`rowlock notebook [NAME]`: starts JupyterLab in a pod of this machine, or finds the one of this name, and opens a way to it.
+
+It is a workspace: it goes before trainings, and nothing preempts it. Its token is in a Secret, as the shell's environment is, and
+in the address that is printed. Ctrl-C closes the way; the notebook goes on until it is deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.compute_flags import compute_request
+from rowlock.cli.context import context_flags, project
+from rowlock.cli.exec_commands import forward_connections, subresource_path
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import show, tell
+from rowlock.cli.run import shell_environment
+from rowlock.cli.run.command import find_server
+from rowlock.cli.run.following import wait_for_start
+from rowlock.cli.run.request import HOST_IMAGE, environment_variables
+
+TOKEN_VARIABLE, PORT_VARIABLE = "JUPYTER_TOKEN", "JUPYTER_PORT"
+_NAME = "notebook"
+_PATIENCE = 90.0
+"""Seconds that JupyterLab has until it answers."""
+_LAST_LINES = 15
+_ENDED = ("Completed", "Failed", "Stopped", "Deleted")
+
+
+def notebook(line: CommandLine) -> int:
+    """Until Ctrl-C. Raises CommandError."""
+    name = line.words[0] if line.words else _NAME
+    python = find_interpreter(line.python)
+    line.set_values(image=HOST_IMAGE, simulated_gpus=None, nproc_per_node=1)
+    server = find_server(line)
+    workload = _find_notebook(server, project(line), name)
+    if workload is not None and workload["phase"] in _ENDED:
+        server.delete(f"{WORKLOADS}/workspaces/{workload['id']}")
+        workload = None
+    if workload is None:
+        identity = _submit(line, server, name, python)
+        tell(f"Notebook {name} submitted to project {project(line)}; it runs {python}.")
+    else:
+        identity = str(workload["id"])
+        tell(f"Notebook {name} is there already.")
+    wait_for_start(server, name, identity)
+    return _open_way(line, server, name, identity)
+
+
+def find_interpreter(chosen: str | None) -> str:
+    """The interpreter of the shell, or the one that is chosen, which has JupyterLab. Raises CommandError."""
+    python = shutil.which(chosen) if chosen else shutil.which("python") or shutil.which("python3")
+    if python is None:
+        raise CommandError(f"there is no interpreter {chosen or 'python'} on your PATH", 2)
+    question = "import importlib.util as u, sys; sys.exit(0 if u.find_spec('jupyterlab') else 3)"
+    try:
+        code = subprocess.run([python, "-c", question], capture_output=True, timeout=30, check=False).returncode
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CommandError(f"{python} cannot be asked whether it has JupyterLab: {error}") from None
+    if code:
+        raise CommandError(
+            f"{python} has no JupyterLab: `{python} -m pip install jupyterlab`, activate the environment that has it, or name "
+            "its interpreter with --python"
+        )
+    return python
+
+
+def _find_notebook(server: ServerClient, project_name: str, name: str) -> dict[str, Any] | None:
+    """The notebook of this name. Raises CommandError where a job has the name."""
+    found = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+    if found and found[0]["type"] != "Workspace":
+        raise CommandError(f"{name} is a job, not a notebook: give the notebook another name, `rowlock notebook NAME`")
+    return dict(found[0]) if found else None
+
+
+def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> str:
+    """Returns the id of the workload. Raises CommandError."""
+    import secrets
+
+    port, directory = free_port(), os.path.abspath(line.working_dir or os.getcwd())
+    if not os.path.isdir(directory):
+        raise CommandError(f'the working directory "{directory}" does not exist on this machine', 2)
+    shell = {} if line.clean_env else shell_environment.collect(os.environ)
+    shell[TOKEN_VARIABLE] = shell.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+    variables = [*environment_variables(line.env), {"name": PORT_VARIABLE, "value": str(port)}]
+    body = {
+        "name": name,
+        "projectId": project(line),
+        "spec": {
+            "image": HOST_IMAGE,
+            "command": jupyter_command(python, port),
+            "workingDir": directory,
+            "compute": compute_request(line),
+            "environmentVariables": variables,
+        },
+        "submitCommand": shlex.join([line.program, *line.argv]),
+        "shellEnvironment": shell,
+    }
+    try:
+        return str(server.post(f"{WORKLOADS}/workspaces", body)["workloadId"])
+    except client.StatusError as refusal:
+        raise CommandError(refusal.message) from None
+
+
+def jupyter_command(python: str, port: int) -> list[str]:
+    """Port and token come from the environment; root is asked by nobody whether he means it."""
+    command = [python, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=0.0.0.0", f"--ServerApp.port={port}"]
+    command += ["--ServerApp.port_retries=0", "--ServerApp.allow_remote_access=True"]
+    return command + (["--allow-root"] if os.geteuid() == 0 else [])
+
+
+def free_port() -> int:
+    """One that nobody has now: where pods have no network of their own, they share this machine's ports."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+# ---------------------------------------------------------------- the way to it
+
+
+def _open_way(line: CommandLine, server: ServerClient, name: str, identity: str) -> int:
+    """Until Ctrl-C (0), or the notebook ends (1). What fails before it listens is not said: it begins a few seconds after its pod."""
+    pod = _chief_pod(server, identity)
+    port, token = read_access(server, pod)
+    try:
+        listener = socket.create_server(("127.0.0.1", line.port or 0))
+    except OSError as error:
+        raise CommandError(f"port {line.port} of 127.0.0.1 cannot be used: {error.strerror or error}") from None
+    with listener:
+        local = int(listener.getsockname()[1])
+        is_open = threading.Event()
+        way = (server, subresource_path(pod, "portforward"), {listener: port})
+        said = {"tell_error": lambda sentence: tell(sentence) if is_open.is_set() else None}
+        threading.Thread(target=forward_connections, args=way, kwargs=said, daemon=True).start()
+        _wait_until_ready(server, name, identity, local)
+        is_open.set()
+        show(f"http://127.0.0.1:{local}/lab?token={token}")
+        sys.stdout.flush()  # in a pipe, too, it is read while we go on
+        flags = context_flags(line)
+        tell(
+            f"Ctrl-C closes this way; the notebook goes on: `rowlock notebook {name}{flags}` opens it again, "
+            f"`rowlock delete {name}{flags}` ends it."
+        )
+        try:
+            while (
+                server.get(f"{WORKLOADS}/{identity}/wait", **{"for": ",".join(_ENDED), "timeout": 30})["phase"]
+                not in _ENDED
+            ):
+                continue
+        except KeyboardInterrupt:
+            tell("")
+            return 0
+    tell(f"Notebook {name} has ended: `rowlock logs {name}{context_flags(line)}` shows why.")
+    return 1
+
+
+def _chief_pod(server: ServerClient, identity: str) -> dict[str, Any]:
+    workload = server.get(f"{WORKLOADS}/{identity}")
+    name = workload["additionalFields"]["chief"]
+    if not name:
+        raise CommandError(f"the notebook has no pod: {workload.get('phaseMessage') or workload['phase']}")
+    return dict(server.get(f"/api/v1/namespaces/{workload['namespace']}/pods/{name}"))
+
+
+def read_access(server: ServerClient, pod: dict[str, Any]) -> tuple[int, str]:
+    """The port on which it listens, and its token. Raises CommandError for a pod that is none of ours."""
+    container, namespace = pod["spec"]["containers"][0], pod["metadata"]["namespace"]
+    port = next((e.get("value") for e in container.get("env") or () if e["name"] == PORT_VARIABLE), "")
+    for source in container.get("envFrom") or ():
+        secret = (source.get("secretRef") or {}).get("name")
+        data = server.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}").get("data") or {} if secret else {}
+        if TOKEN_VARIABLE in data and port:
+            return int(port), base64.b64decode(data[TOKEN_VARIABLE]).decode()
+    raise CommandError(f"{pod['metadata']['name']} was not started by `rowlock notebook`: nobody knows its token")
+
+
+def _wait_until_ready(server: ServerClient, name: str, identity: str, port: int) -> None:
+    """Until it answers. Raises CommandError with its last words where it ends before, or does not."""
+    end = time.monotonic() + _PATIENCE
+    while not _is_ready(port):
+        phase = server.get(f"{WORKLOADS}/{identity}")["phase"]
+        if phase in _ENDED or time.monotonic() > end:
+            words = b"".join(server.stream_lines(f"{WORKLOADS}/{identity}/logs", tail=_LAST_LINES)).decode(
+                errors="replace"
+            )
+            why = f"it is {phase.lower()}" if phase in _ENDED else f"it did not answer within {_PATIENCE:.0f} s"
+            raise CommandError(f"{words}\nNotebook {name} cannot be opened: {why}. Above are its last lines.")
+        time.sleep(0.2)
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (OSError, ValueError):  # it listens not yet, or the way to it is being made
+        return False
