@@ -48,7 +48,12 @@ for path in ("workloads", "ui/workloads", "ui/session", "runs"):
         found.append("the web UI: " + path)
     except urllib.error.HTTPError:
         pass
-said = "".join(open(f"/proc/{pid}/cmdline", "rb").read().decode(errors="replace") for pid in os.listdir("/proc") if pid.isdigit() and pid != str(os.getpid()))
+said = ""
+for pid in os.listdir("/proc"):
+    try:
+        said += open(f"/proc/{int(pid)}/cmdline", "rb").read().decode(errors="replace") if int(pid) != os.getpid() else ""
+    except (OSError, ValueError):  # no process, or it has ended
+        pass
 found += [word for word in words.split(",") if word in said]
 print(json.dumps(found))
 """

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from rowlock import errors
+from rowlock.accounts import login_limits, passwords, user_accounts
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.streams import port_forward
+from rowlock.archive import redaction
+from rowlock.audit import audit_log
 from rowlock.browser import event_stream, feed, sessions
 from rowlock.cli.source import snapshot as source_snapshot
 from rowlock.http_server import connection_limits, http_protocol, tls
@@ -16,6 +19,7 @@ from rowlock.kubelet.pod import directory
 from rowlock.rest import call
 from rowlock.storage import store, write_verbs
 from rowlock.system import event_expiry
+from rowlock.workloads import body_fields, dry_run_gangs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 MIB = 1 << 20
@@ -38,6 +42,15 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"| {feed.MAX_READERS_OF_USER} for each user, {feed.MAX_READERS} in all",
         f"takes nothing | {event_stream.SEND_TIMEOUT_S:.0f} s |",
         f"what git ignores | {source_snapshot.SIZE_LIMIT // MIB} MiB |",
+        f"of a submit | {body_fields.MOST_CAUSES} |",
+        f"what if* {dry_run_gangs.MOST_PODS:,} pods",
+        f"/64 network) | {login_limits.MAX_FAILURES} in {login_limits.WINDOW_S:.0f} s |",
+        f"from all | {user_accounts.FAILURES_OF_ONE} in {user_accounts.WINDOW_OF_ONE_S:.0f} s, {user_accounts.FAILURES_OF_ALL} in {user_accounts.WINDOW_OF_ALL_S:.0f} s |",
+        f"that wait | {passwords.WORKERS}, {passwords.MAX_WAITING}; {passwords.MEMORY_KIB >> 10} MiB",
+        f"| {passwords.MIN_LENGTH} characters to {passwords.MAX_BYTES:,} bytes, {user_accounts.MAX_NAME_LENGTH} characters |",
+        f"| accounts | {user_accounts.MAX_ACCOUNTS:,} |",
+        f"| {audit_log.MAX_BYTES // MIB} MiB a file, {audit_log.KEPT_FILES} older ones; {audit_log.MAX_WAITING:,} lines that wait for the disk; {audit_log.MAX_STRANGERS} refusals",
+        f"characters: {redaction.MOST_WORK // MIB} Mi |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
         f"one answer | {errors.MAX_CAUSES} |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
