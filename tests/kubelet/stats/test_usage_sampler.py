@@ -20,9 +20,9 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.shim.fact_files import ticks
-from rowlock.kubelet.stats import gpu_usage, process_usage
+from rowlock.kubelet.stats import gpu_usage, process_usage, usage_sampler
 from rowlock.kubelet.stats.gpu_usage import GpuReading
-from rowlock.kubelet.stats.process_usage import TreeRoot, read_usage
+from rowlock.kubelet.stats.process_usage import TreeRoot, TreeUsage, read_usage
 from rowlock.kubelet.stats.usage_sampler import UsageSampler, _gpu_parts
 from rowlock.objects import uid
 from rowlock.workloads.figures.usage_series import UsageSeries
@@ -118,6 +118,33 @@ def test_what_a_pod_used_before_the_server_began_is_no_sample() -> None:
         latest = sampler.latest("u")
         assert latest is not None and latest.sample.cpu_cores < 10, "only what it used since"
         assert latest.cpu_seconds > 0.1, "its total has all of it"
+
+    asyncio.run(play())
+
+
+def test_others_have_their_turns_while_many_series_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of one job begin together, so their series are full together."""
+    monkeypatch.setattr(usage_sampler, "_TURN", 0.0)
+    tree = TreeUsage(1.0, 1, 0, 0, 0, 0, (os.getpid(),), False)
+    monkeypatch.setattr(usage_sampler, "read_usage", lambda roots: dict.fromkeys(roots, tree))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def play() -> None:
+        now = [time.time()]
+        states = {str(number): state_of_this_process(f"p-{number}") for number in range(50)}
+        sampler = UsageSampler(states, {}, lambda: now[0])
+        await sampler.look()
+        counting = asyncio.create_task(count_turns())
+        now[0] += 5
+        await sampler.look()
+        counting.cancel()
+        assert turns >= 50 and all(sampler.series(uid) for uid in states)
 
     asyncio.run(play())
 

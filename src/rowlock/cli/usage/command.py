@@ -85,7 +85,8 @@ def _draw(answer: dict[str, Any], *, with_project: bool) -> Iterator[str]:
 
 def _header_line(job: dict[str, Any]) -> str:
     idle = f", idle for {format_duration(job['idleSeconds'])}" if job["idleSeconds"] is not None else ""
-    return f"{job['name']}: {job['phase']}, {job['podCount']} pods{idle}"
+    pods = "1 pod" if job["podCount"] == 1 else f"{job['podCount']} pods"
+    return f"{job['name']}: {job['phase']}, {pods}{idle}"
 
 
 def _usage_columns(usage: dict[str, Any]) -> tuple[str, ...]:

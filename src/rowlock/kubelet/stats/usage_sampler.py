@@ -25,6 +25,8 @@ MIN_INTERVAL, MAX_INTERVAL = 2.0, 10.0
 """Seconds between looks."""
 _COST = 100
 """A look may take one part in so many of the time, as long as MAX_INTERVAL allows."""
+_TURN = 0.01
+"""Seconds after which others have their turn on the event loop."""
 _KEEP_INTERVAL = 300.0
 """Seconds after which a series is handed over anew, though its pod goes on."""
 _IDLE_CORES, _IDLE_PERCENT = 0.05, 0.5
@@ -109,10 +111,12 @@ class UsageSampler:
             seen, cost = await asyncio.to_thread(self._read, roots, has_gpus=has_gpus)
         now = self._clock()
         holders = Counter(d for state in self._pod_states.values() if not state.finished for d in state.card.devices)
-        for number, (uid, pod_state) in enumerate(list(self._pod_states.items()), 1):
+        turn_began = time.perf_counter()
+        for uid, pod_state in list(self._pod_states.items()):
             self._note(uid, pod_state, seen, holders, now)
-            if number % 100 == 0:
+            if time.perf_counter() - turn_began > _TURN:  # series that began together are merged and kept together
                 await asyncio.sleep(0)
+                turn_began = time.perf_counter()
         for uid in [uid for uid in self._records if uid not in self._pod_states]:
             self._keep(self._records.pop(uid))
         return cost
