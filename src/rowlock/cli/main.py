@@ -8,6 +8,7 @@ import sys
 from typing import NoReturn
 
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
+from rowlock.cli.output import visible
 
 
 def rowlock() -> None:
@@ -38,7 +39,7 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
         return _run_command(root, node, CommandLine(root.name, path, argv), args, shared)
     except CommandError as refusal:
         sys.stdout.flush()
-        print(refusal.message, file=sys.stderr)
+        print(visible(refusal.message), file=sys.stderr)
         return refusal.code
     except KeyboardInterrupt:
         return 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,19 +21,32 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) ->
     )
 
 
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""What a terminal obeys: names, annotations and messages are whatever somebody else wrote into a job."""
+
+
+def visible(text: str) -> str:
+    """The text with control characters as `^[`, or `\\u009b`: nothing in it moves the cursor or sets a title. As kubectl does."""
+    return _CONTROL.sub(lambda found: _caret(ord(found[0])), text)
+
+
+def _caret(code: int) -> str:
+    return f"^{chr(code ^ 0x40)}" if code < 0x80 else f"\\u{code:04x}"
+
+
 def show_json(value: Any) -> None:
     """Print a value as indented JSON."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(visible(json.dumps(value, indent=2, ensure_ascii=False).replace("\x7f", "\\u007f")))
 
 
 def show(text: str) -> None:
     """Print a text, with a newline at its end."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.write(visible(text if text.endswith("\n") else text + "\n"))
 
 
 def tell(text: str) -> None:
     """A remark beside the result: to stderr, above the bars that a log has on the terminal."""
-    TERMINAL.write(f"{text}\n", sys.stderr)
+    TERMINAL.write(f"{visible(text)}\n", sys.stderr)
 
 
 def ask(question: str, interrupted: str = "") -> str:

@@ -322,7 +322,7 @@ def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) 
             failed += 1
             results.append({"name": name, "error": refusal.message})
             if not line.json:
-                print(refusal.message, file=sys.stderr)
+                tell(refusal.message)
             continue
         results.append({"name": name, "result": word})
         if not line.json:

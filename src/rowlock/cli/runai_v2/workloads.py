@@ -14,7 +14,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload, find_workload_or_past
 from rowlock.cli.context import project, read_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import ask, format_number, show
+from rowlock.cli.output import ask, format_number, show, tell
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
 
 STATUSES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
@@ -190,7 +190,7 @@ def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], A
             _check_kind(line, workload)
             act(server, f"{WORKLOADS}/distributed/{workload['id']}")
         except CommandError as refusal:
-            print(refusal.message, file=sys.stderr)
+            tell(refusal.message)
             failed = True
             continue
         show(f"Workload '{workload['name']}' {word} successfully")

@@ -58,7 +58,8 @@ def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int
     try:
         while True:
             text = "\n".join(_draw(server.get(path, **query), with_project=not query))
-            show(f"{_CLEAR}{text}" if is_terminal else f"{text}\n")
+            sys.stdout.write(_CLEAR if is_terminal else "")
+            show(text if is_terminal else f"{text}\n")
             sys.stdout.flush()
             time.sleep(interval)
     except KeyboardInterrupt:

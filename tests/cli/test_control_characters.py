@@ -1,0 +1,25 @@
+"""What others wrote into a job is shown to a person at a terminal, and tells the terminal nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rowlock.cli.output import show, show_json, table, tell, visible
+
+ODD = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md\re\x00\x7f\u202e"
+
+
+def test_nothing_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    show(table(("NAME", "WHY"), [(ODD, "é ✓")]))
+    tell(ODD)
+    show_json({"name": ODD, "lines": "a\n\tb"})
+    out, err = capsys.readouterr()
+    assert not any((ord(letter) < 32 and letter not in "\n\t") or 0x7F <= ord(letter) < 0xA0 for letter in out + err)
+    assert "a^[]0;title^Gb^[[2Jc\\u009b31md^Me^@^?" in out and "é ✓" in out
+    assert json.loads(out[out.index("{") :]) == {"name": ODD, "lines": "a\n\tb"}
+
+
+def test_lines_and_columns_stay() -> None:
+    assert visible("a\tb\r\nc\n") == "a\tb\r\nc\n"
