@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
+.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -67,6 +67,13 @@ bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
 
 .runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
 	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0
+
+.venv-schemathesis: $(STAMP)
+	$(BIN)/uv venv --quiet $@
+	$(BIN)/uv pip install --quiet --python $@/bin/python schemathesis
+
+schemathesis: $(STAMP) .venv-schemathesis ## requests at random by the OpenAPI document of the REST API: about three minutes
+	scripts/schemathesis.sh $(BIN) .venv-schemathesis/bin/schemathesis
 
 docs: $(STAMP) ## regenerate the generated pages (command reference, map of the rooms)
 	$(BIN)/python scripts/make_cli_reference.py
