@@ -328,6 +328,18 @@ def test_run_submits_what_was_typed(served: Served) -> None:
     assert served.ok("rowlock run -d python other.py --help") == "other-0\n"
 
 
+def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> None:
+    served.node("a")
+    served.ok("rowlock run -d --clean-env -n 2 --nproc-per-node 3 --name t -- python train.py")
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "2/2" in served.ok("rowlock list"))
+    served.logs["t-worker-0"] = ["2026-01-01T00:00:00Z from the second pod"]
+    code, out, err = served.run("rowlock logs t --rank 4")
+    assert (code, out) == (0, "from the second pod\n") and "Rank 4 runs in t-worker-0, with all of ranks 3 to 5" in err
+    assert "t has no rank 6; its ranks are 0 to 5, 3 in each pod" in served.run("rowlock logs t --rank 6")[2]
+
+
 @pytest.mark.parametrize(
     ("typed", "launched"),
     [

@@ -9,9 +9,9 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
 from rowlock.cli.context import project
-from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
-from rowlock.cli.output import parse_duration
+from rowlock.cli.output import parse_duration, tell
 
 GONE_CHIEF = "chief"
 """The server's word for the pod that is meant when none is named, of a job whose pods are gone."""
@@ -75,11 +75,36 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
         return name
     if gone and not pods:
         return f"rank-{rank}"
+    if (name := _pod_of_launched_rank(server, workload, rank, pods)) is not None:
+        return name
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
             f"the pods of {workload['name']} do not have one rank each: choose one with --pod ({', '.join(ranks) or 'none yet'})"
         )
     raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
+
+
+def _pod_of_launched_rank(
+    server: client.ServerClient, workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]
+) -> str | None:
+    """The pod in which torchrun starts this rank: it numbers them from the first pod on, so many in each. None where pods are no
+    such launchers. Raises CommandError for a rank that there is not."""
+    try:
+        spec = server.get(f"{WORKLOADS}/distributed/{workload['id']}").get("spec") or {}
+    except client.StatusError:
+        return None
+    text = str(spec.get("nprocPerNode"))
+    each = int(text) if is_digits(text) and len(text) < 5 else 1
+    if each < 2 or spec.get("maxReplicas"):  # an elastic job numbers its ranks as they come
+        return None
+    if rank >= each * len(pods):
+        last = each * len(pods) - 1
+        raise CommandError(f"{workload['name']} has no rank {rank}; its ranks are 0 to {last}, {each} in each pod.")
+    name, first = str(pods[rank // each]["name"]), rank // each * each
+    tell(
+        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log."
+    )
+    return name
 
 
 def write_merged(server: client.ServerClient, path: str, **options: Any) -> None:
