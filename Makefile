@@ -36,7 +36,7 @@ $(TORCH): $(STAMP)
 	@touch $@
 
 $(FRAMEWORKS): $(TORCH)
-	@echo 'installing TensorFlow, JAX, XGBoost and mpi4py (about 2 GB on disk; once)'
+	@echo 'installing TensorFlow, JAX, XGBoost, mpi4py, Transformers and Lightning (about 2 GB on disk; once)'
 	$(INSTALL) -e '.[examples]'
 	@touch $@
 
@@ -46,7 +46,7 @@ demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank 
 test: $(TORCH) ## every test this machine can run but those of test-real; says what it skipped and why
 	$(BIN)/python -m pytest -rs -m 'not real and not examples' tests
 
-test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI
+test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning
 	$(BIN)/python -m pytest -rs tests/examples
 
 test-containers: $(TORCH) ## pods in real containers: a dockerd of its own, where one is installed (apt-get install docker.io iptables)

@@ -113,6 +113,13 @@ def test_another_data_set_is_refused(tmp_path: Path) -> None:
         ResumableSampler(3, 2, rank=0, world_size=2)
 
 
+def test_who_takes_the_last_batch_and_asks_for_no_more_begins_the_next_epoch() -> None:
+    sampler = ResumableSampler(8, 2, seed=1)
+    first = sampler.batches([[0], [1], [2], [3]])
+    assert [next(first) for _ in range(4)] == [[0], [1], [2], [3]] and (sampler.epoch, sampler.position) == (0, 4)
+    assert next(sampler.batches([[4], [5]])) == [4] and (sampler.epoch, sampler.position) == (1, 1)
+
+
 def test_ranks_share_an_epoch(tmp_path: Path) -> None:
     shares = [[i for batch in ResumableSampler(11, 2, rank=rank, world_size=2) for i in batch] for rank in (0, 1)]
     assert len(shares[0]) == len(shares[1]) == 4

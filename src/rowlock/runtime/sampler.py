@@ -63,6 +63,8 @@ class ResumableSampler:
         """The rest of this epoch from a loader that has this sampler. Counts what training takes, not what workers of the loader
         have fetched ahead. Begins the next epoch at the end."""
         torch = load_torch()
+        if self.position >= len(self):  # who took the last batch of the epoch before did not ask for another one
+            self.epoch, self.position = self.epoch + 1, 0
         before = torch.get_rng_state()
         batches = iter(loader)
         if self.position:
