@@ -241,6 +241,11 @@ class _Assembly:
         """The image's layers, and below them the machine's files when `machine`, at `path`."""
         inside = "" if path == "/" else path
         layers = [f"{layer}{inside}" for layer in self._spec["layers"] if _is_directory(f"{layer}{inside}")]
+        if inside and not machine and not any(os.listdir(layer) for layer in layers):
+            # an overlay takes half a millisecond, and there is nothing to lay over
+            with self._place(path) as target:
+                self._bind(self._spec["upper"] + inside, target, read_only=False)
+            return
         if machine:
             layers.append(self._machine_layer(path))
         layers = layers + list(below) or [f"{self._memory}/empty"]
