@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.cluster import BIN, JOBS, PODS, Client, job, pod, running, until_finished
-from benchmarks.jobs import Figure, _port
+from benchmarks.jobs import Budget, Figure, _port
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "distributed_training_pytorch" / "distributed.py"
 EPOCHS = 14
@@ -161,6 +161,7 @@ def group_ready(client: Client, runs: int = 7) -> list[Figure]:
             ours,
             agent,
             "torchrun, 1 agent × 2, which starts cold: it has no warm start",
+            Budget(0.10),
         ),
         Figure("… the first time, cold (torch and this script not read from disk before)", "s", [cold]),
     ]

@@ -50,6 +50,24 @@ for port in sys.stdin:
 
 
 @dataclass(frozen=True)
+class Budget:
+    """What a figure was promised to be: its median at most `limit`, or at least."""
+
+    limit: float
+    at_least: bool = False
+
+    def verdict(self, values: list[float], unit: str) -> str:
+        """On a busy machine the median may miss what the best of the values meets, and then both is said."""
+
+        def is_met(value: float) -> bool:
+            return value >= self.limit if self.at_least else value <= self.limit
+
+        best = max(values) if self.at_least else min(values)
+        said = "met" if is_met(statistics.median(values)) else "MISSED, the best met it" if is_met(best) else "MISSED"
+        return f"{'≥' if self.at_least else '≤'} {self.limit:g} {unit}: {said}"
+
+
+@dataclass(frozen=True)
 class Figure:
     """One line of the report. `values` in `unit`; `floor` is the same thing without rowlock, None = no such thing."""
 
@@ -58,14 +76,16 @@ class Figure:
     values: list[float]
     floor: list[float] | None = None
     beside: str = ""
+    budget: Budget | None = None
 
     def row(self) -> str:
         ours = f"{statistics.median(self.values):.3g} ({min(self.values):.3g}–{max(self.values):.3g})"
+        verdict = self.budget.verdict(self.values, self.unit) if self.budget else "–"
         if not self.floor:
-            return f"| {self.name} | {ours} {self.unit} | {self.beside or '–'} | – |"
+            return f"| {self.name} | {ours} {self.unit} | {self.beside or '–'} | – | {verdict} |"
         base = statistics.median(self.floor)
         ratio = f"{statistics.median(self.values) / base:.2f}×" if base else "–"
-        return f"| {self.name} | {ours} {self.unit} | {base:.3g} {self.unit} ({self.beside}) | {ratio} |"
+        return f"| {self.name} | {ours} {self.unit} | {base:.3g} {self.unit} ({self.beside}) | {ratio} | {verdict} |"
 
 
 def first_log_byte(client: Client, runs: int = 15) -> Figure:
@@ -83,7 +103,8 @@ def first_log_byte(client: Client, runs: int = 15) -> Figure:
             assert bare.stdout
             bare.stdout.read(1)
         floor.append((time.perf_counter() - began) * 1e3)
-    return Figure("create a pod → first log byte at a follower", "ms", ours, floor, "bare subprocess")
+    title = "create a pod → first log byte at a follower"
+    return Figure(title, "ms", ours, floor, "bare subprocess", Budget(15))
 
 
 def ranks_started(client: Client, runs: int = 15) -> Figure:
@@ -216,7 +237,7 @@ def thousand_pods(client: Client) -> Figure:
                 break
         took = time.monotonic() - began
     client.call("DELETE", JOBS + "/thousand")
-    return Figure("1,000-pod job, create → all Running (real processes)", "s", [took])
+    return Figure("1,000-pod job, create → all Running (real processes)", "s", [took], budget=Budget(8))
 
 
 def finished_jobs(client: Client, count: int = 1000) -> list[Figure]:
@@ -231,7 +252,12 @@ def finished_jobs(client: Client, count: int = 1000) -> list[Figure]:
     return [
         Figure("server's resident memory, idle", "MiB", [idle]),
         Figure(f"server's resident memory with {count:,} finished jobs", "MiB", [client.memory()]),
-        Figure("one-pod jobs run to the end, one after the other submitted", "jobs/s", [count / took]),
+        Figure(
+            "one-pod jobs run to the end, one after the other submitted",
+            "jobs/s",
+            [count / took],
+            budget=Budget(80, at_least=True),
+        ),
     ]
 
 
