@@ -170,9 +170,12 @@ def without_internals(text: str) -> str:
 
 
 def without_internals_below(value: Any) -> Any:
-    """An answer, all of whose sentences are so; those of its causes too."""
+    """An answer, all of whose sentences are so; those of its causes too, each once: a real server checks some things twice."""
     if isinstance(value, dict):
-        return {key: without_internals_below(inner) for key, inner in value.items()}
+        found = {key: without_internals_below(inner) for key, inner in value.items()}
+        if isinstance(causes := found.get("causes"), list):
+            found["causes"] = [cause for index, cause in enumerate(causes) if cause not in causes[:index]]
+        return found
     if isinstance(value, list):
         return [without_internals_below(inner) for inner in value]
     return without_internals(value) if isinstance(value, str) else value

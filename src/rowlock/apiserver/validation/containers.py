@@ -194,12 +194,6 @@ def device_volume(name: str, scope: Scope) -> Causes:
 
 
 @rule
-def not_with_sub_path(expression: str, scope: Scope) -> Causes:
-    if scope.struct.get("subPath"):
-        yield invalid_value("", expression, "subPathExpr and subPath are mutually exclusive")
-
-
-@rule
 def relative_path(path: str, scope: Scope) -> Causes:
     """A path that must stay inside its volume."""
     if path.startswith("/"):

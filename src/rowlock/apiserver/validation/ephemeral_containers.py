@@ -14,20 +14,6 @@ from rowlock.apiserver.validation.rules import Scope, check_struct, rule
 from rowlock.errors import Cause
 from rowlock.objects import Object
 
-_REFUSED_FIELDS = (
-    "ports",
-    "resources",
-    "resizePolicy",
-    "restartPolicy",
-    "restartPolicyRules",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-)
-"""In the order of upstream's struct."""
-_REFUSED_TEXT = "cannot be set for an Ephemeral Container"
-
 
 @rule
 def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
@@ -41,13 +27,7 @@ def ephemeral_container(container: dict[str, Any], scope: Scope) -> Causes:
         yield duplicate_value(".name", name)
     if target and target not in others:
         yield not_found(".targetContainerName", target)
-    for field in _REFUSED_FIELDS:
-        if container.get(field):
-            yield forbidden_field(f".{field}", _REFUSED_TEXT)
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        for field in ("subPath", "subPathExpr"):
-            if mount.get(field):
-                yield forbidden_field(f".volumeMounts[{index}].{field}", _REFUSED_TEXT)
+    yield from check_struct("Container ephemeral", container, scope)
 
 
 def _other_names(spec: dict[str, Any]) -> set[str]:

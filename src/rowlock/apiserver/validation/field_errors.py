@@ -157,3 +157,8 @@ def config_key_problems(key: str) -> list[str]:
         return [*problems, f"must not be '{key}'"]
     relative = key.startswith("..") and re.fullmatch(_CONFIG_KEY, key)
     return [*problems, "must not start with '..'"] if relative else problems
+
+
+def path_segment_problems(name: str) -> list[str]:
+    """What is wrong with a name that may be anything but more than one segment of a path."""
+    return [f"may not contain '{c}'" for c in ("/", "%") if c in name]

@@ -65,11 +65,6 @@ def mountable_secrets(account: Object, _: Scope) -> Causes:
 
 
 @rule
-def external_id(_: str, scope: Scope) -> Causes:
-    yield warning("", "this field is deprecated, and is unused by Kubernetes")
-
-
-@rule
 def key_pair(secret: Object, _: Scope) -> Causes:
     if secret.get("type") == "kubernetes.io/tls":
         data: dict[str, str] = secret.get("data") or {}

@@ -26,6 +26,7 @@ from rowlock.apiserver.validation.field_errors import (
     invalid_values,
     label_key_problems,
     not_supported,
+    path_segment_problems,
     required_value,
     service_name_problems,
     subdomain_problems,
@@ -105,11 +106,11 @@ def finalizer(name: str, _: Scope) -> Causes:
 
 
 def meta_update_causes(old: Object, new: Object) -> list[Cause]:
-    """What of `metadata` nobody may change, each twice: a real server asks so of all objects, and of each kind again."""
+    """What of `metadata` nobody may change. (A real server asks so of all objects, and of each kind again: its causes come twice.)"""
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     fixed = [key for key in _FIXED_META if key in after and key in before and after[key] != before[key]]
     fixed += [key for key in _DELETION_META if key in after and after[key] != before.get(key)]  # a delete's to say
-    return [immutable_field(f"metadata.{key}", after[key]) for key in fixed] * 2
+    return [immutable_field(f"metadata.{key}", after[key]) for key in fixed]
 
 
 # ---------------------------------------------------------------- kinds
@@ -197,16 +198,6 @@ def user_priority(obj: dict[str, Any], _: Scope) -> Causes:
 
 
 # ---------------------------------------------------------------- rights
-
-
-@rule
-def path_segment(name: str, _: Scope) -> Iterable[Cause]:
-    return invalid_values("", name, path_segment_problems(name))
-
-
-def path_segment_problems(name: str) -> list[str]:
-    """What is wrong with a name that may be anything but more than one segment of a path."""
-    return [f"may not contain '{c}'" for c in ("/", "%") if c in name]
 
 
 @rule

@@ -71,17 +71,6 @@ _ANNOTATIONS = {
     "seccomp.security.alpha.kubernetes.io/pod": ("non-functional in v1.27+", "seccompProfile"),
     "security.alpha.kubernetes.io/sysctls": ("non-functional in v1.11+", "sysctls"),
 }
-_VOLUMES = {
-    "cephfs": ("cephfs", "v1.28, non-functional in v1.31+"),
-    "flocker": ("flocker", "v1.22, non-functional in v1.25+"),
-    "gitRepo": ("gitRepo", "v1.11, and disabled by default in v1.33+"),
-    "glusterfs": ("glusterfs", "v1.25, non-functional in v1.26+"),
-    "photonPersistentDisk": ("photonPersistentDisk", "v1.11, non-functional in v1.16+"),
-    "quobyte": ("quobyte", "v1.22, non-functional in v1.25+"),
-    "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
-    "scaleIO": ("scaleIO", "v1.16, non-functional in v1.22+"),
-    "storageos": ("storageOS", "v1.22, non-functional in v1.25+"),
-}
 
 
 @rule
@@ -95,12 +84,6 @@ def _annotation_warnings(pod: Object) -> Causes:
         if annotation in _ANNOTATIONS:
             since, field = _ANNOTATIONS[annotation]
             yield warning(f".metadata.annotations[{key}]", f'{since}; use the "{field}" field instead')
-
-
-@rule
-def old_volume(volume: dict[str, Any], _: Scope) -> Iterable[Cause]:
-    old = (_VOLUMES[field] for field in volume.keys() & _VOLUMES.keys())
-    return [warning(f".{name}", f"deprecated in {since}") for name, since in old]
 
 
 @rule

@@ -18,7 +18,7 @@ from rowlock.apiserver.validation.field_errors import (
     required_value,
     search_domain_problems,
 )
-from rowlock.apiserver.validation.ip_addresses import address_causes
+from rowlock.apiserver.validation.ip_addresses import ip_problems
 from rowlock.apiserver.validation.placement import gate_update_causes
 from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
@@ -29,12 +29,6 @@ _MUTABLE_FIELDS_TEXT = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-
-
-@rule
-def not_with_host_pid(shared: bool, scope: Scope) -> Causes:
-    if shared and scope.struct.get("hostPID"):
-        yield invalid_value("", True, "ShareProcessNamespace and HostPID cannot both be enabled")
 
 
 @rule
@@ -52,17 +46,11 @@ def search_domain(domain: str, _: Scope) -> Iterable[Cause]:
 
 
 @rule
-def no_ephemeral_containers(spec: dict[str, Any], _: Scope) -> Causes:
-    if spec.get("ephemeralContainers"):
-        yield forbidden_field(".ephemeralContainers", "cannot be set on create")
-
-
-@rule
 def pod_addresses(status: dict[str, Any], _: Scope) -> Causes:
     """What a kubelet reports."""
     addresses = status.get("podIPs") or ([{"ip": status["podIP"]}] if status.get("podIP") else ())
     for index, entry in enumerate(addresses):
-        yield from address_causes(entry.get("ip") or "", f".podIPs[{index}]")
+        yield from invalid_values(f".podIPs[{index}]", ip := entry.get("ip") or "", ip_problems(ip))
 
 
 # ---------------------------------------------------------------- what may still change

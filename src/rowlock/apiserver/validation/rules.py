@@ -18,7 +18,7 @@ import msgspec
 
 from rowlock.apiserver.schema import structs, types
 from rowlock.apiserver.schema.types import Schema
-from rowlock.apiserver.validation import field_errors
+from rowlock.apiserver.validation import field_errors, ip_addresses
 from rowlock.apiserver.validation.field_errors import duplicate_value, forbidden_field, invalid_value, required_value
 from rowlock.errors import Cause
 
@@ -173,9 +173,18 @@ def _compile_row(name: str, node: Schema, line: str) -> _Row:
         raise ValueError(f"rules.txt, {name}: cannot read {line!r}")
     field, place, words = match[1], match[2], [(m[1], m[2], m[3]) for m in _WORD.finditer(match[3])]
     empty = None
-    if words and words[0][0] in ("optional", "required"):
-        empty = _OPTIONAL if words[0][0] == "optional" else words[0][2] or ""
-        words = words[1:]
+    if words and words[0][0] in ("optional", "required", "absent"):
+        word, _, why = words.pop(0)
+        empty = _OPTIONAL if word != "required" else why or ""
+        if word == "absent":
+            return (
+                field,
+                place or f".{field}",
+                None,
+                empty,
+                None,
+                (lambda _value, _: (forbidden_field("", why or ""),),),
+            )
     path = "" if "." in (field, place) else place if place and place.startswith("..") else place or f".{field}"
     if field == ".":
         return "", "", None, None, None, tuple(_compile_check(name, node, word) for word in words)
@@ -211,6 +220,12 @@ def _compile_check(where: str, item: Schema, word: tuple[str, str, str | None]) 
         case "min" | "range":
             low, _, high = argument.partition("..")
             return _number_check(int(low) if low else None, int(high) if high else None, sentence)
+        case "without":
+            return lambda value, scope: (
+                (invalid_value("", value, sentence or ""),) if scope.struct.get(argument) else ()
+            )
+        case "warn":
+            return lambda value, _: (Cause("", sentence or "", ""),)
         case "unique":
             return _unique_check(where, sentence)
         case "union":
@@ -268,12 +283,15 @@ def _text_check(problems: field_errors.Problems) -> Check:
 
 
 dns_label = _CHECKS["dns_label"] = _text_check(field_errors.dns_label_problems)
-subdomain = _CHECKS["subdomain"] = _text_check(field_errors.subdomain_problems)
+_CHECKS["subdomain"] = _text_check(field_errors.subdomain_problems)
 qualified_name = _CHECKS["qualified_name"] = _text_check(field_errors.label_key_problems)
 label_value = _CHECKS["label_value"] = _text_check(field_errors.label_value_problems)
+_CHECKS["address"] = _text_check(ip_addresses.ip_problems)
+_CHECKS["non_special_address"] = _text_check(ip_addresses.non_special_ip_problems)
+_CHECKS["path_segment"] = _text_check(field_errors.path_segment_problems)
 port_name = _CHECKS["port_name"] = _text_check(field_errors.port_name_problems)
-config_key = _CHECKS["config_key"] = _text_check(field_errors.config_key_problems)
-http_header = _CHECKS["http_header"] = _text_check(field_errors.header_problems)
+_CHECKS["config_key"] = _text_check(field_errors.config_key_problems)
+_CHECKS["http_header"] = _text_check(field_errors.header_problems)
 port_number = _number_check(1, 65535, None)
 _CHECKS["id"] = _number_check(0, 2**31 - 1, None)
 _CHECKS["file_mode"] = _number_check(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")

@@ -12,9 +12,10 @@ from rowlock.apiserver.validation.field_errors import (
     duplicate_value,
     forbidden_field,
     invalid_value,
+    invalid_values,
     required_value,
 )
-from rowlock.apiserver.validation.ip_addresses import address_causes, non_special_ip_causes
+from rowlock.apiserver.validation.ip_addresses import ip_problems
 from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 
@@ -67,17 +68,7 @@ def cluster_ip(spec: dict[str, Any], _: Scope) -> Causes:
     if addresses and addresses[0] != address:
         yield invalid_value(".clusterIPs", addresses, "first value must match `clusterIP`")
     elif address not in ("", "None"):
-        yield from address_causes(address, ".clusterIPs[0]")
-
-
-@rule
-def address(text: str, _: Scope) -> Iterable[Cause]:
-    return address_causes(text, "")
-
-
-@rule
-def non_special_address(text: str, _: Scope) -> Iterable[Cause]:
-    return non_special_ip_causes(text, "")
+        yield from invalid_values(".clusterIPs[0]", address, ip_problems(address))
 
 
 @rule
