@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import pytest
 import uvicorn
-from starlette.applications import Starlette
 
 from rowlock import controllers, kinds
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
@@ -125,10 +124,8 @@ class Served:
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
         face = RestApi(self.store, self._settings(), take_snapshot=planned, pod_usage=self.usage)
-        others = application.routes(self.store, ApiServerSettings(token=TOKEN))
-        web = uvicorn.Server(
-            uvicorn.Config(Starlette(routes=[*face.routes, *others]), port=0, log_level="error", lifespan="off")
-        )
+        app = application.application(face.routes, self.store, ApiServerSettings(token=TOKEN))
+        web = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any
         made = [*training.controllers(), *system.deleting_controllers(), PodGroupController(), scheduler]
         async with asyncio.TaskGroup() as tasks:

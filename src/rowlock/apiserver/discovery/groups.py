@@ -42,7 +42,7 @@ _SUBRESOURCES: dict[str, tuple[tuple[str, str, str], tuple[str, ...]]] = {
 }
 """Subresources that are not read and changed as their parent is; `status` and its like are."""
 
-_REVIEWS = {
+REVIEWS = {
     ("", "v1"): ("Binding",),
     ("authentication.k8s.io", "v1"): ("SelfSubjectReview", "TokenReview"),
     ("authorization.k8s.io", "v1"): (
@@ -78,7 +78,7 @@ def resources() -> dict[tuple[str, str], list[Resource]]:
     found: dict[tuple[str, str], list[Resource]] = {}
     for kind in (*kinds.KINDS, kinds.EVENTS_V1_EVENT):
         found.setdefault((kind.group, kind.version), []).extend(_resources_of_kind(kind))
-    for (group, version), names in _REVIEWS.items():
+    for (group, version), names in REVIEWS.items():
         reviews = (Kind(group, version, n, f"{n.lower()}s", (), n in _NAMESPACED_REVIEWS) for n in names)
         found.setdefault((group, version), []).extend(_resource(kind, _CREATE_VERBS) for kind in reviews)
     for row in (computed_kinds.ENDPOINTS, computed_kinds.DEFINITIONS, *computed_kinds.UNSERVED):

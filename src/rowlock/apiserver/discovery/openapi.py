@@ -24,10 +24,6 @@ Document = dict[str, Any]
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
-_REVIEWS = {
-    "authorization.k8s.io/v1": ("SelfSubjectAccessReview", "SubjectAccessReview", "SelfSubjectRulesReview"),
-    "authentication.k8s.io/v1": ("SelfSubjectReview", "TokenReview"),
-}
 
 
 class _Descriptions(msgspec.Struct):
@@ -85,7 +81,8 @@ def v3_document(path: str) -> Document:
     if (group, version) not in groups.resources():
         raise KeyError(path)
     served = [k for k in _SERVED_KINDS if (k.group, k.version) == (group, version)]
-    schemas = _component_schemas([_type_of(k.group, k.version, k.name) for k in served] + _review_types(path), _V3)
+    names = [*(kind.name for kind in served), *groups.REVIEWS.get((group, version), ())]
+    schemas = _component_schemas([_type_of(group, version, name) for name in names], _V3)
     paths: Document = {}
     for kind in served:
         paths.update(_kind_paths(kind, _V3))
@@ -101,11 +98,6 @@ def v2_document() -> Document:
         paths.update(_kind_paths(kind, _V2))
     info = {"title": "rowlock", "version": groups.GIT_VERSION}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}
-
-
-def _review_types(path: str) -> list[tuple[str, str, str, str]]:
-    group, _, version = path.removeprefix("apis/").partition("/")
-    return [_type_of(group, version, name) for name in _REVIEWS.get(f"{group}/{version}", ())]
 
 
 def _type_of(group: str, version: str, kind: str) -> tuple[str, str, str, str]:

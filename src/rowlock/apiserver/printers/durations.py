@@ -7,34 +7,29 @@ from rowlock import objects
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 31_536_000
 
 
+_STEPS = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+)
+"""Up to so many seconds: the unit and its name, and the unit of what is left and its name where that is said."""
+
+
 def human_duration(seconds: float) -> str:
-    """A duration in at most two units, coarser as it grows."""
-    total = int(seconds)
-    if total < -1:
+    """A duration in at most two units, coarser as it grows: `HumanDuration` of k8s.io/apimachinery/pkg/util/duration."""
+    if seconds <= -2:
         return "<invalid>"
-    total = max(0, total)
-    if total < 2 * _MINUTE:
-        return f"{total}s"
-    if total < 10 * _MINUTE:
-        return _two_units(total, _MINUTE, "m", 1, "s")
-    if total < 3 * _HOUR:
-        return f"{total // _MINUTE}m"
-    if total < 8 * _HOUR:
-        return _two_units(total, _HOUR, "h", _MINUTE, "m")
-    if total < 2 * _DAY:
-        return f"{total // _HOUR}h"
-    if total < 8 * _DAY:
-        return _two_units(total, _DAY, "d", _HOUR, "h")
-    if total < 2 * _YEAR:
-        return f"{total // _DAY}d"
-    if total < 8 * _YEAR:
-        return _two_units(total, _YEAR, "y", _DAY, "d")
+    total = max(0, int(seconds))
+    for limit, unit, name, smaller, rest_name in _STEPS:
+        if total < limit:
+            rest = total % unit // smaller if smaller else 0
+            return f"{total // unit}{name}" + (f"{rest}{rest_name}" if rest else "")
     return f"{total // _YEAR}y"
-
-
-def _two_units(total: int, unit: int, name: str, smaller: int, second: str) -> str:
-    rest = total % unit // smaller
-    return f"{total // unit}{name}{rest}{second}" if rest else f"{total // unit}{name}"
 
 
 def time_since(text: str | None, now: float, unknown: str = "<unknown>") -> str:

@@ -363,8 +363,3 @@ def application(
     """What `assembly.py` serves: the faces' routes, and the API server for all other paths."""
     api_routes = [Mount("/", app=ApiServer(store, settings, streaming_runtime, authorizer))]
     return PathDispatcher(api_routes[0].app, Starlette(routes=[*rest_routes, *api_routes]))
-
-
-def routes(store: Store, settings: ApiServerSettings, streaming_runtime: StreamingRuntime | None = None) -> list[Mount]:
-    """The API server as a last route: unknown paths are answered there with a Status."""
-    return [Mount("/", app=ApiServer(store, settings, streaming_runtime))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from starlette.types import Scope
 
@@ -20,27 +21,17 @@ def audit_into(audit_log: AuditLog) -> Audit:
 
     def audit(scope: Scope, call: Call | None, code: int) -> None:
         address = (scope.get("client") or ("",))[0]
-        method = scope["method"]
-        if call is None:
-            audit_log.record("kubernetes", "", address, method, scope["path"], code=code or 499)
-            return
-        target = call.target
-        if target is None:
-            audit_log.record(
-                "kubernetes",
-                call.user.name,
-                address,
-                method,
-                call.path,
-                code=code or 499,
-                impersonator=call.impersonator,
-            )
-            return
-        is_stream = target.subresource in _STREAMS
+        user, impersonator = (call.user.name, call.impersonator) if call else ("", "")
+        about, is_stream = dict[str, Any](), False
+        if call is not None and (target := call.target) is not None:
+            is_stream = target.subresource in _STREAMS
+            about = {
+                "sensitive": is_stream or target.kind is kinds.SECRET, "verb": call.verb, "group": target.kind.group,
+                "resource": target.resource, "namespace": target.namespace, "name": target.name,
+            }  # fmt: skip
+        code = code or (101 if is_stream else 499)
         audit_log.record(
-            "kubernetes", call.user.name, address, method, call.path, code=code or (101 if is_stream else 499),
-            sensitive=is_stream or target.kind is kinds.SECRET, impersonator=call.impersonator, verb=call.verb,
-            group=target.kind.group, resource=target.resource, namespace=target.namespace, name=target.name,
-        )  # fmt: skip
+            "kubernetes", user, address, scope["method"], scope["path"], code=code, impersonator=impersonator, **about
+        )
 
     return audit
