@@ -74,6 +74,7 @@ def _find_container(pod: dict[str, Any], line: CommandLine) -> dict[str, Any]:
 
 
 def subresource_path(pod: dict[str, Any], subresource: str) -> str:
+    """The path of a way into a pod: exec, attach, portforward."""
     meta = pod["metadata"]
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{subresource}"
 

@@ -16,6 +16,7 @@ _SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_ac
 
 
 def roles(line: CommandLine) -> int:
+    """List roles."""
     found = client.connect(line).get(ROLES)
     if line.json:
         show_json(found)
@@ -25,6 +26,7 @@ def roles(line: CommandLine) -> int:
 
 
 def show_role(line: CommandLine) -> int:
+    """Show a role, and what Kubernetes calls it."""
     role = client.connect(line).get(f"{ROLES}/{quote(line.word('role'), safe='')}")
     if line.json:
         show_json(role)
@@ -35,6 +37,7 @@ def show_role(line: CommandLine) -> int:
 
 
 def create(line: CommandLine) -> int:
+    """Give a role in one project, or in all."""
     given = [(kind, getattr(line, flag)) for flag, kind in _SUBJECTS.items() if getattr(line, flag)]
     if len(given) != 1:
         raise CommandError("say whom the rule is for: one of --user, --group, --application, --service-account", 2)
@@ -56,6 +59,7 @@ def create(line: CommandLine) -> int:
 
 
 def index(line: CommandLine) -> int:
+    """List access rules."""
     rules = client.list_all(client.connect(line), RULES, "accessRules")
     rules = [
         rule
@@ -78,6 +82,7 @@ def index(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
+    """Take a role away."""
     identity = line.word("id")
     client.connect(line).delete(f"{RULES}/{quote(identity, safe='')}")
     show(f"Access rule {identity} deleted.")

@@ -12,6 +12,7 @@ PATH = "/api/v1/applications"
 
 
 def create(line: CommandLine) -> int:
+    """Create an application and print its secret, once."""
     name = line.word("name")
     made = client.connect(line).post(PATH, {"name": name})
     if line.json:
@@ -25,6 +26,7 @@ def create(line: CommandLine) -> int:
 
 
 def index(line: CommandLine) -> int:
+    """List applications."""
     found = client.connect(line).get(PATH)["applications"]
     if line.json:
         show_json(found)
@@ -35,6 +37,7 @@ def index(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete an application. Its tokens end."""
     name = line.word("name")
     client.connect(line).delete(f"{PATH}/{quote(name, safe='')}")
     show(f"Application {name} deleted.")

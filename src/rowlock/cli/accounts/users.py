@@ -32,6 +32,7 @@ def read_password(name: str, *, is_new: bool) -> str:
 
 
 def create(line: CommandLine) -> int:
+    """Create a user; the password is asked for, or read from stdin."""
     name, server = line.word("name"), client.connect(line)
     made = server.post(PATH, {"username": name, "password": read_password(name, is_new=True)})
     if line.json:
@@ -44,6 +45,7 @@ def create(line: CommandLine) -> int:
 
 
 def index(line: CommandLine) -> int:
+    """List users."""
     users = client.connect(line).get(PATH, limit=500)
     if line.json:
         show_json(users)
@@ -58,6 +60,7 @@ def index(line: CommandLine) -> int:
 
 
 def passwd(line: CommandLine) -> int:
+    """Set a user's password: it is asked for, or read from stdin. His logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     server.call("PUT", f"{_path(name)}/password", body={"password": read_password(name, is_new=True)})
@@ -66,6 +69,7 @@ def passwd(line: CommandLine) -> int:
 
 
 def logout(line: CommandLine) -> int:
+    """End everything that a user is logged in with."""
     name = line.word("name")
     client.connect(line).post(f"{_path(name)}/logout")
     show(f"{name} is logged out everywhere.")
@@ -73,6 +77,7 @@ def logout(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete a user and his access rules. His logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     if not line.yes and sys.stdin.isatty():

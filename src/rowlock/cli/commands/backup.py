@@ -10,10 +10,12 @@ from rowlock.cli.grammar import CommandLine
 
 
 def create(line: CommandLine) -> int:
+    """Write the cluster's state to one file, while the server works."""
     return _exec_module("create", line)
 
 
 def restore(line: CommandLine) -> int:
+    """Make a new data directory from a file of `rowlock backup`."""
     return _exec_module("restore", line)
 
 

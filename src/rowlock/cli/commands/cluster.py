@@ -62,6 +62,7 @@ _SYSTEM_DATA_DIR = "/var/lib/rowlock"
 
 
 def up(line: CommandLine) -> int:
+    """Start the cluster; its state is in the data directory."""
     if line.system and not (getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR")):
         line.set_values(data_dir=_SYSTEM_DATA_DIR)
     directory = data_dir(line)
@@ -287,6 +288,7 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
 
 
 def status(line: CommandLine) -> int:
+    """Show whether the server runs, its address, its nodes and its jobs."""
     directory = data_dir(line)
     server_json = client.running_server(directory)
     if server_json is None and (shared_server := client.find_system_server(line)) is not None:
@@ -383,6 +385,7 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
 
 
 def kubeconfig(line: CommandLine) -> int:
+    """Print the kubeconfig for kubectl."""
     directory = data_dir(line)
     if line.user:
         show(_user_kubeconfig(line, directory))
@@ -445,6 +448,7 @@ def _user_kubeconfig(line: CommandLine, directory: str) -> str:
 
 
 def version(line: CommandLine) -> int:
+    """Print the version."""
     from rowlock import __version__
 
     if line.json:

@@ -74,11 +74,13 @@ def _machine_findings(line: CommandLine) -> list[Finding]:
 
 
 def python() -> Finding:
+    """The interpreter that ranks get."""
     version = f"{sys.version.split()[0]} ({sys.executable})"
     return Finding("python", "ok", version)
 
 
 def cpus() -> Finding:
+    """How many CPUs jobs can ask for."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if count < 2:
         return Finding("cpus", "warn", "1", "all ranks share one CPU: expect slow training")
@@ -86,6 +88,7 @@ def cpus() -> Finding:
 
 
 def kubectl() -> Finding:
+    """Whether there is a kubectl, and which."""
     path = shutil.which("kubectl")
     if path is None:
         return Finding("kubectl", "warn", "not installed", "optional: `kubectl get pytorchjobs` shows the same jobs")
@@ -104,6 +107,7 @@ def torch() -> Finding:
 
 
 def gpus() -> Finding:
+    """The GPUs of this machine, and why there may be none."""
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
     no_gpu_hint = "no GPU found: try jobs with simulated GPUs, `rowlock up -d --simulated-gpus 1`"
     if shutil.which("nvidia-smi") is None:
@@ -186,6 +190,7 @@ def shared_memory(path: str = "/dev/shm") -> Finding:
 
 
 def disk_space(directory: str) -> Finding:
+    """Whether there is room for logs, images and checkpoints."""
     existing = directory
     while not os.path.exists(existing):
         existing = os.path.dirname(existing)
@@ -214,6 +219,7 @@ def disk_space(directory: str) -> Finding:
 
 
 def server(line: CommandLine, directory: str) -> Finding:
+    """Whether a server runs on the data directory, and answers."""
     server_json = client.running_server(directory)
     if server_json is None:
         last_server_json = client.read_server_json(directory)

@@ -21,6 +21,7 @@ _POLL_INTERVAL = 0.02
 
 
 def down(line: CommandLine) -> int:
+    """Stop the cluster and its running jobs."""
     directory = data_dir(line)
     server_json = client.running_server(directory)
     if server_json is None:

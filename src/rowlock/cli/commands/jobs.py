@@ -73,6 +73,7 @@ def check_project(server: ServerClient, project_name: str) -> None:
 
 
 def index(line: CommandLine) -> int:
+    """List jobs, and why they wait."""
     server, project_name = client.connect(line), project(line)
     phase = _parse_phase(line.phase)
     filters = [] if line.all_projects else [f"projectName=={project_name}"]
@@ -128,6 +129,7 @@ def _shorten(text: str, width: int = 100) -> str:
 
 
 def describe(line: CommandLine) -> int:
+    """Show a job: its phase and the reason, its pods and events."""
     name = line.word("job")
     server = client.connect(line)
     workload = find_workload(server, project(line), name)
@@ -211,6 +213,7 @@ def _event_row(event: dict[str, Any]) -> tuple[str, ...]:
 
 
 def wait(line: CommandLine) -> int:
+    """Wait for a job. The exit code is 0 if the job reached the phase of --for, else 1."""
     limit = parse_duration(line.timeout, "--timeout") if line.timeout else None
     target_phase = getattr(line, "for").capitalize()
     name, project_name = line.word("job"), project(line)
@@ -285,6 +288,7 @@ def confirm_delete(line: CommandLine, count: int) -> None:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete jobs and stop their pods."""
     job_names = selected_job_names(line)
     if line.all and job_names and not line.yes:
         confirm_delete(line, len(job_names))
@@ -294,6 +298,7 @@ def delete(line: CommandLine) -> int:
 
 
 def suspend(line: CommandLine) -> int:
+    """Stop a job's pods, but keep the job."""
     return _for_each_job(
         line,
         selected_job_names(line),
@@ -303,6 +308,7 @@ def suspend(line: CommandLine) -> int:
 
 
 def resume(line: CommandLine) -> int:
+    """Start a suspended job again."""
     return _for_each_job(
         line,
         selected_job_names(line),
@@ -333,6 +339,7 @@ def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) 
 
 
 def explain(line: CommandLine) -> int:
+    """Say why a job waits, with the scheduler's numbers."""
     if line.what_if:
         from rowlock.cli.commands.scheduler import what_if
 

@@ -18,6 +18,7 @@ GONE_CHIEF = "chief"
 
 
 def logs(line: CommandLine) -> int:
+    """Print the log of a job: of all ranks, merged, or of one pod."""
     name = line.word("job")
     server = client.connect(line)
     workload = find_workload_or_past(server, project(line), name)

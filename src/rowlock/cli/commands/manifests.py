@@ -9,6 +9,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def manifests(line: CommandLine) -> int:
+    """Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`."""
     sys.stdout.flush()
     if not line.image and (line.ingress_host or "storage" in line.given_flags):
         raise CommandError(

@@ -45,6 +45,7 @@ def _unix_account(line: CommandLine) -> unix_accounts.UnixUser | None:
 
 
 def create(line: CommandLine) -> int:
+    """Create a project."""
     name, account = line.word("name"), _unix_account(line)
     server = client.connect(line)
     created = server.post(PATH, {"name": name, **_quota_request(line)})
@@ -60,6 +61,7 @@ def create(line: CommandLine) -> int:
 
 
 def update(line: CommandLine) -> int:
+    """Change a project's quota or Unix account."""
     name, account = line.word("name"), _unix_account(line)
     if line.gpus is None and not account:
         raise CommandError("say what to change: `rowlock project update NAME --gpus Q`, or --unix-account NAME", 2)
@@ -84,6 +86,7 @@ def _format_quota(item: dict[str, Any]) -> str:
 
 
 def index(line: CommandLine) -> int:
+    """List projects, their quotas and their usage."""
     projects = list_projects(client.connect(line))
     if line.json:
         show_json(projects)
@@ -107,6 +110,7 @@ def index(line: CommandLine) -> int:
 
 
 def select(line: CommandLine) -> int:
+    """Select the default project of `rowlock` and `runai`."""
     name = line.word("name")
     find_project(client.connect(line), name)
     update_config(line, project=name)
@@ -115,6 +119,7 @@ def select(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete a project that has no unfinished jobs."""
     name, server = line.word("name"), client.connect(line)
     item = find_project(server, name)
     if not line.yes and sys.stdin.isatty():

@@ -20,6 +20,7 @@ _API = "/api/v1/scheduler"
 
 
 def snapshot(line: CommandLine) -> int:
+    """Print what the scheduler would plan from now."""
     body = client.connect(line).get(f"{_API}/snapshot")
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n"
     if not line.output:
@@ -32,10 +33,12 @@ def snapshot(line: CommandLine) -> int:
 
 
 def replay(line: CommandLine) -> int:
+    """Run the real planner on a snapshot, without a server."""
     return _exec_module("replay", line, *(["--json"] if line.json else []), "--", line.word("snapshot file"))
 
 
 def simulate(line: CommandLine) -> int:
+    """Play a trace of jobs on fake nodes."""
     if len(line.words) > 1:
         raise CommandError(f"`{line.program} simulate` takes one trace, but {len(line.words)} were given", 2)
     flags = [f"--{name}={getattr(line, name)}" for name in ("nodes", "gpus", "grace")]

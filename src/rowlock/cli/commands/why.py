@@ -13,6 +13,7 @@ from rowlock.cli.output import show, show_json
 
 
 def why(line: CommandLine) -> int:
+    """Say in one sentence which rank failed first, or which rank the others wait for."""
     server = client.connect(line)
     workload = find_workload(server, project(line), line.word("job"))
     body = server.get(f"{WORKLOADS}/{workload['id']}/why")

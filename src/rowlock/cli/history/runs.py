@@ -21,6 +21,7 @@ _SHORT_ID = 8
 
 
 def index(line: CommandLine) -> int:
+    """List everything that ran, also what has been deleted."""
     server, query = client.connect(line), {}
     if not line.all_projects:
         query["project"] = project(line)
@@ -110,6 +111,7 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
 
 
 def show_run(line: CommandLine) -> int:
+    """Show one run, whole: its phases, ranks, verdict, and what ran."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
     if line.json:

@@ -45,6 +45,7 @@ class Terminated(BaseException):
 
 
 def run(line: CommandLine) -> int:
+    """Run a command as a distributed PyTorch job and follow it."""
     command = [*line.words, *(line.rest or [])]
     if not command and (line.image == HOST_IMAGE or line.nproc_per_node > 1):
         raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)

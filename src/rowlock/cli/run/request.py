@@ -88,6 +88,7 @@ def launch_command(command: list[str], nproc: int) -> list[str]:
 
 
 def is_torchrun(command: list[str]) -> bool:
+    """Whether the program is torchrun, which starts its ranks itself."""
     return os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]
 
 

@@ -34,6 +34,7 @@ def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
 
 
 def index(line: CommandLine) -> int:
+    """List jobs."""
     workloads = list_workloads(line)
     if not line.all_projects:
         show(f"Showing jobs for project {project(line)}")
@@ -75,6 +76,7 @@ def _requested_gpus(workload: dict[str, Any]) -> str:
 
 
 def describe(line: CommandLine) -> int:
+    """Show a job."""
     name = line.word("name of a job")
     server = client.connect(line)
     workload = jobs.find_workload(server, project(line), name)
@@ -200,12 +202,14 @@ def delete_any(line: CommandLine) -> int:
 
 
 def suspend(line: CommandLine) -> int:
+    """Stop the pods of jobs, but keep the jobs."""
     return _for_each_job(
         line, "suspended", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/suspend")
     )
 
 
 def resume(line: CommandLine) -> int:
+    """Start suspended jobs again."""
     return _for_each_job(
         line, "resumed", lambda server, workload_id: server.post(f"{WORKLOADS}/distributed/{workload_id}/resume")
     )

@@ -16,18 +16,22 @@ from rowlock.submit_fields import flag_names
 
 
 def pytorch(line: CommandLine) -> int:
+    """`runai submit-dist pytorch`: a PyTorchJob."""
     return submit(line, "PyTorch")
 
 
 def tf(line: CommandLine) -> int:
+    """`runai submit-dist tf`: a TFJob."""
     return submit(line, "TF")
 
 
 def mpi(line: CommandLine) -> int:
+    """`runai submit-dist mpi`: an MPIJob."""
     return submit(line, "MPI")
 
 
 def xgboost(line: CommandLine) -> int:
+    """`runai submit-dist xgboost`: an XGBoostJob."""
     return submit(line, "XGBoost")
 
 
@@ -37,6 +41,7 @@ def standard(line: CommandLine) -> int:
 
 
 def submit(line: CommandLine, framework: str) -> int:
+    """Submit a job of this framework, from the flags of the first generation."""
     check_submit_flags(line)
     name_flag = requested_name(line)
     spec, master = request_specs(line, 1, framework)

@@ -76,6 +76,7 @@ def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
 
 
 def describe_config(line: CommandLine) -> int:
+    """Show what the command line remembers."""
     values = _config_values(line)
     if line.json:
         show_json(values)

@@ -62,6 +62,7 @@ def assets_of(server: client.ServerClient, noun: str, project_name: str = "") ->
 
 
 def list_assets(line: CommandLine) -> int:
+    """List assets of one sort, or templates."""
     server = client.connect(line)
     items = assets_of(server, _noun(line), "" if line.all else project(line))
     return show_list(line, COLUMNS, slice_items(line, items))
@@ -83,6 +84,7 @@ def _named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, An
 
 
 def describe(line: CommandLine) -> int:
+    """Show an asset or a template, whole."""
     asset = _named_asset(line, client.connect(line))
     meta = {name: value for name, value in asset["meta"].items() if value not in (None, False)}
     show_yaml({**asset, "meta": meta})
@@ -111,6 +113,7 @@ def create(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete an asset or a template; workloads keep its values."""
     server, noun = client.connect(line), _noun(line)
     asset = _named_asset(line, server)
     paths = {"pvc": "pvc", "hostPath": "host-path", "git": "git", "config-map": "config-map"}

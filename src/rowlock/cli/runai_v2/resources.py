@@ -43,10 +43,12 @@ PROJECT_COLUMNS = (
 
 
 def list_projects(line: CommandLine) -> int:
+    """Projects and their quotas."""
     return show_list(line, PROJECT_COLUMNS, fetch_page(line, client.connect(line), _PROJECTS, "projects"))
 
 
 def create_project(line: CommandLine) -> int:
+    """Create a project with its quotas."""
     name = line.word("name")
     body: dict[str, Any] = {"name": name, "resources": [_project_resources(text) for text in line.resources]}
     if line.department != "default":
@@ -99,6 +101,7 @@ CLUSTER_COLUMNS = (
 
 
 def list_clusters(line: CommandLine) -> int:
+    """The clusters of this server."""
     return show_list(line, CLUSTER_COLUMNS, slice_items(line, client.connect(line).get("/api/v1/clusters")))
 
 
@@ -161,6 +164,7 @@ NODE_COLUMNS = (
 
 
 def list_nodes(line: CommandLine) -> int:
+    """Nodes, and what is allocated on them."""
     return show_list(line, NODE_COLUMNS, slice_items(line, node_usage.node_rows(client.connect(line))))
 
 
@@ -175,6 +179,7 @@ POOL_COLUMNS = (
 
 
 def list_node_pools(line: CommandLine) -> int:
+    """Node pools, made of their nodes."""
     pools: dict[str, dict[str, Any]] = {}
     for node in node_usage.node_rows(client.connect(line)):
         name = node["nodePool"]
@@ -208,6 +213,7 @@ CLAIM_COLUMNS = (
 
 
 def list_claims(line: CommandLine) -> int:
+    """List claims."""
     server = client.connect(line)
     spaces = {p["name"]: p["status"]["namespace"] for p in rowlock_projects.list_projects(server)}
     claims = server.get("/api/v1/persistentvolumeclaims")["items"]
@@ -227,4 +233,5 @@ TYPE_COLUMNS = (
 
 
 def list_types(line: CommandLine) -> int:
+    """The types of workloads that can be submitted."""
     return show_list(line, TYPE_COLUMNS, slice_items(line, client.connect(line).get("/api/v1/workload-types")["types"]))

@@ -52,6 +52,7 @@ def workspace(line: CommandLine) -> int:
 
 
 def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
+    """Submit a workload of this framework, from the flags of the second generation; `fields` are what the command itself says."""
     check_submit_flags(line)
     _check_request_type(line)
     if line.wait_for_submit:

@@ -57,22 +57,27 @@ COLUMNS = (
 
 
 def list_distributed(line: CommandLine) -> int:
+    """Distributed trainings."""
     return list_workloads(line, types=("Distributed",))
 
 
 def list_training(line: CommandLine) -> int:
+    """Trainings of one pod and distributed ones."""
     return list_workloads(line, types=("Distributed", "Training"))
 
 
 def list_standard(line: CommandLine) -> int:
+    """Trainings of one pod."""
     return list_workloads(line, types=("Training",))
 
 
 def list_workspaces(line: CommandLine) -> int:
+    """Workspaces."""
     return list_workloads(line, types=("Workspace",))
 
 
 def list_inference(line: CommandLine) -> int:
+    """Inference workloads."""
     return list_workloads(line, types=("Inference",))
 
 
@@ -91,6 +96,7 @@ def list_any(line: CommandLine) -> int:
 
 
 def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: str = "") -> int:
+    """Workloads of these types, or of all."""
     server, project_name = client.connect(line), project(line)
     status = (line.status or "").capitalize()
     if status and status not in STATUSES:
@@ -156,14 +162,17 @@ def workload_by_id(server: ServerClient, identity: str) -> dict[str, Any]:
 
 
 def delete(line: CommandLine) -> int:
+    """Delete a workload."""
     return _for_each(line, "deleted", lambda server, path: server.delete(path))
 
 
 def suspend(line: CommandLine) -> int:
+    """Stop a workload's pods, but keep it."""
     return _for_each(line, "suspended", lambda server, path: server.post(f"{path}/suspend"))
 
 
 def resume(line: CommandLine) -> int:
+    """Start a suspended workload again."""
     return _for_each(line, "resumed", lambda server, path: server.post(f"{path}/resume"))
 
 

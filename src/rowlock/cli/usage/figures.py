@@ -29,6 +29,7 @@ def format_cores(value: float | None) -> str:
 
 
 def format_percent(value: float | None) -> str:
+    """A share as people read it."""
     return "-" if value is None else f"{value:.0f}%"
 
 

@@ -68,6 +68,7 @@ def parse_log_options(call: RestCall) -> LogOptions:
 
 
 def parse_bool(params: dict[str, str], name: str) -> bool:
+    """A parameter that is true or false. Raises BadRequest."""
     value = params.get(name, "false")
     if value not in ("true", "false"):
         raise BadRequest(f"{name} must be true or false, but is {value!r}.")
@@ -75,6 +76,7 @@ def parse_bool(params: dict[str, str], name: str) -> bool:
 
 
 def parse_count(params: dict[str, str], *names: str) -> int | None:
+    """The first of these parameters that is given, a whole number; None where none is, or -1. Raises BadRequest."""
     for name in names:
         value = params.get(name)
         if value and value != "-1":
@@ -142,6 +144,7 @@ def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
 
 
 def rank_word(workload: Workload, pod: Object) -> str:
+    """The rank of a pod as one word, as the lines of a merged log begin."""
     return ranks.rank_label(workload.job, pod).replace(" ", "-")
 
 

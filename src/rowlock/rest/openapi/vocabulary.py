@@ -20,6 +20,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def list_of(schema: Schema) -> Schema:
+    """The schema of a list of these."""
     return {"type": "array", "items": schema}
 
 

@@ -55,6 +55,7 @@ class PastRun:
 
 
 def kind_of(record: RunRecord) -> Kind | None:
+    """The kind of job that a record is of; None where it is no job."""
     return next((kind for kind in kinds.JOBS if kind.name == record.kind), None)
 
 
@@ -156,11 +157,13 @@ def _time(at: float | None) -> str | None:
 
 
 async def show(call: RestCall, run: PastRun) -> Any:
+    """A workload that has gone, as when it was there."""
     call.validate_query()
     return past_json(run, detailed=True)
 
 
 async def show_events(call: RestCall, run: PastRun) -> Any:
+    """What was said of it."""
     parsed = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
     events = sorted(run.record.body.get("events") or (), key=history.event_order, reverse=parsed.descending)
     return list_query.list_body(
@@ -169,6 +172,7 @@ async def show_events(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_history(call: RestCall, run: PastRun) -> Any:
+    """Its phases and when each began."""
     parsed = list_query.parse_query(call.query, ())
     records = history.recorded_history(run.phases, run.record.body.get("events") or (), run.workload().cluster)
     page, next_offset = list_query.page_of(records, parsed)
@@ -176,6 +180,7 @@ async def show_history(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_why(call: RestCall, run: PastRun) -> Any:
+    """What became of it, in one sentence."""
     call.validate_query()
     record = run.record
     told = {"incidents": [], "verdict": None, "ranks": [], **(record.body.get("why") or {})}
@@ -183,6 +188,7 @@ async def show_why(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_pods(call: RestCall, run: PastRun) -> Any:
+    """The pods that it had."""
     parsed = list_query.parse_query(call.query, (), other_parameters=("deleted",))
     if not list_query.asks_for_deleted({"deleted": "true", **call.query}):
         return {"pods": []}
