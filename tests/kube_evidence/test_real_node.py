@@ -20,6 +20,7 @@ import pytest
 import yaml
 from tests.conformance.subjects import REPO, real_cluster, real_cluster_missing
 from tests.end_to_end.cluster import BIN, Cluster, lent
+from tests.install.test_engines import compare_with
 from tests.kube.test_served_cluster import kubectl
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]  # a cluster starts in the first one
@@ -134,6 +135,10 @@ def test_a_shell_in_a_pod_and_the_reason_of_a_failure(served: Cluster) -> None:
 
 def why(served: Cluster) -> str:
     return served.run("rowlock", "why", "works", "-p", "team-a", code=None)
+
+
+def test_a_job_is_the_same_on_both_engines(node: Path, tmp_path: Path) -> None:
+    compare_with(node, tmp_path)
 
 
 def test_the_server_runs_in_the_cluster_with_the_rights_of_its_manifests(node: Path, tmp_path: Path) -> None:

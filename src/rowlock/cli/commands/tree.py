@@ -277,6 +277,17 @@ _UNIX_ACCOUNT = Flag(
     "the user of this machine as whom the project's pods run, and who may submit there",
     value="NAME",
 )
+
+DIFF_ENGINES = Command(
+    "diff-engines", "Run one job on the embedded and on a real cluster, and print what differs.", "commands.diff_engines:diff_engines", flags=(
+        Flag("-f --file", "text", "the job's manifest", value="FILE"),
+        Flag("--kubeconfig", "text", "the real Kubernetes cluster", value="FILE"),
+        Flag("--context", "text", "its context (default: the file's current one)", value="NAME"),
+        Flag("--wait", "text", "how long to wait for the end of the job", "20s", value="DURATION"),
+        DATA_DIR,
+    ),
+)  # fmt: skip
+
 _GPUS = Flag("--gpus", "float", "the project's GPU quota (default: unlimited)", value="Q")
 PROJECTS = Group("project", "Manage projects. Each project is a namespace and a queue.", (
     Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
@@ -337,7 +348,7 @@ SHARED = (DATA_DIR, PROJECT)
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
     UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
-    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, MANIFESTS, COMPLETION, COMPLETE, VERSION,
+    DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),
     ("stop cancel kill abort", "`rowlock delete JOB` stops a job for good, `rowlock suspend JOB` until it is resumed."),

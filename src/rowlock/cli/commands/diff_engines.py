@@ -1,0 +1,35 @@
+"""`diff-engines`: handed to the program that runs one job on an embedded and a real cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import parse_duration
+
+
+def diff_engines(line: CommandLine) -> int:
+    directory = data_dir(line)
+    server_json = client.running_server(directory)
+    if server_json is None:
+        raise CommandError(
+            f"no server runs in {directory}: `rowlock up -d` starts an embedded cluster to compare with", 2
+        )
+    if (server_json.get("flags") or {}).get("kubeconfig") is not None:
+        raise CommandError(
+            f"the server of {directory} serves a real cluster: name the data directory of an embedded one with --data-dir",
+            2,
+        )
+    if not line.kubeconfig or not line.file:
+        raise CommandError("name the job's manifest with -f FILE, and the real cluster with --kubeconfig FILE", 2)
+    wait = parse_duration(line.wait, "--wait")
+    module = [sys.executable, "-P", "-m", "rowlock.kube.comparison.engines", os.path.abspath(line.file)]
+    embedded = ["--embedded", os.path.join(directory, "kubeconfig"), "--wait", str(wait)]
+    sys.stdout.flush()
+    os.execv(
+        sys.executable,
+        [*module, *embedded, "--kubeconfig", os.path.abspath(line.kubeconfig), "--context", line.context or ""],
+    )

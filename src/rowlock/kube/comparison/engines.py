@@ -1,0 +1,119 @@
+"""`python -m rowlock.kube.comparison.engines`, the other half of `rowlock diff-engines`: the same job on two clusters at once.
+
+In each a namespace is made for it, of one name, and deleted with everything in it at the end. Both are spoken to through
+`Kube`, since the embedded cluster has the same API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import secrets
+import sys
+from pathlib import Path
+
+import yaml
+
+from rowlock import kinds
+from rowlock.errors import ApiError, BadRequest
+from rowlock.kube.client import Kube
+from rowlock.kube.comparison.job_observation import JobObservation, compare, observe_job
+from rowlock.kube.rate_limit import Limits
+from rowlock.objects import Object, is_condition_true, name
+
+_POLL_S = 0.25
+_LIMITS = Limits(qps=0, max_tries=2)
+
+
+def read_job(path: Path) -> Object:
+    """The one job in a file. Raises BadRequest."""
+    try:
+        found = [obj for obj in yaml.safe_load_all(path.read_text()) if obj]
+    except (OSError, yaml.YAMLError) as error:
+        raise BadRequest(f"{path} cannot be read as YAML: {error}") from error
+    jobs = [obj for obj in found if isinstance(obj, dict) and _kind_of(obj) is not None]
+    if len(jobs) != 1:
+        wanted = ", ".join(kind.name for kind in kinds.JOBS)
+        raise BadRequest(f"{path} holds {len(jobs)} jobs of kubeflow.org/v1 ({wanted}): name a file with one")
+    job: Object = jobs[0]
+    if not name(job):
+        raise BadRequest(f"the job in {path} has no metadata.name")
+    return job
+
+
+def _kind_of(obj: Object) -> kinds.Kind | None:
+    found = kinds.by_api_version(str(obj.get("apiVersion")), str(obj.get("kind")))
+    return found if found in kinds.JOBS else None
+
+
+async def run_job(kube: Kube, job: Object, namespace: str, wait: float) -> JobObservation:
+    """What became of it when it had ended, or after `wait` seconds. Raises ApiError."""
+    kind = _kind_of(job)
+    assert kind is not None
+    await kube.create(kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    try:
+        meta = {key: value for key, value in job["metadata"].items() if key in ("name", "labels", "annotations")}
+        await kube.create(kind, {**job, "metadata": {**meta, "namespace": namespace}})
+        current = job
+        for _ in range(max(1, int(wait / _POLL_S))):
+            await asyncio.sleep(_POLL_S)
+            current = await kube.get(kind, namespace, name(job))
+            if is_condition_true(current, "Succeeded") or is_condition_true(current, "Failed"):
+                break
+        pods, events = await asyncio.gather(kube.list(kinds.POD, namespace), kube.list(kinds.EVENT, namespace))
+        return observe_job(current, pods.items, events.items)
+    finally:
+        await kube.delete(kinds.NAMESPACE, "", namespace)
+
+
+async def compare_engines(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Raises ApiError, ValueError, KeyError, OSError."""
+    job, namespace = read_job(options.manifest), f"rowlock-diff-{secrets.token_hex(3)}"
+    async with (
+        Kube.connect(options.embedded, limits=_LIMITS) as embedded,
+        Kube.connect(options.kubeconfig, options.context or None, limits=_LIMITS) as real,
+    ):
+        results = await asyncio.gather(
+            *(run_job(kube, job, namespace, options.wait) for kube in (embedded, real)), return_exceptions=True
+        )
+    for result, where in zip(results, ("the embedded cluster", "the real cluster"), strict=True):
+        if isinstance(result, ApiError):
+            raise type(result)(f"{where} does not take the job: {result.message}") from result
+        if isinstance(result, BaseException):
+            raise result
+    left, right = results
+    assert isinstance(left, JobObservation) and isinstance(right, JobObservation)
+    print(f"{len(left.environment)} variables, {len(left.conditions)} conditions, {len(left.events)} events of the job")
+    return compare(left, right)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """As diff: 0 = the same, 1 = different, 2 = one sentence why nobody knows."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    parser = argparse.ArgumentParser(prog="python -m rowlock.kube.comparison.engines")
+    parser.add_argument("manifest", type=Path)
+    parser.add_argument("--embedded", type=Path, required=True, help="kubeconfig of the embedded cluster")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--context", default="")
+    parser.add_argument("--wait", type=float, default=20.0)
+    options = parser.parse_args(argv)
+    try:
+        differences = asyncio.run(compare_engines(options))
+    except ApiError as error:
+        print(error.message, file=sys.stderr)
+        return 2
+    except (ValueError, KeyError, OSError) as error:
+        print(f"a kubeconfig cannot be used: {error}", file=sys.stderr)
+        return 2
+    for section, lines in differences.items():
+        print(f"{section}: {'the same' if not lines else ''}".rstrip())
+        for line in lines:
+            print(f"  {line}")
+    if any(differences.values()):
+        print("- only the embedded cluster, + only the real one")
+    return 1 if any(differences.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""`rowlock diff-engines`: what differs between an embedded and a real cluster is told, and what is each run's own is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.subjects import embedded_server
+from tests.end_to_end.cluster import Cluster, lent
+
+from rowlock.errors import BadRequest
+from rowlock.kube.comparison.engines import read_job
+from rowlock.kube.comparison.job_observation import compare, observe_job
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    container = {"name": "pytorch", "image": "rowlock.dev/host", "command": ["sh", "-c", "true"]}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    replicas = {"Master": replica, "Worker": {**replica, "replicas": 2}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "both"},
+        "spec": {"pytorchReplicaSpecs": replicas, **spec},
+    }
+
+
+def pod(**env: str) -> dict[str, Any]:
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    return {"metadata": {"name": "both-master-0"}, "spec": {"containers": [{"name": "pytorch", "env": variables}]}}
+
+
+def test_a_variable_that_differs_is_told_under_both_clusters() -> None:
+    left, right = (observe_job(job(), [pod(RANK="0", WORLD_SIZE=size)], []) for size in ("3", "2"))
+    found = compare(left, right)
+    assert found["environment"] == ["- both-master-0 pytorch WORLD_SIZE=3", "+ both-master-0 pytorch WORLD_SIZE=2"]
+    assert not any(lines for section, lines in found.items() if section != "environment")
+
+
+def test_events_of_kubelets_and_schedulers_are_each_clusters_own() -> None:
+    regarding = {"kind": "PyTorchJob", "name": "both"}
+    own = {"type": "Normal", "reason": "SuccessfulCreatePod", "message": "m", "involvedObject": regarding}
+    foreign = [{**own, "reason": "Scheduled"}, {**own, "involvedObject": {"kind": "Pod", "name": "both-master-0"}}]
+    assert observe_job(job(), [], [own, *foreign]).events == ("Normal SuccessfulCreatePod: m",)
+
+
+def test_a_file_without_one_job_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("kind: Service\n---\n[1]\n")
+    with pytest.raises(BadRequest, match="holds 0 jobs"):
+        read_job(path)
+    with pytest.raises(BadRequest, match="cannot be read"):
+        read_job(tmp_path / "absent.yaml")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an embedded cluster, which stands for the real one (that is in `tests/kube_evidence/test_real_node.py`)."""
+    with embedded_server(tmp_path_factory.mktemp("other"), "rowlock.serve", "--warm-start", "off") as kubeconfig:
+        yield kubeconfig
+
+
+def test_a_job_of_three_ranks_has_the_same_pods_and_variables_on_both(other: Path, tmp_path: Path) -> None:
+    compare_with(other, tmp_path)
+
+
+def compare_with(other: Path, directory: Path) -> None:
+    with lent(directory) as served:
+        served.up("--pretend-nodes", "1", "--without", "kubelet,scheduler")
+        path = directory / "job.json"
+        path.write_text(json.dumps(job()))
+        command = ("rowlock", "diff-engines", "-f", str(path), "--kubeconfig", str(other), "--wait", "4s")
+        told = served.run(*command, code=None)
+        assert "pods: the same" in told and "environment: the same" in told, told
+        assert not told.startswith("0 variables"), told
+        assert not leftovers(served), "nothing stays behind"
+        refusal = served.run("rowlock", "diff-engines", "-f", "/nowhere.yaml", "--kubeconfig", str(other), code=2)
+        assert "cannot be read" in refusal
+
+
+def leftovers(served: Cluster) -> list[str]:
+    found = served.api("GET", "/api/v1/namespaces")["items"]
+    active = [n["metadata"]["name"] for n in found if n["status"]["phase"] == "Active"]
+    return [name for name in active if name.startswith("rowlock-diff-")]
