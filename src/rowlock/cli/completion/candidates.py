@@ -92,6 +92,8 @@ def _words_at(place: _Place, current: str, shared: Sequence[Flag]) -> list[str]:
 def _values_of(flag: Flag, place: _Place) -> list[str]:
     if flag.dest == "project":
         return _ask(place, _project_names)
+    if flag.dest == "resume_from":
+        return _ask(place, _run_names)
     return flag.kind.split("|") if "|" in flag.kind else []
 
 
@@ -102,7 +104,7 @@ def _names_at(place: _Place, command: Command) -> list[str]:
         return command.words.split("|")
     if "project" in (noun, verb) and verb not in ("create", "list"):
         return _ask(place, _project_names)
-    if "RUN" in command.words.replace("...", "").split():
+    if "RUN" in command.words.replace("...", "").strip("[]").split():
         return _ask(place, _run_names)
     is_job = "JOB" in command.words or ("NAME" in command.words and verb in _JOB_VERBS and noun not in _OTHER_NOUNS)
     return _ask(place, _job_names) if is_job else []
