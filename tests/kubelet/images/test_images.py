@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -322,3 +323,9 @@ def test_a_build_with_json_tells_its_steps_on_stderr(tmp_path: Path, capsys: pyt
     assert commands.main([*line, str(tmp_path)]) == 0
     output = capsys.readouterr()
     assert json.loads(output.out)["image"] == "x:latest" and "built 3\n" in output.err
+
+
+def test_a_build_loads_nothing_that_only_a_download_needs() -> None:
+    """It took a third of the time of a build in which nothing had changed."""
+    program = "import sys, rowlock.kubelet.images.commands; sys.exit('urllib.request' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
