@@ -294,11 +294,9 @@ _ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 def _add_protection_finalizer(claim: Object) -> Object:
     """A claim stays while pods use it: `ClaimProtection` of `system/volume_claims.py` takes the finalizer away."""
     own = objects.meta(claim).get("finalizers") or []
-    return (
-        claim
-        if PVC_PROTECTION_FINALIZER in own
-        else objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
-    )
+    if PVC_PROTECTION_FINALIZER in own:
+        return claim
+    return objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
 
 
 def _check_not_resized(old: Object, new: Object) -> None:

@@ -90,12 +90,15 @@ async def _send_lines(lines: _WatchStream, send: Send, pass_on: Callable[[bytes]
         while True:
             await send_chunk(send, await lines.next(pass_on))
     except ApiError as error:
-        await send_chunk(send, b'{"type":"ERROR","object":' + encode(error.status()) + b"}\n")
+        await send_chunk(send, _event_line(b"ERROR", encode(error.status())))
 
 
 def _encode_change(change: Change) -> bytes:
-    body = getattr(change, "encoded", b"") or encode(change.object)
-    return b'{"type":"' + _TYPES[change.type] + b'","object":' + body + b"}\n"
+    return _event_line(_TYPES[change.type], getattr(change, "encoded", b"") or encode(change.object))
+
+
+def _event_line(event_type: bytes, body: bytes) -> bytes:
+    return b'{"type":"' + event_type + b'","object":' + body + b"}\n"
 
 
 class _LatestChunk:
@@ -177,13 +180,8 @@ class _WatchStream:
     def _encode_line(self, change: Change) -> bytes:
         if not self._form:
             return _encode_change(change)
-        return (
-            b'{"type":"'
-            + _TYPES[change.type]
-            + b'","object":'
-            + encode(transform_object(self._call, self._target.kind, change.object, self._form))
-            + b"}\n"
-        )
+        obj = transform_object(self._call, self._target.kind, change.object, self._form)
+        return _event_line(_TYPES[change.type], encode(obj))
 
     def _encode_bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         kind = self._target.kind
@@ -196,4 +194,4 @@ class _WatchStream:
             obj["rows"] = [{"cells": [], "object": {**tables.partial_metadata({"metadata": meta})}}]
         elif self._form:
             obj = tables.partial_metadata(obj)
-        return b'{"type":"BOOKMARK","object":' + encode(obj) + b"}\n"
+        return _event_line(b"BOOKMARK", encode(obj))

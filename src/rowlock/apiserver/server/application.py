@@ -218,14 +218,11 @@ class ApiServer:
     ) -> bool:
         """What no object of the store stands for. False: it is an object after all."""
         core = version == ("", "v1")
-        if (
-            (group_version_resource := (*version, rest[-1])) in reviews.REVIEWS
-            and call.method == "POST"
-            and len(rest) in (1, 3)
-        ):
-            reviews.authorize_review(call, group_version_resource, rest[1] if len(rest) == 3 else "")
+        place = (*version, rest[-1])
+        if place in reviews.REVIEWS and call.method == "POST" and len(rest) in (1, 3):
+            reviews.authorize_review(call, place, rest[1] if len(rest) == 3 else "")
             await request_body.convert_large_body(call)
-            review = reviews.review(call, group_version_resource, request_body.decode_body(call), self._review_token)
+            review = reviews.review(call, place, request_body.decode_body(call), self._review_token)
             await answer_object(send, review, code=201)
         elif version == (events.GROUP, events.VERSION):
             await events.serve_events(
