@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,30 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     page.get_by_role("button", name="Would waits start now?").click()
     expect(page.locator("main li").get_by_role("status")).to_contain_text("would wait")
     assert judge(page) == [], "queue"
+
+
+def test_axe_finds_nothing_on_the_pages_of_admins_and_of_runs(ui: Ui) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: `make ui` installs it")
+    page = ui.page
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    run(ui, "fails", FAILS)
+    for name, tabs in (
+        ("Access", ("Users", "Access rules", "Roles", "Applications")),
+        ("Assets", ("Environments", "Compute resources")),
+    ):
+        page.get_by_role("link", name=name, exact=True).click()
+        for tab in tabs:
+            page.get_by_role("tab", name=tab, exact=True).click()
+            expect(page.get_by_role("tabpanel")).to_contain_text(re.compile(r"\w+"))
+            assert judge(page) == [], tab
+    page.get_by_role("link", name="Runs", exact=True).click()
+    expect(page.get_by_role("link", name="fails", exact=True)).to_be_visible()
+    assert judge(page) == [], "runs"
+    page.get_by_role("link", name="fails", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("hello from 0")
+    assert judge(page) == [], "a run"
+    page.get_by_role("link", name="OPEN THE WORKLOAD").click()
+    page.get_by_role("tab", name="Terminal").click()
+    expect(page.get_by_text("None of its pods runs now")).to_be_visible()
+    assert judge(page) == [], "a terminal"

@@ -41,7 +41,7 @@ def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:
     keys.press("ArrowDown")
     keys.press("ArrowDown")
     keys.press("Enter")
-    expect(ui.page.get_by_role("heading", name="Queue", exact=True)).to_be_visible()
+    expect(ui.page.get_by_role("heading", name="Runs", exact=True)).to_be_visible()
     keys.press("Control+k")
     keys.type("logs tal")
     expect(palette.get_by_role("option")).to_have_count(1)

@@ -66,11 +66,14 @@ export function holderName(holder: Holder): string {
   return holder.workloadName || holder.pod;
 }
 
-/** A tone for a name: the same on every page, so that a job is found again by eye. */
+const TONES = 6;
+const tones = new Map<string, number>();
+
+/** A tone for a name: it keeps it while the page is open, and neighbours differ: names take the tones in turn. */
 export function toneOf(name: string): number {
-  let sum = 0;
-  for (const letter of name) sum = (sum * 31 + letter.charCodeAt(0)) >>> 0;
-  return sum % 6;
+  const tone = tones.get(name) ?? tones.size % TONES;
+  tones.set(name, tone);
+  return tone;
 }
 
 const FAILED = new Set(["Failed", "Degraded"]);

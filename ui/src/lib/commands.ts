@@ -10,8 +10,8 @@ export interface Entry {
   run: () => void;
 }
 
-export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"]] as const;
-const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["pods", "Pods of"], ["details", "Details of"]] as const;
+export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["runs", "Runs"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"], ["assets", "Assets"], ["access", "Access"]] as const;
+const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["terminal", "Terminal of"], ["pods", "Pods of"], ["details", "Details of"]] as const;
 const SHOWN = 40;
 
 function open(address: string): () => void {

@@ -1,6 +1,7 @@
 // Two or more workloads side by side: what was asked for, field by field.
 
 import { COLUMNS } from "./columns";
+import type { Run } from "./curves";
 import type { Row } from "./types";
 
 export interface Field {
@@ -53,4 +54,16 @@ function flatten(path: string, value: unknown, found: Map<string, string>): void
   } else {
     found.set(path, String(value));
   }
+}
+
+/** What is known of a workload that is deleted, as a row. */
+export function rowOfRun(run: Run): Row {
+  return {
+    id: run.id, name: run.name, type: "", distributedFramework: run.kind.replace(/Job$/, ""), category: "", phase: run.phase, phaseReason: null,
+    phaseUpdatedAt: run.finishedAt ?? "", why: run.verdict, projectName: run.projectName, departmentName: "", namespace: "", submittedBy: "", priorityClassName: "",
+    preemptible: false, createdAt: run.createdAt, completedAt: run.finishedAt ?? run.deletedAt, startedAt: run.phases.find((step) => step.phase === "Running")?.at ?? null,
+    runningPods: 0, requestedPods: run.ranks.length, minPods: null, maxPods: null, failedPods: 0, images: [run.ran.image], nodePool: "",
+    nodes: [...new Set(run.ranks.flatMap((rank) => rank.pods.map((pod) => pod.nodeName ?? "")))].filter(Boolean), gpuRequest: 0, gpuAllocation: 0,
+    gpuMemoryAllocation: "", kind: run.kind, clusterId: "", canStop: false,
+  };
 }

@@ -1,0 +1,87 @@
+"""Users, access rules, applications and assets: made and deleted by admins, refused to others in a sentence."""
+
+from __future__ import annotations
+
+from tests.ui.conftest import Ui
+from tests.ui.test_cluster_pages import pictures
+from tests.ui.test_workloads_page import expect
+
+
+def confirm(ui: Ui) -> None:
+    ui.page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
+
+
+def test_users_and_their_access_rules_are_made_and_taken_back(ui: Ui) -> None:
+    page = ui.page
+    page.get_by_role("link", name="Access").click()
+    page.get_by_label("New user").fill("ana")
+    page.get_by_role("button", name="CREATE USER").click()
+    expect(page.get_by_text("The password of ana, told once")).to_be_visible()
+    password = page.get_by_role("status").locator("code").inner_text()
+    assert len(password) >= 16
+    page.get_by_label("New user").fill("ana")
+    page.get_by_role("button", name="CREATE USER").click()
+    expect(page.get_by_role("alert")).to_contain_text("ana")
+    pictures(ui, "users")
+    page.get_by_role("tab", name="Access rules").click()
+    expect(page.get_by_text(password)).to_have_count(0)
+    page.get_by_label("Name of the subject").fill("ana")
+    page.get_by_label("Role", exact=True).select_option("editor")
+    page.get_by_label("Project of the rule").select_option("team-a")
+    page.get_by_role("button", name="CREATE RULE").click()
+    expect(page.get_by_role("row", name="ana")).to_contain_text("editor")
+    expect(page.get_by_role("row", name="ana")).to_contain_text("team-a")
+    assert "ana" in ui.cluster.run("rowlock", "access-rule", "list")
+    pictures(ui, "access-rules")
+    page.get_by_role("button", name="Delete the rule of ana").click()
+    confirm(ui)
+    expect(page.get_by_text("There is no access rule")).to_be_visible()
+    page.get_by_role("tab", name="Roles").click()
+    expect(page.get_by_role("row", name="system-admin")).to_contain_text("cluster-admin")
+    page.get_by_role("tab", name="Applications").click()
+    page.get_by_label("New application").fill("ci")
+    page.get_by_role("button", name="CREATE APPLICATION").click()
+    expect(page.get_by_text("The client secret of ci, told once")).to_be_visible()
+    page.get_by_role("button", name="Delete ci").click()
+    confirm(ui)
+    expect(page.get_by_text("No program logs in here")).to_be_visible()
+    page.get_by_role("tab", name="Users").click()
+    page.get_by_role("button", name="Delete ana").click()
+    expect(page.get_by_role("dialog")).to_contain_text("rowlock user delete ana")
+    confirm(ui)
+    expect(page.get_by_text("Nobody has a password here yet")).to_be_visible()
+
+
+def test_who_is_no_admin_is_told_so(ui: Ui) -> None:
+    stranger = ui.page.context.browser.new_context()
+    page = stranger.new_page()
+    page.goto(ui.address("--user", "vera"))
+    page.get_by_role("link", name="Access").click()
+    expect(page.get_by_role("alert")).to_contain_text("Users and their rights are for admins")
+    stranger.close()
+
+
+def test_assets_are_kept_and_deleted(ui: Ui) -> None:
+    page = ui.page
+    page.get_by_role("link", name="Assets").click()
+    expect(page.get_by_text("No environment is kept yet")).to_be_visible()
+    page.get_by_label("Project", exact=True).select_option("team-a")
+    page.get_by_role("button", name="NEW ENVIRONMENT").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Environment name").fill("torch")
+    dialog.get_by_label("Image URL").fill("pytorch/pytorch:2")
+    dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
+    row = page.get_by_role("row", name="torch")
+    expect(row).to_contain_text("pytorch/pytorch:2")
+    expect(row).to_contain_text("team-a")
+    page.get_by_role("tab", name="Compute resources").click()
+    expect(page.get_by_role("row", name="small-fraction")).to_contain_text("0.1")
+    expect(page.get_by_role("button", name="Delete small-fraction")).to_have_count(0)
+    pictures(ui, "assets")
+    for tab in ("Data sources", "Templates"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_text("is kept yet")).to_be_visible()
+    page.get_by_role("tab", name="Environments").click()
+    page.get_by_role("button", name="Delete torch").click()
+    confirm(ui)
+    expect(page.get_by_text("No environment is kept yet")).to_be_visible()

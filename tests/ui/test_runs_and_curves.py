@@ -1,0 +1,91 @@
+"""What ran: the list of runs with those that are deleted, one run whole, curves of several, attempts and the failing rank in a log."""
+
+from __future__ import annotations
+
+import re
+
+from tests.ui.conftest import Ui
+from tests.ui.test_cluster_pages import pictures
+from tests.ui.test_workloads_page import expect, run
+
+LEARNS = (
+    "import sys\nfor step in range(50): print(f'step={step} loss={float(sys.argv[1]) / (step + 1):.4f}', flush=True)"
+)
+RANK_1_FAILS = "import os, sys, time\nprint('hello from', os.environ['RANK'], flush=True)\ntime.sleep(60 * (os.environ['RANK'] == '0'))\nsys.exit(7)"
+SECOND_TRY = "import os, pathlib, sys\nhere = pathlib.Path(sys.argv[1])\nprint('try', here.exists(), flush=True)\nif not here.exists(): here.touch(); sys.exit(4)"
+
+
+def learn(ui: Ui, name: str, rate: str) -> None:
+    ui.cluster.run("rowlock", "run", "--name", name, "-p", "team-a", "--", "python", "-c", LEARNS, rate)
+
+
+def test_runs_are_listed_and_drawn_when_their_workloads_are_gone(ui: Ui) -> None:
+    learn(ui, "slow", "9")
+    learn(ui, "fast", "2")
+    ui.cluster.run("rowlock", "delete", "-y", "-p", "team-a", "slow")
+    ui.page.get_by_role("link", name="Runs").click()
+    table = ui.page.get_by_role("table", name="Runs")
+    expect(table.get_by_role("row", name="slow")).to_contain_text("deleted")
+    ui.page.get_by_label("Name of a run").fill("slo")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    ui.page.get_by_label("Name of a run").fill("nosuch")
+    expect(ui.page.get_by_text("No run matches.")).to_be_visible()
+    ui.page.get_by_label("Name of a run").fill("")
+    expect(table.locator("tbody tr")).to_have_count(2)
+    pictures(ui, "runs")
+    ui.page.get_by_role("checkbox", name="Choose slow").check()
+    ui.page.get_by_role("checkbox", name="Choose fast").check()
+    ui.page.get_by_role("button", name="COMPARE 2").click()
+    curves = ui.page.get_by_role("region", name="loss", exact=True)
+    expect(curves).to_contain_text("slow 0.18")  # 9 / 50
+    expect(curves).to_contain_text("fast 0.04")
+    expect(curves.locator("canvas")).to_be_visible()
+    asked = ui.page.get_by_role("table", name="What was asked for")
+    expect(asked.locator("tr.differs td").filter(has_text=re.compile("^9$"))).to_have_count(1)
+    pictures(ui, "curves")
+    ui.page.get_by_role("link", name="slow", exact=True).first.click()
+    expect(ui.page.get_by_role("region", name="Phases")).to_contain_text("Completed")
+    expect(ui.page.get_by_role("log")).to_contain_text("step=49")
+    expect(ui.page.get_by_role("region", name="loss", exact=True)).to_contain_text("by step")
+    expect(ui.page.get_by_role("region", name="What ran")).to_contain_text("python")
+    pictures(ui, "run")
+
+
+def test_the_rank_that_failed_is_marked_in_the_merged_log(ui: Ui) -> None:
+    run(ui, "fails", RANK_1_FAILS, "--nnodes", "2")
+    expect(ui.row("fails")).to_contain_text("Failed")
+    ui.row("fails").get_by_role("link", name="fails", exact=True).click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    marked = ui.page.get_by_role("log").locator(".failing")
+    expect(marked).to_have_count(1)
+    expect(marked).to_contain_text("[rank 1] hello from 1")
+    expect(ui.page.get_by_text("rank 1, which failed first (exit code 7)")).to_be_visible()
+    ui.page.get_by_role("button", name="Only rank 1").click()
+    expect(ui.page.get_by_role("log")).not_to_contain_text("hello from 0")
+
+
+def test_every_attempt_has_its_log(ui: Ui) -> None:
+    marker = ui.cluster.data / "tried"
+    ui.cluster.run(
+        "rowlock", "run", "--name", "again", "--backoff-limit", "2", "--", "python", "-c", SECOND_TRY, str(marker)
+    )
+    ui.row("again").get_by_role("link", name="again", exact=True).click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    expect(ui.page.get_by_role("log")).to_contain_text("try True")
+    ui.page.get_by_label("Attempt").select_option("1")
+    expect(ui.page.get_by_role("log")).to_contain_text("try False")
+    expect(ui.page.get_by_role("log")).not_to_contain_text("try True")
+
+
+def test_a_big_log_does_not_freeze_the_page(ui: Ui) -> None:
+    big = "line = 'x' * 400\nfor number in range(100_000): print(number, line)\nprint('the end')"  # 40 MB
+    ui.cluster.run("rowlock", "run", "--name", "big", "--", "python", "-c", big)
+    ui.row("big").get_by_role("link", name="big", exact=True).click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    log = ui.page.get_by_role("log")
+    expect(log).to_contain_text("the end")
+    ui.page.get_by_role("button", name="Load 20,000 lines").click()
+    expect(ui.page.get_by_role("status").filter(has_text="20000 lines")).to_be_visible()
+    assert log.locator("span").count() < 200, "only what is in sight is in the document"
+    ui.page.get_by_label("Search the log").fill("99997 ")
+    expect(log.locator("span")).to_have_count(1)
