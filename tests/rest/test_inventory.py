@@ -237,3 +237,30 @@ def test_what_a_node_pool_is_not(world: World, method: str, path: str, body: Any
     more_nodes(world)
     answer = world.client.request(method, path, json=body)
     assert answer.status_code == code and words in answer.json()["message"], answer.text
+
+
+def test_telemetry_of_nodes(world: World) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "r", "lastTransitionTime": "2026-01-02T03:04:05Z"}
+    status = node("a", 4)["status"] | {"conditions": [ready]}
+    world.create(kinds.NODE, {**node("a", 4), "metadata": {"name": "a", "labels": {"kai.scheduler/node-pool": "big"}}})
+    world.patch(kinds.NODE, "", "a", {"status": status}, "status")
+    limits = {"nvidia.com/gpu": "3"}
+    world.create(kinds.NAMESPACE, {"metadata": {"name": "x"}})
+    container = {"name": "c", "image": "i", "resources": {"limits": limits, "requests": limits}}
+    pod = {"metadata": {"name": "p", "namespace": "x"}, "spec": {"nodeName": "a", "containers": [container]}}
+    world.create(kinds.POD, pod)
+
+    def ask(name: str, more: str = "") -> list[tuple[str, ...]]:
+        answer = world.client.get(f"/runai/api/v1/nodes/telemetry?telemetryType={name}{more}")
+        assert answer.status_code == 200, answer.text
+        return [(*(g["value"] for g in one["groups"]), one["value"]) for one in answer.json()["values"]]
+
+    async def wait() -> None:
+        assert await world.rest.cache.wait_until("", lambda: bool(list(world.rest.cache.pods())))
+
+    world.do(wait)
+    assert ask("TOTAL_GPUS") == [("5",)] and ask("READY_GPUS") == [("4",)]
+    assert ask("ALLOCATED_GPUS", "&groupBy=nodepool") == [("big", "3"), ("default", "0")]
+    assert ask("FREE_GPUS", "&nodepoolName=big") == [("1",)] and ask("FULLY_FREE_GPU_NODES") == [("0",)]
+    wrong = world.client.get("/runai/api/v1/nodes/telemetry?telemetryType=TOTAL_GPU")
+    assert wrong.status_code == 400 and 'mean "TOTAL_GPUS"?' in wrong.json()["message"]

@@ -103,6 +103,7 @@ QUERIES = {
     "/pods/{pod}/metrics": "?metricType=CPU_USAGE_CORES&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
     "/metrics": "?metricType=POD_COUNT&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
     "/wait": "?timeout=0&for=Creating",
+    "/telemetry": "?telemetryType=TOTAL_GPUS",
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }

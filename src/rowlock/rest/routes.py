@@ -11,7 +11,7 @@ from rowlock.rest.accounts import access_rules, users
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import cards, queue, usage
-from rowlock.rest.inventory import clusters, departments, node_pools, nodes, queue_quotas
+from rowlock.rest.inventory import clusters, departments, node_pools, node_telemetry, nodes, queue_quotas
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
@@ -203,6 +203,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("DELETE", f"{_POOLS}/{{id}}", _CHANGE_NODES, node_pools.delete),
     ("GET", _NODES, _LIST_NODES, nodes.index),
     ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
+    ("GET", f"{_NODES}/telemetry", _READ_CLUSTER, node_telemetry.show),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, dictionaries.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, dictionaries.types),
     ("GET", "/api/v1/workload-categories", EVERYBODY, dictionaries.categories),

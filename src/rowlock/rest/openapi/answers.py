@@ -216,6 +216,8 @@ ANSWERS: dict[str, Schema] = {
     "Templates": record(
         entries=list_of(ref("Template")), pagination=record(limit=WHOLE, offset=WHOLE, nextOffset=nullable(WHOLE))
     ),
+    "Telemetry": record(type=TEXT, timestamp=TIME, values=list_of(
+        record(value=TEXT, groups=list_of(record(key=TEXT, value=TEXT))))),
     "Policy": record(meta=_POLICY_META, policy=OBJECT, effective=OBJECT, effectiveUpdatedAt=TIME),
     "Policies": record(policies=list_of(record(type=TEXT, meta=_POLICY_META, status=OBJECT))),
     "Availability": record(available=FLAG),

@@ -117,6 +117,11 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "clusters/{id}/nodes/count", Operation("Count", query=LIST)
     yield "GET", "nodes", Operation("Nodes", query=LIST)
     yield "GET", "nodes/count", Operation("Count", query=LIST)
+    yield (
+        "GET",
+        "nodes/telemetry",
+        Operation("Telemetry", query=("telemetryType", "clusterId", "nodepoolName", "groupBy")),
+    )
     yield "GET", "node-pools", Operation("NodePools", query=LIST)
     yield "POST", "node-pools", Operation("NodePool", 201, "NodePoolRequest")
     yield "GET", "node-pools/count", Operation("Count", query=LIST)
