@@ -12,9 +12,9 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec, shim_limits
+from rowlock.kubelet.pod.unsupported import pod_warnings
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.cgroups import Cgroup, resident_memory
-from rowlock.kubelet.worker.starting import pod_warnings
 
 GREEDY = "x = bytearray(200 << 20); print(len(x)); import time; time.sleep(60)"
 HOW = pytest.mark.parametrize("how", ["watchdog", "cgroup"])

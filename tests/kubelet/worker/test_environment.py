@@ -9,6 +9,7 @@ import pytest
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, base_environment
+from rowlock.kubelet.node.gpus import ContainerGpus, gpu_environment
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec
 from rowlock.kubelet.worker.environment import (
@@ -150,11 +151,11 @@ def test_what_the_platform_adds_gives_way_to_the_pod() -> None:
 
 def test_devices() -> None:
     none = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
-    given = {"OMP_NUM_THREADS": "1"}
-    assert platform_environment(SILENT, EnvironmentContext("n", "ip", devices=()), given) == none
-    two = platform_environment(SILENT, EnvironmentContext("n", "ip", devices=("GPU-a", "GPU-b")), given)
+    assert gpu_environment(ContainerGpus(), {}) == {}
+    assert gpu_environment(ContainerGpus(devices=()), {}) == none
+    two = gpu_environment(ContainerGpus(devices=("GPU-a", "GPU-b")), {})
     assert two["CUDA_VISIBLE_DEVICES"] == two["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
-    pretend = platform_environment(SILENT, EnvironmentContext("n", "ip", simulated="0,3"), given)
+    pretend = gpu_environment(ContainerGpus(simulated="0,3"), {})
     assert pretend == {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": "0,3"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.worker.security_context import security_context_warnings
+from rowlock.kubelet.pod.unsupported import security_context_warnings
 from rowlock.objects import Object
 
 NOT_APPLIED = "is not applied ({}): programs run as the user who started the cluster"

@@ -1,7 +1,7 @@
 """Looks every few seconds how much memory of each card the pods' processes hold (NVML), and tells who exceeds its share.
 
 A process belongs to the pod whose mark it carries in its environment. Runs only on nodes with real cards, and looks
-only while a pod has a share of one. It warns and never kills: a share is an agreement (`gpu_fractions.py`).
+only while a pod has a share of one. It warns and never kills: a share is an agreement (`gpus.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from rowlock import kinds
 from rowlock.api import Record, View
 from rowlock.controllers.recorder import Recorder
-from rowlock.kubelet.node import gpu_fractions
-from rowlock.kubelet.node.gpu_fractions import OveruseTracker
+from rowlock.kubelet.node import gpus
+from rowlock.kubelet.node.gpus import OveruseTracker
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
 from rowlock.kubelet.pod.pod_state import PodState
@@ -101,7 +101,7 @@ def allowed_memory(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str,
         pod = view.get(kinds.POD, card.namespace, card.name) if card.devices and plan and not plan.simulated else None
         if pod is None or plan is None or pod_state.finished:
             continue
-        fraction = gpu_fractions.pod_fraction(pod_state.spec_of(pod), plan, card.devices)
+        fraction = gpus.pod_fraction(pod_state.spec_of(pod), plan, card.devices)
         if fraction is not None:
             memory |= {(uid, device): fraction.mebibytes for device in card.devices}
     return memory

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.kubelet.shim.shim_request import LimitsSpec
+from rowlock.kubelet.shim.shim_request import ConsoleSpec, LimitsSpec
 from rowlock.objects import Object, controller_of, meta, phase, seconds
 from rowlock.quantity import integer_value, parse
 
@@ -167,6 +167,12 @@ class PodSpec:
         return {**self.security_context, **container.security_context}
 
     @property
+    def fs_group(self) -> int | None:
+        """The group that shall own the pod's volumes; None = as they are made."""
+        group = self.security_context.get("fsGroup")
+        return None if group is None else int(group)
+
+    @property
     def location(self) -> str:
         """As the kubelet names a pod in messages."""
         return f"{self.name}_{self.namespace}({self.uid})"
@@ -294,3 +300,15 @@ def shim_limits(container: ContainerSpec) -> LimitsSpec:
     if parse(requests.get("cpu", 0)):
         kept_limits["share"] = float(parse(requests["cpu"]))
     return kept_limits
+
+
+def console_spec(container: ContainerSpec) -> ConsoleSpec:
+    """What is true of the container's terminal and stdin, for the shim; empty when it has neither."""
+    console: ConsoleSpec = {}
+    if container.tty:
+        console["tty"] = True
+    if container.stdin:
+        console["stdin"] = True
+    if container.stdin_once:
+        console["once"] = True
+    return console

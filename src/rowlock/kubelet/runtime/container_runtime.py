@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from urllib.parse import quote
 import psutil
 
 from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import PodSpec
@@ -38,6 +39,7 @@ class ContainerRuntime:
     data: Path
     engine_images: EngineImages
     network: PodNetwork
+    directories: PodDirectories
     pod_states: Mapping[str, PodState]
     """The kubelet's, by uid."""
     _prepared: set[str] = field(default_factory=set)
@@ -58,8 +60,30 @@ class ContainerRuntime:
 
     # ------------------------------------------------------------ what they need
 
+    async def choose_runtime(self, pod: PodSpec, state: PodState) -> Problem | None:
+        """Before a pod's first program: is it to run as processes or in containers?"""
+        await self.engine_images.inspect_images(pod)
+        contained = self.engine_images.needs_engine(pod)
+        if contained == state.card.contained:
+            return None
+        if problem := await self._make_pod_needs(pod):
+            return problem
+        if contained:
+            address = self.network.container_address(pod.uid, host_network=pod.host_network)
+        else:
+            address = self.network.address(pod.uid)
+        state.card = replace(state.card, contained=contained, ip=address)
+        self.directories.write_card(state.card)
+        self.network.write_hosts()
+        return None
+
     async def prepare_engine(self, pod: PodSpec) -> Problem | None:
-        """Makes what the engine must have before the pod's containers: the network, the sandbox's image."""
+        """What the engine must have, and we must know of it, before one of the pod's containers starts."""
+        await self.engine_images.inspect_images(pod)
+        return await self._make_pod_needs(pod)
+
+    async def _make_pod_needs(self, pod: PodSpec) -> Problem | None:
+        """The network, the sandbox's image."""
         if self.engine is None:
             return self.engine_images.engine_gone_problem()
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rowlock.errors import Invalid
 from rowlock.kubelet.images.images import Image, Images, command_line, is_kubectl_delivery, normalise
-from rowlock.kubelet.pod.facts import Problem
+from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
 from rowlock.kubelet.shim import engine_client
@@ -129,21 +129,27 @@ class EngineImages:
             return state.card.contained
         return self.needs_engine(parse_pod_spec(pod) if state is None else state.spec_of(pod))
 
-    def image_conflict(self, pod: PodSpec, image: Image, contained: bool) -> Problem | None:
-        """Why a container of that image cannot be part of the pod."""
+    def find_image(self, pod: PodSpec, container: ContainerSpec, *, contained: bool) -> Image:
+        """The image of one of the pod's containers, as far as it can be part of the pod: `contained` says whether that
+        runs in containers. Raises ContainerConfigError."""
+        image = self.images.find(container.image)
+        if isinstance(image, Problem):
+            if image.reason == "ErrImagePull" and container.image_pull_policy == "Never":
+                text = f'Container image "{container.image}" is not present with pull policy of Never'
+                raise ContainerConfigError(text, "ErrImageNeverPull")
+            raise ContainerConfigError(image.message, image.reason)
         if contained and not image.engine and is_kubectl_delivery(image.name):
             text = (
                 "the launcher of an MPIJob cannot run in a container yet: run its command with this machine's programs"
             )
-            remedy = f"`rowlock image add {pod.main_containers[0].image} --host`"
-            return Problem("CreateContainerConfigError", f"{text}: {remedy}")
+            raise ContainerConfigError(f"{text}: `rowlock image add {pod.main_containers[0].image} --host`")
         if not image.engine and self.mode == "container":
             text = f'image "{image.name}" stands for a process of this machine, and the cluster runs containers only'
-            return Problem("CreateContainerConfigError", f"{text}: start it with --runtime auto, or build the image")
+            raise ContainerConfigError(f"{text}: start it with --runtime auto, or build the image")
         if bool(image.engine) != contained:
             text = f'image "{image.name}" runs as a process, other images of the pod in containers'
-            return Problem("CreateContainerConfigError", f"{text}: give all containers of a pod the same kind of image")
-        return None
+            raise ContainerConfigError(f"{text}: give all containers of a pod the same kind of image")
+        return image
 
 
 def image_of_engine(name: str, client: Engine, inspection: Mapping[str, Any]) -> Image:

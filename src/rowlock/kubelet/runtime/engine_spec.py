@@ -24,15 +24,6 @@ SANDBOX_IMAGE = "rowlock.dev/sandbox-1:latest"
 RUNTIMES = ("auto", "process", "container")
 CPU_PERIOD = 100_000
 _TERMINATION_LOG = "/dev/termination-log"
-UNSUPPORTED_SECURITY_FIELDS = (
-    "seccompProfile",
-    "appArmorProfile",
-    "seLinuxOptions",
-    "procMount",
-    "windowsOptions",
-    "seLinuxChangePolicy",
-)
-"""Parts of a securityContext that are left to the engine's own defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,25 +260,6 @@ def verify_run_as_non_root(pod: PodSpec, container: ContainerSpec, image: Image)
     if number is None:
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {location}")
     raise ContainerConfigError(f"container's runAsUser breaks non-root policy {location}")
-
-
-def remarks(pod: PodSpec, engine: str = "docker") -> list[str]:
-    """What a pod in containers asks of its engine and does not get, a sentence each."""
-    sentences = []
-    for volume in pod.volumes if engine == "podman" else ():
-        if dig(volume, "emptyDir.medium") == "Memory" and dig(volume, "emptyDir.sizeLimit"):
-            sentences.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
-    for owner, security_context in [("the pod", pod.security_context)] + [
-        (c.name, c.security_context) for c in pod.containers
-    ]:
-        unsupported = sorted(
-            key for key in UNSUPPORTED_SECURITY_FIELDS if security_context.get(key) not in (None, {}, "")
-        )
-        if unsupported:
-            sentences.append(
-                f"securityContext of {owner}: {', '.join(unsupported)} left to the container engine's defaults"
-            )
-    return sentences
 
 
 def message_path(container: ContainerSpec) -> str:

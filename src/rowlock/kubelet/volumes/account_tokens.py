@@ -57,6 +57,17 @@ class PodTokens:
             return False
         return pod.wants_token or self.source.has_rights(pod.namespace, pod.service_account)
 
+    def server_variables(self) -> dict[str, str]:
+        """Where in-cluster clients look for the API server."""
+        if self.address is None:
+            return {}
+        host, port = self.address[0], str(self.address[1])
+        return {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        }
+
     async def prepare(self, pod: PodSpec) -> None:
         """Before the first pod with a token: nobody else waits until they can be made."""
         if self._is_ready or self.source is None or not any("projected" in volume for volume in pod.volumes):

@@ -69,15 +69,6 @@ class Checkpoints:
             whole.replace(path)
             return namespace
 
-    def mount_for(self, pod: PodSpec) -> dict[str, Any]:
-        """The directory as a mount, for programs of another user, who cannot enter the data directory.
-
-        Whoever sees it may write in it, as in an emptyDir: the ranks of a job, which may be of several users."""
-        directory = self.directory_for(pod)
-        with beneath.open_directory(str(directory)) as fd:
-            os.fchmod(fd, 0o777)
-        return {"source": str(directory), "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
-
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""
         removed = []
@@ -97,6 +88,15 @@ class Checkpoints:
                 (self._namespaces / entry.name).unlink(missing_ok=True)
                 removed.append(entry.name)
         return removed
+
+
+def open_to_others(directory: str) -> dict[str, Any]:
+    """A checkpoint directory as a mount, for programs of another user, who cannot enter the data directory.
+
+    Whoever sees it may write in it, as in an emptyDir: the ranks of a job, which may be of several users."""
+    with beneath.open_directory(directory) as fd:
+        os.fchmod(fd, 0o777)
+    return {"source": directory, "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
 
 
 def live_owner_uids(view: View) -> set[str]:

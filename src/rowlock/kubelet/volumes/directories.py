@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,17 @@ class VolumeDirectories:
             except ValueError as error:  # a NUL character in a path
                 raise _mount_failure(volume, f"its path cannot be used: {error}") from None
 
-    def mount_spec(self, pod: str, volume: Volume, mount: Mount) -> dict[str, Any]:
-        """The mount for a shim (`mounts/volume_mounts.py`) or an engine. Raises ContainerConfigError as `mount_source` does."""
-        spec = {"source": self.mount_source(pod, volume, mount), "target": mount.target, "volume": mount.volume}
-        if mount.sub_path:
-            spec |= {"root": str(self.volume_path(pod, volume)), "sub_path": mount.sub_path}
-        return {**spec, "read_only": mount.read_only}
+    def mount_specs(self, pod: str, volumes: Sequence[Volume], mounts: Iterable[Mount]) -> list[dict[str, Any]]:
+        """The mounts for a shim (`mounts/volume_mounts.py`) or an engine. Raises ContainerConfigError as `mount_source` does."""
+        by_name, specs = {v.name: v for v in volumes}, list[dict[str, Any]]()
+        for mount in mounts:
+            volume = by_name[mount.volume]
+            spec: dict[str, Any] = {"source": self.mount_source(pod, volume, mount), "target": mount.target}
+            spec["volume"] = mount.volume
+            if mount.sub_path:
+                spec |= {"root": str(self.volume_path(pod, volume)), "sub_path": mount.sub_path}
+            specs.append({**spec, "read_only": mount.read_only})
+        return specs
 
     def mount_source(self, pod: str, volume: Volume, mount: Mount) -> str:
         """The absolute path that the mount shows. Raises ContainerConfigError when its subPath leads out of the volume.

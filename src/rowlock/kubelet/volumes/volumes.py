@@ -7,8 +7,8 @@ kubelet's words: the pod waits and an event `FailedMount` says why.
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds
@@ -38,12 +38,17 @@ class VolumeContext:
     field: FieldLookup
     resource: ResourceLookup
     tokens: PodTokens
+    has_token: bool = True
+    """Does the pod see the token volume that admission adds?"""
+    rewrite_hostfile: Callable[[str], str] | None = None
+    """How an MPI hostfile reads on the pod's network; None = as it is."""
 
 
 def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     """Every volume of the pod. Raises ContainerConfigError with a sentence for the first that cannot be mounted."""
-    wants_token = context.tokens.are_wanted(context.pod)
-    return tuple(_resolve_volume(context, v) for v in context.pod.volumes if wants_token or not is_added(v["name"]))
+    return tuple(
+        _resolve_volume(context, v) for v in context.pod.volumes if context.has_token or not is_added(v["name"])
+    )
 
 
 def is_added(volume: str) -> bool:
@@ -66,7 +71,7 @@ def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume
         if kind == "persistentVolumeClaim":
             return _resolve_claim(context, volume_name, source)
         if kind in SUPPORTED_KINDS:
-            return Volume(volume_name, "files", files=_FILE_SOURCES[kind](context, source))
+            return Volume(volume_name, "files", files=_rewrite_hostfile(context, _FILE_SOURCES[kind](context, source)))
         raise ContainerConfigError(f"rowlock does not mount {kind}; it mounts {', '.join(SUPPORTED_KINDS)}")
     except ContainerConfigError as missing:
         text = f'MountVolume.SetUp failed for volume "{volume_name}" : {missing.problem.message}'
@@ -199,6 +204,14 @@ _FILE_SOURCES: Mapping[str, Callable[[VolumeContext, Mapping[str, Any]], Files]]
 }
 
 
+def _rewrite_hostfile(context: VolumeContext, files: Files) -> Files:
+    """The files, with an MPI hostfile rewritten for a network where names and ports are."""
+    if context.rewrite_hostfile is None or "hostfile" not in files:
+        return files
+    content, mode = files["hostfile"]
+    return {**files, "hostfile": (context.rewrite_hostfile(content.decode()).encode(), mode)}
+
+
 # ---------------------------------------------------------------- mounts
 
 
@@ -214,11 +227,11 @@ class Mount:
 
 def resolve_mounts(
     container: ContainerSpec, expand: Callable[[str], str], pod_volumes: Sequence[Volume]
-) -> Iterator[Mount]:
+) -> list[Mount]:
     """The container's mounts, outer ones first; files of ConfigMaps, Secrets and fields are there to be read.
 
     Raises ContainerConfigError for a path that leads out of its volume."""
-    read_only_by_name = {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
+    mounts, read_only_by_name = list[Mount](), {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
     volume_mounts = [m for m in container.volume_mounts if m["name"] in read_only_by_name or not is_added(m["name"])]
     for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
@@ -233,12 +246,5 @@ def resolve_mounts(
                 f'failed to prepare subPath for volumeMount "{mount["name"]}": {missing}'
             ) from None
         read_only = bool(mount.get("readOnly")) or read_only_by_name[mount["name"]]
-        yield Mount(mount["name"], "/" + mount["mountPath"].strip("/"), inside, read_only)
-
-
-def rewrite_hostfile(volume: Volume, rewrite: Callable[[str], str]) -> Volume:
-    """The volume with its MPI hostfile rewritten, for a network where names and ports are."""
-    if "hostfile" not in volume.files:
-        return volume
-    content, mode = volume.files["hostfile"]
-    return replace(volume, files={**volume.files, "hostfile": (rewrite(content.decode()).encode(), mode)})
+        mounts.append(Mount(mount["name"], "/" + mount["mountPath"].strip("/"), inside, read_only))
+    return mounts

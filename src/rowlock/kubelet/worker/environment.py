@@ -2,14 +2,14 @@
 
 Order, later wins: the base (a small set, never the user's shell) < the image's ENV < `envFrom` < `env` (with `$(VAR)`,
 fields, resources, ConfigMaps, Secrets) ; and what the platform adds where the pod says nothing (threads, proxy), or
-always (devices). No program gets the variables of the shell that started the server, beyond the base.
+always (its marks; its devices: `node/gpus.py`). No program gets the variables of the shell that started the server, beyond the base.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -17,14 +17,18 @@ from typing import Any
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.network.hosts import HOST_NAME
-from rowlock.kubelet.node import gpu_fractions
-from rowlock.kubelet.node.gpu_fractions import GpuFraction
-from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
+from rowlock.kubelet.pod.facts import (
+    DATA_DIRECTORY_VARIABLE,
+    POD_UID_VARIABLE,
+    ContainerConfigError,
+    ObjectLookup,
+)
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.quantity import parse
 
 SHELL_ENVIRONMENT_ANNOTATION = "rowlock.dev/shell-environment"
 """The annotation of pods that get the variables of the shell that submitted them."""
+CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
 _REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
@@ -32,7 +36,7 @@ _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """Where a container runs, as far as its environment says so."""
+    """Where a pod runs, as far as the environment of its containers says so."""
 
     node: str
     pod_ip: str
@@ -41,15 +45,15 @@ class EnvironmentContext:
     memory: int = 0
     pods_on_node: int = 1
     """Pods that share the node's CPUs, this one included."""
-    devices: tuple[str, ...] | None = None
-    """UUIDs of its GPUs; () = none; None = this machine has no GPUs and no pretend ones."""
-    simulated: str | None = None
     proxy: str = ""
     peers: tuple[str, ...] = ()
     """Short names of the pods of the same job: to be reached without the proxy."""
-    extra_env: Mapping[str, str] = field(default_factory=dict)
-    gpu_fraction: GpuFraction | None = None
-    """Of a GPU, when it has less than a whole one."""
+    api_server: Mapping[str, str] = field(default_factory=dict)
+    """Where in-cluster clients look for the API server."""
+    data_directory: str = ""
+    """The identity of the data directory of the pod's cluster."""
+    rewrite: Callable[[dict[str, str]], dict[str, str]] | None = None
+    """How variables read for a pod without an address of its own; None = it has one."""
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
@@ -62,6 +66,23 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         return env.get(token[1:-1], match[0])
 
     return _REFERENCE.sub(replace_reference, text)
+
+
+def container_environment(
+    pod: PodSpec,
+    container: ContainerSpec,
+    context: EnvironmentContext,
+    *,
+    base: Mapping[str, str],
+    image: Mapping[str, str],
+    lookup: ObjectLookup,
+) -> dict[str, str]:
+    """`base`, and over it what the image, the pod and the platform say. Raises ContainerConfigError."""
+    env = {**base, "HOSTNAME": pod.hostname, **context.api_server, **image}
+    env |= declared_environment(pod, container, context, lookup)
+    env = context.rewrite(env) if context.rewrite else env
+    marks = {POD_UID_VARIABLE: pod.uid, DATA_DIRECTORY_VARIABLE: context.data_directory}
+    return {**env, **platform_environment(container, context, env), **marks}
 
 
 def declared_environment(
@@ -166,7 +187,7 @@ def thread_count(container: ContainerSpec, context: EnvironmentContext) -> int:
 def platform_environment(
     container: ContainerSpec, context: EnvironmentContext, pod_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """What rowlock adds to `pod_env`: threads and proxy where the pod is silent, devices always."""
+    """What rowlock adds to `pod_env`: threads and proxy where the pod is silent."""
     env: dict[str, str] = {}
     if pod_env.get("LOCAL_WORLD_SIZE") == "1" and "RANK" in pod_env and "GROUP_RANK" not in pod_env:
         env["GROUP_RANK"] = pod_env["RANK"]  # the only rank of its pod: torchrun would count pods so
@@ -181,15 +202,7 @@ def platform_environment(
         for name, value in values.items():
             if name not in pod_env and name.upper() not in pod_env:
                 env |= {name: value, name.upper(): value}
-    if context.devices is not None:
-        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)
-        env["NVIDIA_VISIBLE_DEVICES"] = ",".join(context.devices) or "void"
-    if context.simulated is not None:
-        env |= {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": context.simulated}
-    if context.gpu_fraction is not None:
-        env |= gpu_fractions.fraction_environment(context.gpu_fraction, pod_env)
-    return {**env, **context.extra_env}
+    return env
 
 
 NO_PROXY = "localhost,127.0.0.1,::1,10.77.0.1,10.77.0.0/16,.svc,.cluster.local," + HOST_NAME

@@ -14,6 +14,9 @@ from rowlock.kubelet.worker.security_context import Account
 MOUNT_PATH = "/run/rowlock/errors"
 """Where such a program sees its directory."""
 FILE_NAME = "error.json"
+VISIBLE_PATH = f"{MOUNT_PATH}/{FILE_NAME}"
+VARIABLE = "TORCHELASTIC_ERROR_FILE"
+"""What tells torch where to write."""
 
 
 def directory_of_run(container_directory: Path, number: int) -> Path:

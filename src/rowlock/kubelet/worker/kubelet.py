@@ -46,10 +46,14 @@ from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.volumes.account_tokens import PodTokens, TokenSource
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.kubelet.volumes.directories import VolumeDirectories
+from rowlock.kubelet.worker.engine_backend import EngineBackend
 from rowlock.kubelet.worker.image_pulls import ImagePuller
+from rowlock.kubelet.worker.pod_context import PodContexts
 from rowlock.kubelet.worker.pod_events import PodEventRecorder
+from rowlock.kubelet.worker.pod_volumes import PodVolumes
 from rowlock.kubelet.worker.pod_worker import PodWorker
 from rowlock.kubelet.worker.pod_workers import ExitListener, PodWorkers
+from rowlock.kubelet.worker.process_backend import ProcessBackend
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.kubelet.worker.starting import ContainerStarter
 
@@ -176,7 +180,7 @@ class Kubelet:
             exit_listeners=self.exit_listeners,
             record=self.recorder.record,
         )
-        self._runtime = ContainerRuntime(node.data_dir, engine_images, network, pod_states)
+        self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)
         self._checkpoints = Checkpoints(node.data_dir, settings.keep_checkpoints)
         self._claim_usage = claims.ClaimUsageMonitor(self.recorder.record)
@@ -213,18 +217,16 @@ class Kubelet:
     def _make_pod_worker(self, tasks: asyncio.TaskGroup) -> PodWorker:
         node, mark_dirty = self.node, self.pod_workers.mark_dirty
         record_event = PodEventRecorder(self.recorder.record).record_event
+        volume_directories, network = self._volume_directories, self.network
         starter = ContainerStarter(
-            node=node,
-            view=self._view,
-            network=self.network,
-            directories=self.directories,
-            volume_directories=self._volume_directories,
-            checkpoints=self._checkpoints,
-            engine_images=self.engine_images,
-            runtime=self._runtime,
-            count_active_pods=self._count_active_pods,
-            tokens=self._tokens,
-            warm_start=self._settings.warm_start,
+            node,
+            self._view,
+            self.engine_images,
+            self._checkpoints,
+            processes=ProcessBackend(
+                node, network, self.directories, volume_directories, warm_start=self._settings.warm_start
+            ),
+            engine=EngineBackend(self._runtime, network, volume_directories),
             log_limit=self._settings.log_limit,
         )
         prober = Prober(
@@ -246,9 +248,16 @@ class Kubelet:
         )
         return PodWorker(
             self._api,
+            self._view,
             self.host,
-            starter,
             node,
+            directories=self.directories,
+            runtime=self._runtime,
+            contexts=PodContexts(
+                node, self._view, network, self._tokens, self.directories.identity, self._count_active_pods
+            ),
+            volumes=PodVolumes(self._api, self._view, node, network, self._tokens, volume_directories),
+            starter=starter,
             prober=prober,
             image_puller=image_puller,
             runs=self._runs,

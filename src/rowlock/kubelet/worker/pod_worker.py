@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds
-from rowlock.api import Api, DeleteOptions
+from rowlock.api import Api, DeleteOptions, View
 from rowlock.errors import NotFound, Unavailable
-from rowlock.kubelet.node import eviction, gpu_fractions
+from rowlock.kubelet.node import eviction, gpus
 from rowlock.kubelet.node.node_context import NodeContext
-from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, ContainerConfigError, Problem
+from rowlock.kubelet.pod import unsupported
+from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import assess_progress
 from rowlock.kubelet.pod.spec import PodSpec
@@ -22,11 +24,13 @@ from rowlock.kubelet.pod.status import generate_pod_status
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
+from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
-from rowlock.kubelet.volumes import claims
-from rowlock.kubelet.worker import engine_starting, security_context
+from rowlock.kubelet.worker import security_context
 from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
-from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter, pod_warnings
+from rowlock.kubelet.worker.pod_context import PodContext, PodContexts
+from rowlock.kubelet.worker.pod_volumes import PodVolumes
+from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
 from rowlock.objects import Object, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
@@ -45,10 +49,15 @@ class PodWorker:
     def __init__(
         self,
         api: Api,
+        view: View,
         host: PodHostClient,
-        starter: ContainerStarter,
         node: NodeContext,
         *,
+        directories: PodDirectories,
+        runtime: ContainerRuntime,
+        contexts: PodContexts,
+        volumes: PodVolumes,
+        starter: ContainerStarter,
         prober: Prober,
         image_puller: ImagePuller,
         runs: ContainerRuns,
@@ -57,7 +66,9 @@ class PodWorker:
     ) -> None:
         """`record_event` takes pod, type, reason, message and container's name ("" = it is about the pod); `backoff` in
         seconds, before a second restart."""
-        self._api, self._host, self._starter, self._node = api, host, starter, node
+        self._api, self._view, self._host, self._node = api, view, host, node
+        self._directories, self._runtime, self._contexts = directories, runtime, contexts
+        self._volumes, self._starter = volumes, starter
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
 
@@ -65,33 +76,28 @@ class PodWorker:
         """Does what is due for the pod; returns when to look again."""
         spec, problem = state.spec_of(pod), None
         if state.is_unstarted() and spec.deletion_time is None:
-            problem = await self._choose_runtime(spec, state)
+            problem = await self._runtime.choose_runtime(spec, state)
         if state.has_lost_shim:
             state.has_lost_shim = False
-            await self._starter.runtime.remove_orphans()
-        if not state.are_warnings_sent:
-            state.are_warnings_sent = True
-            if not state.has_started():
-                engine = self._starter.engine_images.name if state.card.contained else ""
-                for sentence in pod_warnings(spec, self._node.limits_mode, engine=engine):
-                    self._record_event(spec.object, "Warning", "Unsupported", sentence, "")
-                for sentence in gpu_fractions.remarks(spec, self._node.nodes.get(state.card.node)):
-                    self._record_event(spec.object, "Normal", "SharedGPU", sentence, "")
+            await self._runtime.remove_orphans()
+        self._report_unsupported(spec, state)
         self._report_exits(spec, state)
         self._prober.sync_probes(spec, state)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         actions = compute_pod_actions(progress, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
-        if starts and state.card.contained and problem is None:
-            problem = await self._prepare_engine(spec, state)
-        problem = problem or await self._sync_volumes(spec, state, is_starting=bool(starts))
-        if problem and starts:
-            for start in starts:
-                self._record_problem(spec, state, start.container, problem)
-            return 0.0
-        for first in range(0, len(starts), CONTAINERS_PER_SLICE):
-            some = starts[first : first + CONTAINERS_PER_SLICE]
-            await asyncio.gather(*(self._start_container(spec, state, start) for start in some))
+        if starts or (state.has_file_volumes() and not state.finished):
+            context = self._contexts.find_context(spec, state.card)
+            if starts and state.card.contained:
+                problem = problem or await self._runtime.prepare_engine(spec)
+            problem = problem or await self._volumes.sync_volumes(context, state)
+            if problem and starts:
+                for start in starts:
+                    self._record_problem(spec, state, start.container, problem)
+                return 0.0
+            for first in range(0, len(starts), CONTAINERS_PER_SLICE):
+                some = starts[first : first + CONTAINERS_PER_SLICE]
+                await asyncio.gather(*(self._start_container(context, state, start) for start in some))
         for number, action in enumerate(actions.actions, 1):
             if number % CONTAINERS_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -100,61 +106,37 @@ class PodWorker:
             elif isinstance(action, Publish):
                 await self._publish_status(spec, state)
             elif isinstance(action, Remove):
-                await self._delete_pod(spec, state)
+                await self._delete_pod(spec)
         started_facts = [state.containers.get(s.container, NO_FACTS) for s in starts]
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
 
-    async def _choose_runtime(self, pod: PodSpec, state: PodState) -> Problem | None:
-        """Before a pod's first program: is it to run as processes or in containers?"""
-        starter = self._starter
-        await starter.engine_images.inspect_images(pod)
-        contained = starter.engine_images.needs_engine(pod)
-        if contained == state.card.contained:
-            return None
-        if problem := await starter.runtime.prepare_engine(pod):
-            return problem
-        network = starter.network
-        address = (
-            network.container_address(pod.uid, host_network=pod.host_network)
-            if contained
-            else network.address(state.card.uid)
-        )
-        state.card = replace(state.card, contained=contained, ip=address)
-        starter.directories.write_card(state.card)
-        network.write_hosts()
-        return None
+    def _report_unsupported(self, pod: PodSpec, state: PodState) -> None:
+        """What the pod asks for and does not get, once: before its first program."""
+        if state.are_warnings_sent:
+            return
+        state.are_warnings_sent = True
+        if state.has_started():
+            return
+        engine = self._runtime.engine_images.name if state.card.contained else ""
+        for sentence in unsupported.pod_warnings(pod, self._node.limits_mode, engine=engine):
+            self._record_event(pod.object, "Warning", "Unsupported", sentence, "")
+        for sentence in gpus.remarks(pod, self._node.nodes.get(state.card.node)):
+            self._record_event(pod.object, "Normal", "SharedGPU", sentence, "")
 
-    async def _prepare_engine(self, pod: PodSpec, state: PodState) -> Problem | None:
-        """What the engine must have, and we must know of it, before a container starts."""
-        await self._starter.engine_images.inspect_images(pod)
-        return await self._starter.runtime.prepare_engine(pod)
-
-    async def _sync_volumes(self, pod: PodSpec, state: PodState, *, is_starting: bool) -> Problem | None:
-        """Makes the pod's volumes before a start, and keeps the files of a running pod up to date."""
-        if not is_starting and (not state.has_file_volumes() or state.finished):
-            return None
-        try:
-            await self._starter.tokens.prepare(pod)
-            volumes = self._starter.pod_volumes(pod, state.card)
-            if volumes != state.volumes:
-                make = self._starter.volume_directories.make_volumes
-                await asyncio.to_thread(make, state.card.uid, volumes, security_context.fs_group(pod))
-                await claims.bind(
-                    self._api, self._starter.view, pod.namespace, self._starter.volume_directories, volumes
-                )
-                state.volumes = volumes
-        except ContainerConfigError as missing:
-            return missing.problem if is_starting else None  # what runs keeps the files it has
-        return None
-
-    async def _start_container(self, pod: PodSpec, state: PodState, start: Start) -> None:
-        facts = state.containers.get(start.container, NO_FACTS)
+    async def _start_container(self, context: PodContext, state: PodState, start: Start) -> None:
+        pod, facts = context.pod, state.containers.get(start.container, NO_FACTS)
         container = pod.container(start.container)
-        request = engine_starting.start_request(
-            self._starter,
+        directory = self._directories.container_directory(state.card.uid, start.container)
+        request = self._starter.start_request(
             ContainerStart(
-                pod, container, state.card, state.volumes or (), start.number, start.backoff, state.running_numbers()
-            ),
+                context,
+                container,
+                directory,
+                state.volumes or (),
+                start.number,
+                start.backoff,
+                state.running_numbers(),
+            )
         )
         if isinstance(request, Problem):
             if request.reason not in IMAGE_PULL_REASONS or not self._image_puller.ensure_image_pull(
@@ -163,9 +145,8 @@ class PodWorker:
                 self._record_problem(pod, state, start.container, request)
             return
         shim_request, image = request
-        directory = self._starter.directories.container_directory(state.card.uid, start.container)
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._starter.directories.drop_old_runs(state.card, start.container, start.number)
+        self._directories.drop_old_runs(state.card, start.container, start.number)
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)
@@ -195,7 +176,7 @@ class PodWorker:
             container_name,
         )
         if container.is_ephemeral and not state.card.contained:  # the others' were said with the pod
-            for sentence in security_context.unapplied_warnings(container.security_context, container_name):
+            for sentence in unsupported.unapplied_warnings(container.security_context, container_name):
                 self._record_event(pod.object, "Warning", "Unsupported", sentence, container_name)
         for sentence in (
             security_context.unwritable_mounts(shim_request.mounts, shim_request.user) if start.number == 0 else ()
@@ -247,7 +228,7 @@ class PodWorker:
         self._image_puller.forget(state.card.uid)
         await self._host.ask("forget", uid=state.card.uid)
         if state.card.contained:
-            await self._starter.runtime.remove_pod(state.card.uid)
+            await self._runtime.remove_pod(state.card.uid)
 
     def _report_exits(self, pod: PodSpec, state: PodState) -> None:
         """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
@@ -271,7 +252,7 @@ class PodWorker:
                 text = f"Back-off restarting failed container {container['name']} in pod {pod.location}"
                 self._record_event(pod.object, "Warning", "BackOff", text, container["name"])
 
-    async def _delete_pod(self, pod: PodSpec, state: PodState) -> None:
+    async def _delete_pod(self, pod: PodSpec) -> None:
         options = DeleteOptions(grace=0, uid=pod.uid)
         with contextlib.suppress(NotFound):
             await self._api.delete(kinds.POD, pod.namespace, pod.name, options=options)
@@ -279,13 +260,13 @@ class PodWorker:
     async def measure_disk(self, state: PodState) -> bool:
         """Looks at what the pod has on disk; True when that is more than it may."""
         card = state.card
-        pod_object = self._starter.view.get(kinds.POD, card.namespace, card.name)
+        pod_object = self._view.get(kinds.POD, card.namespace, card.name)
         if pod_object is None or uid(pod_object) != card.uid or state.finished or state.evicted:
             return False
         pod = state.spec_of(pod_object)
         if not eviction.has_storage_limit(pod):
             return False
-        size = eviction.size_reader(self._starter.directories, card.uid)
+        size = eviction.size_reader(self._directories, card.uid)
         state.evicted = await asyncio.to_thread(eviction.eviction_message, pod, size)
         if state.evicted:
             self._record_event(pod.object, "Warning", "Evicted", state.evicted, "")

@@ -15,13 +15,13 @@ from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.node.gpus import assign_devices
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.kubelet.worker.starting import assign_devices
 from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
 

@@ -16,11 +16,6 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.shim.shim_request import UserSpec
 
-ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
-"""What is applied where root started the cluster."""
-ALWAYS_APPLIED_FIELDS = ("runAsNonRoot", "allowPrivilegeEscalation")
-"""What is applied, or needs nothing, everywhere."""
-
 
 @dataclass(frozen=True, slots=True)
 class Account:
@@ -152,36 +147,3 @@ def _may_write(file_stat: os.stat_result, user_id: int, groups: Collection[int |
     if file_stat.st_uid == user_id:
         return bool(file_stat.st_mode & stat.S_IWUSR)
     return bool(file_stat.st_mode & (stat.S_IWGRP if file_stat.st_gid in groups else stat.S_IWOTH))
-
-
-def fs_group(pod: PodSpec, euid: int = os.geteuid()) -> int | None:
-    """The group that owns the pod's volumes; None = as they are made."""
-    group = pod.security_context.get("fsGroup")
-    return None if group is None or euid != 0 else int(group)
-
-
-def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
-    """What the pod's security contexts ask for and do not get, a sentence each."""
-    warnings = unapplied_warnings(pod.security_context, "the pod", euid)
-    for container in pod.containers:
-        warnings += unapplied_warnings(container.security_context, container.name, euid)
-    return warnings
-
-
-def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int = os.geteuid()) -> list[str]:
-    """What of one security context is not applied, a sentence or none. Empty wishes and `false` ask for nothing; whoever
-    one is already is no wish either."""
-    applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
-    unapplied = sorted(
-        key
-        for key, value in security_context.items()
-        if key not in applied
-        and value not in (None, {}, [])
-        and value is not False
-        and not (key == "runAsUser" and value == euid)
-    )
-    if not unapplied:
-        return []
-    return [
-        f"securityContext of {owner} is not applied ({', '.join(unapplied)}): programs run as the user who started the cluster"
-    ]

@@ -10,19 +10,20 @@ from decimal import Decimal
 
 import pytest
 
-from rowlock.kubelet.node import gpu_fractions, gpu_watch
-from rowlock.kubelet.node.gpu_fractions import (
+from rowlock.kubelet.node import gpu_watch, gpus
+from rowlock.kubelet.node.gpus import (
     CUDA_CONTEXT_MIB,
+    ContainerGpus,
     GpuFraction,
     OveruseTracker,
     fraction_environment,
+    gpu_environment,
     pod_fraction,
     remarks,
 )
 from rowlock.kubelet.node.machine import Gpu, NodePlan
 from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
-from rowlock.kubelet.pod.spec import PodSpec, parse_container, parse_pod_spec
-from rowlock.kubelet.worker.environment import EnvironmentContext, platform_environment
+from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.objects import Object
 
 CARDS = (Gpu("GPU-a", "H100", 80_000), Gpu("GPU-b", "A10", 24_000))
@@ -82,11 +83,8 @@ def test_what_the_user_says_about_the_allocator_stays(given: dict[str, str], lim
 
 
 def test_a_container_without_a_share_hears_nothing_of_it() -> None:
-    container = parse_container({"name": "c"})
-    plain = platform_environment(container, EnvironmentContext(node="n", pod_ip="", devices=()), {})
-    shared = platform_environment(
-        container, EnvironmentContext(node="n", pod_ip="", devices=("GPU-a",), gpu_fraction=GpuFraction(10, 8_000)), {}
-    )
+    plain = gpu_environment(ContainerGpus(devices=()), {})
+    shared = gpu_environment(ContainerGpus(devices=("GPU-a",), fraction=GpuFraction(10, 8_000)), {})
     assert not [k for k in plain if "PORTION" in k or "ALLOC" in k]
     assert shared["GPU_PORTION"] == "0.1" and shared["CUDA_VISIBLE_DEVICES"] == "GPU-a"
 
@@ -99,7 +97,7 @@ def test_torch_here_reads_the_limit_from_the_environment() -> None:
     if not found:
         pytest.skip("this torch was built without CUDA")
     with open(os.path.join(libraries, found[0]), "rb") as file:
-        assert gpu_fractions.FRACTION_OPTION.encode() in file.read()
+        assert gpus.FRACTION_OPTION.encode() in file.read()
 
 
 def test_how_far_the_share_is_kept_is_said_once_and_only_of_real_cards() -> None:

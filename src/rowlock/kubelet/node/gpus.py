@@ -1,6 +1,6 @@
-"""A share of a GPU: what the pod is told, what keeps it to it, and what does not. Pure.
+"""The GPUs of pods: which of them a container gets, what its programs are told, and shares of one. Pure.
 
-Three layers, none of which is called isolation: it sees only its cards; the caching allocator of PyTorch (2.9 and newer
+A share has three layers, none of which is called isolation: it sees only its cards; the caching allocator of PyTorch (2.9 and newer
 read it from the environment) stops at the share, TensorFlow grows as needed instead of taking the whole card; and a
 watch (`gpu_watch.py`) warns when the pod holds more of the card's memory than its share. Compute time is not divided:
 programs on one card take turns.
@@ -12,8 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.kubelet.node.machine import Gpu, NodePlan
-from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
+from rowlock.objects import is_digits
+from rowlock.quantity import integer_value
 
+DEVICES_ANNOTATION = "rowlock.dev/devices"
+GPU_RESOURCE = "nvidia.com/gpu"
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """PyTorch's name since 2.9, and the one before; a program reads the first that is set."""
 FRACTION_OPTION = "per_process_memory_fraction"
@@ -30,6 +35,79 @@ class GpuFraction:
 
     percent: int
     mebibytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGpus:
+    """The GPUs of one container, and what its programs are told of them."""
+
+    devices: tuple[str, ...] | None = None
+    """UUIDs of its GPUs; () = none; None = this machine has no GPUs, or simulated ones."""
+    simulated: str | None = None
+    """The numbers of its simulated ones; None = its node has none."""
+    fraction: GpuFraction | None = None
+    """Of a GPU, when it has less than a whole one."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What else its programs are told."""
+
+
+def assign_devices(pod: PodSpec, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
+    if chosen := pod.annotations.get(DEVICES_ANNOTATION):
+        indices = [int(i) for i in chosen.split(",") if is_digits(i.strip())]
+        return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
+    taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}
+    free = [gpu.uuid for gpu in node.gpus if gpu.uuid not in taken_uuids]
+    return tuple(free[: sum(_whole_gpus(pod).values())])
+
+
+def container_gpus(
+    pod: PodSpec, container: ContainerSpec, card: PodCard, node: NodePlan, *, has_own_address: bool
+) -> ContainerGpus:
+    """The container's part of the pod's devices: as many as it asks for, in order of the containers.
+
+    NCCL: whole GPUs of one node are one host (its fast path); who shares a card must be a host of its own. Between
+    network namespaces NCCL's newer memory handles cannot be passed, so the older way is asked for."""
+    whole_gpus, devices, variables = _whole_gpus(pod), tuple[str, ...](), dict[str, str]()
+    is_fractional = any(pod.annotations.get(k) for k in ("gpu-fraction", "gpu-memory"))
+    if is_fractional:
+        chosen = pod.annotations.get("gpu-fraction-container-name") or pod.main_containers[0].name
+        devices = card.devices if container.name == chosen else ()
+    elif container.name in whole_gpus:
+        names = list(whole_gpus)
+        first = sum(whole_gpus[name] for name in names[: names.index(container.name)])
+        devices = card.devices[first : first + whole_gpus[container.name]]
+    if gpus := sum(whole_gpus.values()):
+        variables["RUNAI_NUM_OF_GPUS"] = str(gpus)
+    if card.devices and not node.simulated:
+        variables["NCCL_HOSTID"] = card.uid if is_fractional else card.node
+        if has_own_address:
+            variables |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
+    return ContainerGpus(
+        devices=devices if node.gpus and not node.simulated else None,
+        simulated=",".join(u.rpartition("-")[2] for u in devices) if node.simulated else None,
+        fraction=pod_fraction(pod, node, card.devices) if devices else None,
+        variables=variables,
+    )
+
+
+def _whole_gpus(pod: PodSpec) -> dict[str, int]:
+    """How many each of the pod's main containers asks for."""
+    return {c.name: integer_value(c.limits.get(GPU_RESOURCE, 0)) for c in pod.main_containers}
+
+
+def gpu_environment(gpus: ContainerGpus, pod_env: Mapping[str, str]) -> dict[str, str]:
+    """What the container's programs learn of its GPUs, whatever the pod says."""
+    env: dict[str, str] = {}
+    if gpus.devices is not None:
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.devices)
+        env["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus.devices) or "void"
+    if gpus.simulated is not None:
+        env |= {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": gpus.simulated}
+    if gpus.fraction is not None:
+        env |= fraction_environment(gpus.fraction, pod_env)
+    return {**env, **gpus.variables}
 
 
 def requested_fraction(pod: PodSpec, card: Gpu | None) -> GpuFraction | None:

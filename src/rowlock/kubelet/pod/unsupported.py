@@ -1,0 +1,89 @@
+"""What a pod asks for and does not get here: a sentence each, and it runs all the same. Pure.
+
+A process of this machine gets what `worker/security_context.py` applies; a container what its engine can do.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.kubelet.pod.spec import Fields, PodSpec
+
+WATCHDOG_REASON = "the control groups of this machine cannot be written here"
+ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
+"""What is applied where root started the cluster."""
+ALWAYS_APPLIED_FIELDS = ("runAsNonRoot", "allowPrivilegeEscalation")
+"""What is applied, or needs nothing, everywhere."""
+UNSUPPORTED_SECURITY_FIELDS = (
+    "seccompProfile",
+    "appArmorProfile",
+    "seLinuxOptions",
+    "procMount",
+    "windowsOptions",
+    "seLinuxChangePolicy",
+)
+"""Parts of a securityContext that are left to the engine's own defaults."""
+
+
+def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") -> list[str]:
+    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
+    warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
+    for container in pod.main_containers:
+        if limits == "watchdog" and not engine and container.limits.get("cpu"):
+            text = f"the cpu limit of {container.name} counts for the scheduler but is not enforced"
+            warnings.append(f"{text}: {WATCHDOG_REASON}")
+        for mount in container.volume_mounts:
+            if mount.get("mountPropagation") not in (None, "None"):
+                warnings.append(f"mountPropagation of {mount['name']} in {container.name} is not applied")
+    return warnings
+
+
+def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
+    """What the pod's security contexts ask for and do not get, a sentence each."""
+    warnings = unapplied_warnings(pod.security_context, "the pod", euid)
+    for container in pod.containers:
+        warnings += unapplied_warnings(container.security_context, container.name, euid)
+    return warnings
+
+
+def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int = os.geteuid()) -> list[str]:
+    """What of one security context is not applied, a sentence or none. Empty wishes and `false` ask for nothing; whoever
+    one is already is no wish either."""
+    applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
+    unapplied = sorted(
+        key
+        for key, value in security_context.items()
+        if key not in applied
+        and value not in (None, {}, [])
+        and value is not False
+        and not (key == "runAsUser" and value == euid)
+    )
+    if not unapplied:
+        return []
+    return [
+        f"securityContext of {owner} is not applied ({', '.join(unapplied)}): programs run as the user who started the cluster"
+    ]
+
+
+def engine_warnings(pod: PodSpec, engine: str = "docker") -> list[str]:
+    """What a pod in containers asks of its engine and does not get, a sentence each."""
+    sentences = []
+    for volume in pod.volumes if engine == "podman" else ():
+        if _is_sized_memory(volume):
+            sentences.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
+    for owner, security_context in [("the pod", pod.security_context)] + [
+        (c.name, c.security_context) for c in pod.containers
+    ]:
+        unsupported = sorted(
+            key for key in UNSUPPORTED_SECURITY_FIELDS if security_context.get(key) not in (None, {}, "")
+        )
+        if unsupported:
+            sentences.append(
+                f"securityContext of {owner}: {', '.join(unsupported)} left to the container engine's defaults"
+            )
+    return sentences
+
+
+def _is_sized_memory(volume: Fields) -> bool:
+    source = volume.get("emptyDir") or {}
+    return source.get("medium") == "Memory" and bool(source.get("sizeLimit"))

@@ -1,0 +1,91 @@
+"""What this node gives one pod: the same for all its containers and volumes, found out once a turn.
+
+Addresses, the API server and its tokens, the way out, the pods beside it. What a container is given beside that follows
+from these values, the pod's spec and the image (`starting.py`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.node.machine import NodePlan
+from rowlock.kubelet.node.node_context import NodeContext
+from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.volumes.account_tokens import PodTokens
+from rowlock.kubelet.worker.environment import EnvironmentContext
+from rowlock.objects import name, namespace
+
+PROXY_URL = "http://10.77.0.1:3128"
+MAX_NO_PROXY_PEERS = 128
+"""Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """One pod on this node, at one moment."""
+
+    pod: PodSpec
+    card: PodCard
+    node: NodePlan
+    has_own_address: bool
+    """Has it an address, names and ports of its own?"""
+    has_token: bool
+    """Does it see the token that admission adds?"""
+    environment: EnvironmentContext
+
+
+@dataclass(frozen=True, slots=True)
+class PodContexts:
+    """Knows where everything is that a pod's context says."""
+
+    node: NodeContext
+    view: View
+    network: PodNetwork
+    tokens: PodTokens
+    data_directory: str
+    """`PodDirectories.identity`."""
+    count_active_pods: Callable[[str], int]
+    """A node's name → how many pods at work share its CPUs."""
+
+    def find_context(self, pod: PodSpec, card: PodCard) -> PodContext:
+        """What the node gives the pod now."""
+        plan, has_own_address = self.node.nodes[card.node], self.network.has_own_address(card)
+        # containers of an engine do not reach the API server, and where nothing can be mounted no token is
+        reaches_server = not (card.contained or self.node.mount_problem)
+        has_token = reaches_server and self.tokens.are_wanted(pod)
+        peers: tuple[str, ...] = (pod.name,)
+        if pod.owner_uid:
+            siblings = (p for p in self.view.by_owner(kinds.POD, pod.owner_uid) if namespace(p) == pod.namespace)
+            peers = tuple(name(p) for p in islice(siblings, MAX_NO_PROXY_PEERS))
+        return PodContext(
+            pod,
+            card,
+            plan,
+            has_own_address=has_own_address,
+            has_token=has_token,
+            environment=EnvironmentContext(
+                node=card.node,
+                pod_ip=card.ip,
+                cpus=plan.cpus,
+                memory=plan.memory,
+                pods_on_node=max(1, self.count_active_pods(card.node)),
+                proxy=self._proxy_url(contained=card.contained),
+                peers=peers if has_own_address else (),
+                api_server=self.tokens.server_variables() if has_token else {},
+                data_directory=self.data_directory,
+                rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),
+            ),
+        )
+
+    def _proxy_url(self, *, contained: bool) -> str:
+        """The way out: of the pods' network; in containers the engine has one, unless the machine itself needs a proxy."""
+        if not contained:
+            return PROXY_URL if self.network.has_namespaces else ""
+        env, names = self.node.server_env, ("https_proxy", "HTTPS_PROXY", "http_proxy")
+        proxy = next((env[name] for name in names if env.get(name)), "")
+        return "" if "//127." in proxy or "//localhost" in proxy else proxy
