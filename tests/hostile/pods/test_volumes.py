@@ -160,7 +160,7 @@ def test_a_sub_path_leaves_the_volume_by_no_link(tmp_path: Path, victim: Path, d
     target = victim if absolute else Path(os.path.relpath(victim, base.joinpath(*["x"] * depth)))
     path = link_out(base, target, depth)
     with pytest.raises(ContainerConfigError, match="failed to prepare subPath"):
-        directories.mount_source("uid", volume, Mount("work", "/mnt", path))
+        directories.mount_specs("uid", [volume], [Mount("work", "/mnt", path)])[0]["source"]
     with pytest.raises(OSError):
         volume_mounts._open_source({"root": str(base), "sub_path": path, "source": ""})
     assert unharmed(victim)
@@ -171,11 +171,11 @@ def test_a_sub_path_may_use_links_that_stay_in_the_volume(tmp_path: Path) -> Non
     directories = VolumeDirectories(tmp_path)
     volume = Volume("files", "files", FILES)
     directories.make_volumes("uid", [volume])
-    source = directories.mount_source("uid", volume, Mount("files", "/mnt", "sub/other"))
+    source = directories.mount_specs("uid", [volume], [Mount("files", "/mnt", "sub/other")])[0]["source"]
     assert Path(source).read_bytes() == b"more"
     work = Volume("work", "empty")
     directories.make_volumes("uid", [work])
-    made = Path(directories.mount_source("uid", work, Mount("work", "/mnt", "deep/er")))
+    made = Path(directories.mount_specs("uid", [work], [Mount("work", "/mnt", "deep/er")])[0]["source"])
     assert made == directories.volume_path("uid", work) / "deep" / "er" and stat.S_IMODE(made.stat().st_mode) == 0o777
 
 

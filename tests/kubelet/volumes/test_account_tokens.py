@@ -12,6 +12,7 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.volumes import account_tokens
 from rowlock.kubelet.volumes.account_tokens import PodTokens
+from rowlock.kubelet.volumes.volumes import may_need_tokens
 
 ADDED = {"name": "kube-api-access-abcde", "projected": {"sources": []}}
 
@@ -92,14 +93,17 @@ def test_who_can_do_something_with_one_gets_one(
 
 
 def test_what_makes_tokens_is_loaded_once_and_for_who_needs_it(held: Tokens) -> None:
-    async def prepare() -> None:
-        await held.tokens.prepare(pod(serviceAccountName="default"))
-        assert held.source.loads == 0
-        await held.tokens.prepare(pod(serviceAccountName="default", volumes=[{**ADDED, "name": "mine"}]))
-        await held.tokens.prepare(pod())
-        assert held.source.loads == 1
+    assert not may_need_tokens(pod(), has_token=False)
+    assert may_need_tokens(pod(), has_token=True)
+    assert may_need_tokens(pod(volumes=[{**ADDED, "name": "mine"}]), has_token=False)
+    assert not may_need_tokens(pod(volumes=[{"name": "mine", "emptyDir": {}}]), has_token=True)
 
-    asyncio.run(prepare())
+    async def load_twice() -> None:
+        await held.tokens.load()
+        await held.tokens.load()
+
+    asyncio.run(load_twice())
+    assert held.source.loads == 1
 
 
 def test_a_pod_waits_with_a_sentence(held: Tokens) -> None:

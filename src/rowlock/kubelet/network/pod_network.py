@@ -232,9 +232,9 @@ class PodNetwork:
             write_fact(str(self.data / "ports.json"), self._ports)
         return changed
 
-    def hostfile_rewriter(self, pod: PodSpec) -> Callable[[str], str]:
-        """How an MPI hostfile reads on this network."""
-        return lambda text: env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod.namespace))
+    def rewrite_hostfile(self, pod: PodSpec, text: str) -> str:
+        """An MPI hostfile as a pod without an address of its own needs it."""
+        return env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod.namespace))
 
     def _pod_resolver(self, own_namespace: str) -> Callable[[str], str]:
         def resolve(text: str) -> str:

@@ -29,6 +29,7 @@ MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
 WORK_DIRECTORY = ".work"
+"""Below the pod's directory: its own empty one. No container can have this name."""
 OWNER_FACT = ".owner.json"
 ARCHIVED_FACT = ".archived"
 EARLIER_RUNS = ".earlier"
@@ -91,10 +92,6 @@ class PodDirectories:
     def container_directory(self, uid: str, name: str) -> Path:
         """Raises NotAName for what cannot be the name of a container."""
         return self.pod_directory(uid) / path_component(name, "the container")
-
-    def work_directory(self, uid: str) -> Path:
-        """The pod's own empty directory; no container can have its name."""
-        return self.pod_directory(uid) / WORK_DIRECTORY
 
     def write_card(self, card: PodCard) -> None:
         self.pods.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run

@@ -54,6 +54,8 @@ class Run:
     exit: Exit | None = None
     container: str = ""
     """Its container's id, where an engine runs it."""
+    directory: str = ""
+    """Where its facts lie; "" = not on disk."""
 
     @property
     def is_running(self) -> bool:

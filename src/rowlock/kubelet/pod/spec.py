@@ -69,6 +69,18 @@ class ContainerSpec:
         """Has it a startup probe or a postStart hook?"""
         return self.startup_probe is not None or self.post_start is not None
 
+    @property
+    def console(self) -> ConsoleSpec:
+        """What is true of its terminal and stdin, for the shim; empty when it has neither."""
+        console: ConsoleSpec = {}
+        if self.tty:
+            console["tty"] = True
+        if self.stdin:
+            console["stdin"] = True
+        if self.stdin_once:
+            console["once"] = True
+        return console
+
 
 @dataclass(frozen=True, slots=True)
 class ReportedContainer:
@@ -173,6 +185,12 @@ class PodSpec:
         return None if group is None else int(group)
 
     @property
+    def needs_sandbox(self) -> bool:
+        """In an engine: must something hold the pod's address or its memory volumes, however often its containers start?"""
+        in_memory = any((v.get("emptyDir") or {}).get("medium") == "Memory" for v in self.volumes)
+        return in_memory or len(self.real_containers) > 1
+
+    @property
     def location(self) -> str:
         """As the kubelet names a pod in messages."""
         return f"{self.name}_{self.namespace}({self.uid})"
@@ -186,12 +204,13 @@ def parse_pod_spec(pod: Object) -> PodSpec:
     ephemerals = tuple(parse_container(c, "ephemeralContainers") for c in spec.get("ephemeralContainers") or ())
     name, grace = str(metadata.get("name") or ""), spec.get("terminationGracePeriodSeconds")
     deadline, deletion = spec.get("activeDeadlineSeconds"), metadata.get("deletionTimestamp")
+    reported, owner = _parse_status(pod.get("status") or {}), controller_of(pod) or {}
     return PodSpec(
         object=pod,
         name=name,
         namespace=str(metadata.get("namespace") or ""),
         uid=str(metadata.get("uid") or ""),
-        owner_uid=str((controller_of(pod) or {}).get("uid") or ""),
+        owner_uid=str(owner.get("uid") or ""),
         labels=metadata.get("labels") or {},
         annotations=metadata.get("annotations") or {},
         hostname=str(spec.get("hostname") or name)[:63].rstrip("-."),
@@ -217,7 +236,7 @@ def parse_pod_spec(pod: Object) -> PodSpec:
         deletion_grace_period=float(metadata.get("deletionGracePeriodSeconds", DEFAULT_GRACE)),
         generation=metadata.get("generation"),
         phase=phase(pod),
-        reported=_parse_status(pod.get("status") or {}),
+        reported=reported,
         awaited_master=next((c.awaited_master for c in inits if c.awaited_master), ""),
     )
 
@@ -300,15 +319,3 @@ def shim_limits(container: ContainerSpec) -> LimitsSpec:
     if parse(requests.get("cpu", 0)):
         kept_limits["share"] = float(parse(requests["cpu"]))
     return kept_limits
-
-
-def console_spec(container: ContainerSpec) -> ConsoleSpec:
-    """What is true of the container's terminal and stdin, for the shim; empty when it has neither."""
-    console: ConsoleSpec = {}
-    if container.tty:
-        console["tty"] = True
-    if container.stdin:
-        console["stdin"] = True
-    if container.stdin_once:
-        console["once"] = True
-    return console

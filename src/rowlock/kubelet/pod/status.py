@@ -38,7 +38,7 @@ def generate_pod_status(pod: PodProgress) -> dict[str, Any]:
         failure = failure or spec.reported.failure
     elif now_phase in TERMINAL_REASONS and not failure and any(c.is_alive for c in (*pod.sidecars, *pod.ephemerals)):
         now_phase = "Running" if pod.is_initialised else "Pending"  # over when they have been stopped
-    status: dict[str, Any] = {"phase": now_phase, "conditions": _conditions(pod, now_phase)}
+    status: dict[str, Any] = {"phase": now_phase}
     if failure:
         status["reason"], status["message"] = failure
     status |= {"hostIP": facts.host_ip, "hostIPs": [{"ip": facts.host_ip}]}
@@ -52,7 +52,7 @@ def generate_pod_status(pod: PodProgress) -> dict[str, Any]:
         status["ephemeralContainerStatuses"] = [_container_status(pod, c) for c in pod.ephemerals]
     if spec.generation:
         status["observedGeneration"] = spec.generation
-    return status
+    return status | {"conditions": _conditions(pod, now_phase)}
 
 
 def phase_case(pod: PodProgress) -> str:

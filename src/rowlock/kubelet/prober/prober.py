@@ -182,8 +182,8 @@ class Prober:
         if container.pre_stop is None or grace <= 0:
             return False
         facts = state.containers[container.name]
-        state.set_facts(container.name, replace(facts, stop_by=self._clock() + grace))
         self._task_group.create_task(self._run_pre_stop(pod, state, container, grace))
+        state.set_facts(container.name, replace(facts, stop_by=self._clock() + grace))
         return True
 
     async def _run_pre_stop(self, pod: PodSpec, state: PodState, container: ContainerSpec, grace: float) -> None:

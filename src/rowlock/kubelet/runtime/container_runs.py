@@ -87,7 +87,7 @@ class ContainerRuns:
         """SIGTERM now, SIGKILL after `grace` seconds. Raises KeyError when the pod has no such container any more."""
         facts = state.containers[container]
         if facts.run is not None and facts.run.exit is None:
-            processes.stop_run(self._directories.container_directory(state.card.uid, container), facts.run, grace)
+            processes.stop_run(facts.run, grace)
             state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
 
     async def kill_pod(self, state: PodState) -> bool:

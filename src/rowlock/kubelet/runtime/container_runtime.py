@@ -60,40 +60,34 @@ class ContainerRuntime:
 
     # ------------------------------------------------------------ what they need
 
-    async def choose_runtime(self, pod: PodSpec, state: PodState) -> Problem | None:
-        """Before a pod's first program: is it to run as processes or in containers?"""
-        await self.engine_images.inspect_images(pod)
-        contained = self.engine_images.needs_engine(pod)
-        if contained == state.card.contained:
+    async def prepare_runtime(self, pod: PodSpec, state: PodState, *, is_starting: bool) -> Problem | None:
+        """Before a pod's first program: is it to run as processes or in containers? And what the engine must have, and we
+        must know of it, before one of its containers starts: images, the network, the sandbox's image."""
+        is_undecided = state.is_unstarted() and pod.deletion_time is None
+        if not is_undecided and not (is_starting and state.card.contained):
             return None
-        if problem := await self._make_pod_needs(pod):
-            return problem
-        if contained:
-            address = self.network.container_address(pod.uid, host_network=pod.host_network)
-        else:
-            address = self.network.address(pod.uid)
-        state.card = replace(state.card, contained=contained, ip=address)
-        self.directories.write_card(state.card)
-        self.network.write_hosts()
-        return None
-
-    async def prepare_engine(self, pod: PodSpec) -> Problem | None:
-        """What the engine must have, and we must know of it, before one of the pod's containers starts."""
         await self.engine_images.inspect_images(pod)
-        return await self._make_pod_needs(pod)
-
-    async def _make_pod_needs(self, pod: PodSpec) -> Problem | None:
-        """The network, the sandbox's image."""
-        if self.engine is None:
-            return self.engine_images.engine_gone_problem()
-        try:
-            async with self._network_lock:
-                await asyncio.to_thread(self._make_network, self.engine)
-            if engine_spec.needs_sandbox(pod):
-                await asyncio.to_thread(self._make_sandbox_image, self.engine)
-        except (EngineError, ValueError) as error:
-            self._prepared.clear()
-            return Problem("CreateContainerError", str(error))
+        contained = self.engine_images.needs_engine(pod) if is_undecided else state.card.contained
+        is_changed = contained != state.card.contained
+        if contained and (is_changed or is_starting):
+            if self.engine is None:
+                return self.engine_images.engine_gone_problem()
+            try:
+                async with self._network_lock:
+                    await asyncio.to_thread(self._make_network, self.engine)
+                if pod.needs_sandbox:
+                    await asyncio.to_thread(self._make_sandbox_image, self.engine)
+            except (EngineError, ValueError) as error:
+                self._prepared.clear()
+                return Problem("CreateContainerError", str(error))
+        if is_changed:
+            if contained:
+                address = self.network.container_address(state.card.uid, host_network=pod.host_network)
+            else:
+                address = self.network.address(state.card.uid)
+            state.card = replace(state.card, contained=contained, ip=address)
+            self.directories.write_card(state.card)
+            self.network.write_hosts()
         return None
 
     def _make_network(self, client: Engine) -> None:

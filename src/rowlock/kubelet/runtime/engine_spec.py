@@ -15,7 +15,6 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Volume
-from rowlock.objects import dig
 from rowlock.quantity import parse
 
 LABEL_PREFIX = "dev.rowlock."
@@ -86,12 +85,6 @@ class ContainerConfig:
     devices: tuple[str, ...] = ()
 
 
-def needs_sandbox(pod: PodSpec) -> bool:
-    """Must something hold the pod's address or its memory volumes, however often its containers start?"""
-    memory = any(dig(v, "emptyDir.medium") == "Memory" for v in pod.volumes)
-    return memory or len(pod.real_containers) > 1
-
-
 def cluster_id(data: str) -> str:
     """The cluster's name in the engine: of its data directory."""
     return hashlib.sha256(data.encode()).hexdigest()[:12]
@@ -128,7 +121,7 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
 
 def sandbox_create_spec(pod_config: PodSandboxConfig) -> dict[str, Any] | None:
     """The sandbox that must be there before any of the pod's containers; None when it needs none."""
-    if not needs_sandbox(pod_config.pod):
+    if not pod_config.pod.needs_sandbox:
         return None
     mounts = [_mount(pod_config, {"memory": v.name, "target": f"/memory/{v.name}"}) for v in pod_config.memory]
     host = {
@@ -172,7 +165,7 @@ def _endpoint_config(pod_config: PodSandboxConfig) -> dict[str, Any]:
 def _network_config(pod_config: PodSandboxConfig, container: ContainerSpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """HostConfig's part of it, and what stands beside HostConfig."""
     host: dict[str, Any] = {"LogConfig": {"Type": "none"}}
-    if needs_sandbox(pod_config.pod):
+    if pod_config.pod.needs_sandbox:
         shared = f"container:{pod_config.sandbox_name}"
         return host | {"NetworkMode": shared, "IpcMode": shared}, {}
     if container.is_ephemeral and not pod_config.pod.host_network:  # the pod's one container has its address
@@ -221,7 +214,7 @@ def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[st
     options: dict[str, Any] = {key: value for key, value in rows.items() if value}
     if pod.host_ipc:
         options["IpcMode"] = "host"
-    if pod.is_process_namespace_shared and needs_sandbox(pod):
+    if pod.is_process_namespace_shared and pod.needs_sandbox:
         options["PidMode"] = f"container:{pod_config.sandbox_name}"
     return options
 

@@ -40,6 +40,7 @@ def read_run(directory: Path, number: int) -> Run | None:
         untrusted.time_of(start, "started"),
         untrusted.integer_of(start, "backoff"),
         container=untrusted.text_of(start, "container", _MAX_WORD),
+        directory=str(directory),
     )
     end = _exit_of_fact(untrusted.read_object(str(directory / f"exit.{number}")) or {})
     return run if end is None else dataclasses.replace(run, exit=dataclasses.replace(end, container=run.container))
@@ -96,10 +97,11 @@ def record_lost_run(directory: Path, run: Run, now: float) -> Run:
     return dataclasses.replace(run, exit=lost)
 
 
-def stop_run(directory: Path, run: Run, grace: float) -> None:
+def stop_run(run: Run, grace: float) -> None:
     """Asks the shim to end the program: SIGTERM to its tree, SIGKILL after `grace`. It does so even if we die now."""
-    with contextlib.suppress(FileNotFoundError):
-        write_fact(str(directory / "stop"), {"grace": grace})
+    if run.directory:
+        with contextlib.suppress(FileNotFoundError):
+            write_fact(f"{run.directory}/stop", {"grace": grace})
     if is_shim_alive(run):
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.shim, signal.SIGTERM)

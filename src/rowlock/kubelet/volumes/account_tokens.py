@@ -68,16 +68,15 @@ class PodTokens:
             "KUBERNETES_SERVICE_PORT_HTTPS": port,
         }
 
-    async def prepare(self, pod: PodSpec) -> None:
-        """Before the first pod with a token: nobody else waits until they can be made."""
-        if self._is_ready or self.source is None or not any("projected" in volume for volume in pod.volumes):
+    async def load(self) -> None:
+        """Before the first pod with a token: nobody else waits until they can be made. Raises ContainerConfigError."""
+        if self._is_ready or self.source is None:
             return
-        if self.are_wanted(pod) or any(not volume["name"].startswith(TOKEN_VOLUME_PREFIX) for volume in pod.volumes):
-            try:
-                await asyncio.to_thread(self.source.load)
-            except (OSError, ValueError) as error:
-                raise ContainerConfigError(f"failed to fetch token: {error}", "FailedMount") from None
-            self._is_ready = True
+        try:
+            await asyncio.to_thread(self.source.load)
+        except (OSError, ValueError) as error:
+            raise ContainerConfigError(f"failed to fetch token: {error}", "FailedMount") from None
+        self._is_ready = True
 
     def token(self, pod: PodSpec, audience: str, seconds: int) -> str:
         """Raises ContainerConfigError where there are none."""

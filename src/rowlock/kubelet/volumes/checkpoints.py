@@ -47,27 +47,23 @@ class Checkpoints:
             name = path_component(resumed or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
-        directory = self._root / name
-        if resumed and not (directory.is_dir() and (self._namespaces / name).is_file()):
+        directory, mark = self._root / name, self._namespaces / name
+        if resumed and not (directory.is_dir() and mark.is_file()):
             raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
         directory.mkdir(parents=True, exist_ok=True)
-        if self._namespace_of(name, pod.namespace) != pod.namespace:
+        try:
+            owner = mark.read_text(encoding="utf-8")
+        except FileNotFoundError:  # whoever has it first
+            owner = pod.namespace
+            self._namespaces.mkdir(mode=0o700, exist_ok=True)
+            whole = mark.with_name(f"{name}.new")
+            whole.write_text(owner, encoding="utf-8")
+            whole.replace(mark)
+        if owner != pod.namespace:
             raise ContainerConfigError(
                 f"{name}, whose checkpoints it would have, is a job of another namespace: they are not for this pod"
             )
         return directory
-
-    def _namespace_of(self, name: str, namespace: str) -> str:
-        """Whose directory it is: whoever had it first, `namespace` where nobody had."""
-        path = self._namespaces / name
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            self._namespaces.mkdir(mode=0o700, exist_ok=True)
-            whole = path.with_name(f"{name}.new")
-            whole.write_text(namespace, encoding="utf-8")
-            whole.replace(path)
-            return namespace
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""

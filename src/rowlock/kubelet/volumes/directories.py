@@ -68,38 +68,22 @@ class VolumeDirectories:
                 raise _mount_failure(volume, f"its path cannot be used: {error}") from None
 
     def mount_specs(self, pod: str, volumes: Sequence[Volume], mounts: Iterable[Mount]) -> list[dict[str, Any]]:
-        """The mounts for a shim (`mounts/volume_mounts.py`) or an engine. Raises ContainerConfigError as `mount_source` does."""
+        """The mounts for a shim (`mounts/volume_mounts.py`) or an engine. Raises ContainerConfigError
+        when a subPath leads out of its volume."""
         by_name, specs = {v.name: v for v in volumes}, list[dict[str, Any]]()
         for mount in mounts:
-            volume = by_name[mount.volume]
-            spec: dict[str, Any] = {"source": self.mount_source(pod, volume, mount), "target": mount.target}
-            spec["volume"] = mount.volume
+            path = self.volume_path(pod, by_name[mount.volume])
+            source = _mount_source(path, by_name[mount.volume], mount)
+            spec: dict[str, Any] = {"source": source, "target": mount.target, "volume": mount.volume}
             if mount.sub_path:
-                spec |= {"root": str(self.volume_path(pod, volume)), "sub_path": mount.sub_path}
+                spec |= {"root": str(path), "sub_path": mount.sub_path}
             specs.append({**spec, "read_only": mount.read_only})
         return specs
 
-    def mount_source(self, pod: str, volume: Volume, mount: Mount) -> str:
-        """The absolute path that the mount shows. Raises ContainerConfigError when its subPath leads out of the volume.
-
-        Who mounts it opens it again below the volume (`mounts/volume_mounts.py`): a program may change its links meanwhile."""
-        volume_path = self.volume_path(pod, volume)
-        if not mount.sub_path or volume.kind == "memory":  # which only the pod itself sees
-            return str(volume_path / mount.sub_path)
-        try:
-            with beneath.open_directory(str(volume_path)) as root:
-                fd = beneath.open_or_make(root, mount.sub_path)
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            leads_out = isinstance(error, OSError) and error.errno == errno.EXDEV
-            text = f"{mount.sub_path} leads out of it" if leads_out else f"subPath {mount.sub_path}: {why}"
-            raise ContainerConfigError(f'failed to prepare subPath for volumeMount "{volume.name}": {text}') from None
-        try:
-            return (
-                os.readlink(f"/proc/self/fd/{fd}") if os.path.isdir("/proc/self") else str(volume_path / mount.sub_path)
-            )
-        finally:
-            os.close(fd)
+    def memory_specs(self, pod: str, volumes: Iterable[Volume]) -> list[dict[str, Any]]:
+        """The pod's memory volumes for a shim: `path`, and `size` in bytes, 0 = no limit."""
+        in_memory = [v for v in volumes if v.kind == "memory"]
+        return [{"path": str(self.volume_path(pod, v)), "size": v.limit or 0} for v in in_memory]
 
     def claim_directories(self) -> list[str]:
         """Names of the claims' directories that are there."""
@@ -113,6 +97,26 @@ class VolumeDirectories:
 
     def remove_claim(self, directory: str) -> None:
         beneath.remove_path(str(self._claims / directory))
+
+
+def _mount_source(volume_path: Path, volume: Volume, mount: Mount) -> str:
+    """The absolute path that the mount shows. Raises ContainerConfigError when its subPath leads out of the volume.
+
+    Who mounts it opens it again below the volume (`mounts/volume_mounts.py`): a program may change its links meanwhile."""
+    if not mount.sub_path or volume.kind == "memory":  # which only the pod itself sees
+        return str(volume_path / mount.sub_path)
+    try:
+        with beneath.open_directory(str(volume_path)) as root:
+            fd = beneath.open_or_make(root, mount.sub_path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        leads_out = isinstance(error, OSError) and error.errno == errno.EXDEV
+        text = f"{mount.sub_path} leads out of it" if leads_out else f"subPath {mount.sub_path}: {why}"
+        raise ContainerConfigError(f'failed to prepare subPath for volumeMount "{volume.name}": {text}') from None
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}") if os.path.isdir("/proc/self") else str(volume_path / mount.sub_path)
+    finally:
+        os.close(fd)
 
 
 def _mount_failure(volume: Volume, why: str) -> ContainerConfigError:

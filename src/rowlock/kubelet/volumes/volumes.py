@@ -51,6 +51,12 @@ def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     )
 
 
+def may_need_tokens(pod: PodSpec, *, has_token: bool) -> bool:
+    """May a volume of the pod show a token of its account? `has_token`: does it see the one that admission adds?"""
+    is_projected = any("projected" in volume for volume in pod.volumes)
+    return is_projected and (has_token or any(not is_added(volume["name"]) for volume in pod.volumes))
+
+
 def is_added(volume: str) -> bool:
     """Is it the one that admission adds?"""
     return volume.startswith(TOKEN_VOLUME_PREFIX)

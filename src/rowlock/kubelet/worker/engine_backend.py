@@ -33,16 +33,13 @@ class EngineBackend:
     network: PodNetwork
     volume_directories: VolumeDirectories
 
-    def resolve_user(self, start: ContainerStart, image: Image) -> EffectiveSecurityContext:
-        """The engine makes the program who it should be; here it is only refused what it may not be."""
+    def prepare_program(
+        self, start: ContainerStart, image: Image, checkpoints: str
+    ) -> tuple[EffectiveSecurityContext, dict[str, str]]:
+        """The engine makes the program who it should be; here it is only refused what it may not be. Of this machine's
+        variables it gets none."""
         engine_spec.verify_run_as_non_root(start.pod, start.container, image)
-        return _AS_THE_IMAGE
-
-    def base_environment(
-        self, start: ContainerStart, image: Image, user: EffectiveSecurityContext, checkpoints: str
-    ) -> dict[str, str]:
-        """Nothing of this machine's."""
-        return {CHECKPOINT_DIR_VARIABLE: checkpoints}
+        return _AS_THE_IMAGE, {CHECKPOINT_DIR_VARIABLE: checkpoints}
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
         """The container to create, and the pod's sandbox."""
@@ -68,8 +65,9 @@ class EngineBackend:
             program.checkpoints: program.checkpoints,
         }
         if start.pod.owner_uid and not container.is_ephemeral:
-            env.setdefault(error_files.VARIABLE, error_files.VISIBLE_PATH)
-            own_mounts[error_files.MOUNT_PATH] = error_files.make_directory(start.directory, start.number, None)
+            source, path = error_files.offer_error_file(start.directory, start.number, None, is_mounted=True)
+            env.setdefault(error_files.VARIABLE, path)
+            own_mounts[error_files.MOUNT_PATH] = source
         mounted_targets = {bind["target"] for bind in binds}
         binds += [
             {"source": s, "target": t, "read_only": t == _HOSTS_FILE}  # which the pods of a namespace share

@@ -14,7 +14,6 @@ from rowlock.kubelet.worker.security_context import Account
 MOUNT_PATH = "/run/rowlock/errors"
 """Where such a program sees its directory."""
 FILE_NAME = "error.json"
-VISIBLE_PATH = f"{MOUNT_PATH}/{FILE_NAME}"
 VARIABLE = "TORCHELASTIC_ERROR_FILE"
 """What tells torch where to write."""
 
@@ -22,6 +21,16 @@ VARIABLE = "TORCHELASTIC_ERROR_FILE"
 def directory_of_run(container_directory: Path, number: int) -> Path:
     """Of the run with this number."""
     return container_directory / f"errors.{number}"
+
+
+def offer_error_file(
+    container_directory: Path, number: int, account: Account | None, *, is_mounted: bool
+) -> tuple[str, str]:
+    """The directory to mount at MOUNT_PATH, and the path of the file as the program sees it; the directory is "" where
+    the program writes into the container's own."""
+    if not is_mounted:
+        return "", str(container_directory / f"error.{number}.json")
+    return make_directory(container_directory, number, account), f"{MOUNT_PATH}/{FILE_NAME}"
 
 
 def make_directory(container_directory: Path, number: int, account: Account | None) -> str:

@@ -223,9 +223,7 @@ class Kubelet:
             self._view,
             self.engine_images,
             self._checkpoints,
-            processes=ProcessBackend(
-                node, network, self.directories, volume_directories, warm_start=self._settings.warm_start
-            ),
+            processes=ProcessBackend(node, network, volume_directories, warm_start=self._settings.warm_start),
             engine=EngineBackend(self._runtime, network, volume_directories),
             log_limit=self._settings.log_limit,
         )
@@ -256,7 +254,7 @@ class Kubelet:
             contexts=PodContexts(
                 node, self._view, network, self._tokens, self.directories.identity, self._count_active_pods
             ),
-            volumes=PodVolumes(self._api, self._view, node, network, self._tokens, volume_directories),
+            volumes=PodVolumes(self._api, self._view, node, self._tokens, volume_directories),
             starter=starter,
             prober=prober,
             image_puller=image_puller,

@@ -37,6 +37,8 @@ class PodContext:
     has_token: bool
     """Does it see the token that admission adds?"""
     environment: EnvironmentContext
+    rewrite_hostfile: Callable[[str], str] | None
+    """How an MPI hostfile reads for a pod without an address of its own; None = it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class PodContexts:
                 data_directory=self.data_directory,
                 rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),
             ),
+            rewrite_hostfile=None if has_own_address else partial(self.network.rewrite_hostfile, pod),
         )
 
     def _proxy_url(self, *, contained: bool) -> str:

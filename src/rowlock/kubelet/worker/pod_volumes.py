@@ -5,16 +5,13 @@ What they are says `volumes/volumes.py` (pure), `volumes/directories.py` makes t
 
 import asyncio
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 from rowlock.api import Api, View
-from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
-from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.volumes import claims, volumes
 from rowlock.kubelet.volumes.account_tokens import PodTokens
 from rowlock.kubelet.volumes.directories import VolumeDirectories
@@ -32,7 +29,6 @@ class PodVolumes:
     api: Api
     view: View
     node: NodeContext
-    network: PodNetwork
     tokens: PodTokens
     directories: VolumeDirectories
 
@@ -40,8 +36,21 @@ class PodVolumes:
         """Makes the pod's volumes as they should be now; what stands in the way."""
         pod = context.pod
         try:
-            await self.tokens.prepare(pod)
-            current = self._resolve_volumes(context) if pod.volumes else ()
+            if volumes.may_need_tokens(pod, has_token=context.has_token):
+                await self.tokens.load()
+            current = volumes.resolve_volumes(
+                VolumeContext(
+                    pod,
+                    self.view.get,
+                    partial(environment.pod_field, pod, context.environment),
+                    partial(environment.pod_resource, pod, pod.main_containers[0], context.environment),
+                    self.tokens,
+                    has_token=context.has_token,
+                    rewrite_hostfile=context.rewrite_hostfile,
+                )
+            )
+            if not (self.node.can_mount_memory or context.card.contained):
+                current = tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in current)
             if current != state.volumes:
                 group = pod.fs_group if os.geteuid() == 0 else None
                 await asyncio.to_thread(self.directories.make_volumes, pod.uid, current, group)
@@ -50,23 +59,3 @@ class PodVolumes:
         except ContainerConfigError as missing:
             return missing.problem
         return None
-
-    def _resolve_volumes(self, context: PodContext) -> tuple[Volume, ...]:
-        """The pod's volumes as they should be now. Raises ContainerConfigError (FailedMount)."""
-        pod, place = context.pod, context.environment
-
-        def resource(ref: Mapping[str, Any]) -> str:
-            return environment.pod_resource(pod, pod.main_containers[0], place, ref)
-
-        def field(path: str) -> str:
-            return environment.pod_field(pod, place, path)
-
-        rewrite = None if context.has_own_address else self.network.hostfile_rewriter(pod)
-        resolved = volumes.resolve_volumes(
-            VolumeContext(
-                pod, self.view.get, field, resource, self.tokens, has_token=context.has_token, rewrite_hostfile=rewrite
-            )
-        )
-        if self.node.can_mount_memory or context.card.contained:
-            return resolved
-        return tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in resolved)

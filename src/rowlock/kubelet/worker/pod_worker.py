@@ -74,22 +74,19 @@ class PodWorker:
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
-        spec, problem = state.spec_of(pod), None
-        if state.is_unstarted() and spec.deletion_time is None:
-            problem = await self._runtime.choose_runtime(spec, state)
+        spec = state.spec_of(pod)
         if state.has_lost_shim:
             state.has_lost_shim = False
             await self._runtime.remove_orphans()
-        self._report_unsupported(spec, state)
-        self._report_exits(spec, state)
         self._prober.sync_probes(spec, state)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         actions = compute_pod_actions(progress, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]
+        problem = await self._runtime.prepare_runtime(spec, state, is_starting=bool(starts))
+        self._report_exits(spec, state)
+        self._report_unsupported(spec, state)
         if starts or (state.has_file_volumes() and not state.finished):
             context = self._contexts.find_context(spec, state.card)
-            if starts and state.card.contained:
-                problem = problem or await self._runtime.prepare_engine(spec)
             problem = problem or await self._volumes.sync_volumes(context, state)
             if problem and starts:
                 for start in starts:
@@ -103,10 +100,10 @@ class PodWorker:
                 await asyncio.sleep(0)
             if isinstance(action, Stop):
                 self._stop_container(spec, state, action)
-            elif isinstance(action, Publish):
-                await self._publish_status(spec, state)
             elif isinstance(action, Remove):
                 await self._delete_pod(spec)
+            elif isinstance(action, Publish):
+                await self._publish_status(spec, state)
         started_facts = [state.containers.get(s.container, NO_FACTS) for s in starts]
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
 
@@ -212,11 +209,15 @@ class PodWorker:
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
-        status = generate_pod_status(assess_progress(pod, state.facts(), self._node.clock(), self._backoff))
+        progress = assess_progress(pod, state.facts(), self._node.clock(), self._backoff)
+        status = generate_pod_status(progress)
         state.finished = status["phase"] in ("Succeeded", "Failed")
         current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
-            self._report_back_off(pod, status)
+            for container in status["containerStatuses"]:
+                if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+                    text = f"Back-off restarting failed container {container['name']} in pod {pod.location}"
+                    self._record_event(pod.object, "Warning", "BackOff", text, container["name"])
             patch = {"metadata": {"uid": pod.uid, "resourceVersion": str(revision(pod.object))}, "status": status}
             with contextlib.suppress(NotFound):
                 await self._api.patch(kinds.POD, pod.namespace, pod.name, patch, subresource="status")
@@ -245,12 +246,6 @@ class PodWorker:
             if reported is None or reported.restart_count != run.number or not reported.is_terminated:
                 reason, text = EXIT_EVENTS[run.exit.reason]
                 self._record_event(pod.object, "Warning", reason, text.format(name=name, why=run.exit.message), name)
-
-    def _report_back_off(self, pod: PodSpec, status: dict[str, Any]) -> None:
-        for container in status["containerStatuses"]:
-            if (container["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff":
-                text = f"Back-off restarting failed container {container['name']} in pod {pod.location}"
-                self._record_event(pod.object, "Warning", "BackOff", text, container["name"])
 
     async def _delete_pod(self, pod: PodSpec) -> None:
         options = DeleteOptions(grace=0, uid=pod.uid)

@@ -20,7 +20,7 @@ from rowlock.kubelet.node.gpus import ContainerGpus
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
-from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, console_spec
+from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.shim.shim_request import ShimRequest
@@ -75,14 +75,10 @@ class Program:
 class Backend(Protocol):
     """What runs a container's program. Everything raises ContainerConfigError where the program cannot run so."""
 
-    def resolve_user(self, start: ContainerStart, image: Image) -> EffectiveSecurityContext:
-        """Who the program is, as far as this back end decides it."""
-        ...
-
-    def base_environment(
-        self, start: ContainerStart, image: Image, user: EffectiveSecurityContext, checkpoints: str
-    ) -> dict[str, str]:
-        """What lies under the variables of the image and the pod."""
+    def prepare_program(
+        self, start: ContainerStart, image: Image, checkpoints: str
+    ) -> tuple[EffectiveSecurityContext, dict[str, str]]:
+        """Who the program is, as far as this back end decides it; and what lies under the variables of image and pod."""
         ...
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
@@ -106,15 +102,15 @@ class ContainerStarter:
     def start_request(self, start: ContainerStart) -> tuple[ShimRequest, Image] | Problem:
         """What to send to the pod host, or why the container cannot start."""
         pod, container, context = start.pod, start.container, start.context
+        request = self._common_request(start)
         try:
             image = self.engine_images.find_image(pod, container, contained=context.card.contained)
             command = images.command_line(image, container)
             if isinstance(command, Problem):
                 return command
             backend = self.engine if image.engine else self.processes
-            user = backend.resolve_user(start, image)
             checkpoints = str(self.checkpoints.directory_for(pod))
-            base = backend.base_environment(start, image, user, checkpoints)
+            user, base = backend.prepare_program(start, image, checkpoints)
             env = environment.container_environment(
                 pod, container, context.environment, base=base, image=image.env, lookup=self.view.get
             )
@@ -124,7 +120,7 @@ class ContainerStarter:
             env |= gpus.gpu_environment(devices, env)
             mounts = volumes.resolve_mounts(container, partial(environment.expand, env=env), start.volumes)
             program = Program(image, command, user, env, devices, mounts, checkpoints)
-            return backend.complete_request(self._common_request(start), start, program), image
+            return backend.complete_request(request, start, program), image
         except ContainerConfigError as missing:
             return missing.problem
 
@@ -141,7 +137,7 @@ class ContainerStarter:
             wake_path=self.node.wake_path,
             backoff=start.backoff,
             grace=start.pod.grace_period,
-            console=console_spec(container),
+            console=container.console,
             rlimits=self.node.rlimits,
             log_limit=self.log_limit,
             message_from_log=container.is_message_from_log,
