@@ -307,6 +307,9 @@ OLD_CLIENT = Path(__file__).resolve().parents[2] / ".runapy-1.218.0"
 def test_every_version_walks_from_login_to_delete(platform: Platform, version: str) -> None:
     if version == "1.218.0" and not OLD_CLIENT.is_dir():
         pytest.skip("runapy 1.218.0 is not installed beside the newer one (make .runapy-1.218.0)")
+    room = {"cpu": "8", "memory": "16Gi", "pods": "100", "nvidia.com/gpu": "1"}  # other tests make nodes without
+    node = {"metadata": {"name": f"gpu-{uuid.uuid4().hex[:8]}"}, "status": {"capacity": room, "allocatable": room}}
+    platform.core.create_node(node)
     settings = platform.client.configuration
     arguments = [
         settings.runai_base_url, settings.client_id, settings.client_secret, settings.ssl_ca_cert,

@@ -179,7 +179,7 @@ def test_a_program_that_cannot_start_says_why(shared: Cluster, flags: str, comma
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("FROM x\nONBUILD RUN true\n", "line 2: unknown instruction ONBUILD; process images do not have it"),
+        ("FROM x\nSNAPSHOT true\n", "line 2: unknown instruction SNAPSHOT"),
         ("FROM x\nRUNN true\n", "line 2: unknown instruction RUNN; did you mean RUN?"),
         ("FROM x\nRUN exit 7\n", "line 2: `RUN exit 7` ended with exit code 7"),
         ("FROM x\nCOPY missing /\n", "line 2: COPY: missing is not in"),

@@ -152,7 +152,7 @@ def test_another_interpreter_is_named(running: Cluster, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        ("_server", "Interrupted: nothing was submitted.\n"),
+        ("find_server", "Interrupted: nothing was submitted.\n"),
         ("_submit", "Interrupted: whether job j was submitted is unknown: `rowlock list -p b --data-dir D` shows it.\n"),
         ("follow_run", "Job j goes on. Follow it: `rowlock logs -f j -p b --data-dir D`; stop it: `rowlock delete j -p b --data-dir D`"),
     ],
@@ -166,7 +166,7 @@ def test_an_interruption_says_what_became_of_the_job(
 
     if step == "follow_run" and end is KeyboardInterrupt:
         return  # it asks: the tests above
-    monkeypatch.setattr(run, "_server", lambda line: None)
+    monkeypatch.setattr(run, "find_server", lambda line: None)
     monkeypatch.setattr(run, "_submit", lambda *_: {"name": "j", "workloadId": "1"})
     monkeypatch.setattr(run, step, ends)
     argv = ["run", "--name", "j", "-p", "b", "--data-dir", "/d", "--", "true"]
