@@ -13,11 +13,11 @@ import json
 import logging
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
@@ -43,6 +43,8 @@ _GATHER = 0.02
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 60.0
 """Seconds: a node that cannot be reached is not asked all the time."""
 _MAX_TRIES_AFTER_END = 5
+_SHORT = 3.0
+"""Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
 _FOLLOWING = "following"
 _FACTS = "pod.json"
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -70,6 +72,8 @@ class ContainerLife:
     """It is over, or its pod is being deleted: the last moment to read it."""
     is_previous: bool = False
     """Its container has been started again."""
+    is_short: bool = False
+    """It was over before who asked for its log could be sure to get its own, and not that of the next life."""
 
 
 def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
@@ -83,10 +87,16 @@ def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
         state, last = status.get("state") or {}, status.get("lastState") or {}
         place = objects.namespace(pod), objects.name(pod), job_uid
         if number and "terminated" in last:
-            yield ContainerLife(LifeId(objects.uid(pod), name, number - 1), *place, True, True, is_previous=True)
+            previous = LifeId(objects.uid(pod), name, number - 1)
+            yield ContainerLife(previous, *place, True, True, is_previous=True, is_short=_is_short(last["terminated"]))
         if state.keys() & {"running", "terminated"}:
             is_over = "terminated" in state
             yield ContainerLife(LifeId(objects.uid(pod), name, number), *place, is_over, is_over or is_leaving)
+
+
+def _is_short(terminated: Mapping[str, Any]) -> bool:
+    began, ended = (objects.seconds(terminated.get(name)) or 0.0 for name in ("startedAt", "finishedAt"))
+    return ended - began <= _SHORT
 
 
 class LogCollector:
@@ -98,6 +108,8 @@ class LogCollector:
         self._tasks: dict[LifeId, asyncio.Task[None]] = {}
         self._taken: dict[str, set[LifeId]] = {}
         """By the uid of the pod: what is in the archive, or on its way."""
+        self._read_again: dict[str, set[LifeId]] = {}
+        """By the uid of the pod: short lives whose log was read once more, when it could be no other's."""
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
         self._dirty: dict[str, None] = {}
@@ -142,13 +154,14 @@ class LogCollector:
         present = {objects.uid(pod) for pod in pods}
         for uid in self._present.get(job_uid, set()) - present:
             self._taken.pop(uid, None)
+            self._read_again.pop(uid, None)
         self._present[job_uid] = present
         if not present:
             del self._present[job_uid]
         for pod in pods:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
-                if life.id in taken:
+                if life.id in taken and not self._must_read_again(life):
                     continue
                 if not life.is_leaving and len(self._tasks) >= self._max_streams:
                     self._postponed.add(job_uid)
@@ -156,17 +169,29 @@ class LogCollector:
                 taken.add(life.id)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
 
+    def _must_read_again(self, life: ContainerLife) -> bool:
+        """Whether the log of a short life may be that of the next one: "the previous log" can be no other's."""
+        again = self._read_again.setdefault(life.id.pod_uid, set())
+        if not (life.is_previous and life.is_short) or life.id in again or life.id in self._tasks:
+            return False
+        again.add(life.id)
+        return True
+
     async def _keep(self, life: ContainerLife) -> None:
         """One life's log, from its start to its end, into the archive."""
+        is_again = life.id in self._read_again.get(life.id.pod_uid, ())
+        path = self._path(life.id, again=is_again)
         try:
-            if not life.is_over or not await self._is_archived(life):
+            if not life.is_over or is_again or not await self._is_archived(life):
                 async with self._readers if life.is_over else _Free():
-                    await self._follow(life)
-                self._hand_over(life)
+                    await self._follow(life, path)
+                self._hand_over(life, path)
         except Exception as error:  # noqa: BLE001 (one log that cannot be kept costs no other)
             ERRORS.report("a log of a pod", error, "it is not kept in the archive")
         finally:
             self._tasks.pop(life.id, None)
+            if not is_again:
+                self._note_change(life.job_uid)  # it may have been short
             for job in self._postponed:
                 self._note_change(job)
             self._postponed.clear()
@@ -180,14 +205,15 @@ class LogCollector:
 
     # ------------------------------------------------------------ one log
 
-    def _path(self, life: LifeId) -> Path:
+    def _path(self, life: LifeId, *, again: bool) -> Path:
+        """A directory for each reading: the archive removes that of the first when it has it."""
         name = f"{life.container}.{life.number}"
-        return self._directory / f"{life.pod_uid}.{name}" / f"{name}.log"
+        return self._directory / f"{life.pod_uid}.{name}{'.again' if again else ''}" / f"{name}.log"
 
-    async def _follow(self, life: ContainerLife) -> None:
+    async def _follow(self, life: ContainerLife, path: Path) -> None:
         """Returns when all that there is of it is in its file."""
-        file, failures, tries_after_end = FollowedLog(self._path(life.id)), 0, 0
-        await asyncio.to_thread(_write_facts, self._path(life.id).parent, life)
+        file, failures, tries_after_end = FollowedLog(path), 0, 0
+        await asyncio.to_thread(_write_facts, path.parent, life)
         while True:
             is_over = self._is_over(life)
             try:
@@ -236,8 +262,7 @@ class LogCollector:
         current = self._status(life)
         return life.is_previous if current is None else current.is_previous
 
-    def _hand_over(self, life: ContainerLife) -> None:
-        path = self._path(life.id)
+    def _hand_over(self, life: ContainerLife, path: Path) -> None:
         if path.exists():
             owner = life.namespace, life.pod, life.id.pod_uid, life.id.container, life.id.number, life.job_uid
             self._archive.take_log(AsideLog(str(path), *owner))

@@ -1,0 +1,93 @@
+"""Whose log is kept when a program is over, and started again, before anybody could ask for what it wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+from rowlock.api import Api, LogOptions
+from rowlock.archive import database
+from rowlock.archive.archive import Archive
+from rowlock.archive.reading import read_archived_log
+from rowlock.archive.retention import Retention
+from rowlock.kube_evidence.log_collector import LogCollector
+from rowlock.rest.informers import InformerCache
+
+JOB = "job-1"
+
+
+def pod(restarts: int, state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    status = {"name": "main", "restartCount": restarts, "state": state, "lastState": last or {}}
+    meta = {"name": "p", "namespace": "n", "uid": "pod-1"}
+    return {"metadata": meta, "spec": {"containers": [{"name": "main"}]}, "status": {"containerStatuses": [status]}}
+
+
+class Node:
+    """The API's log, and the cache of pods, of a node that starts programs again faster than the cache tells."""
+
+    def __init__(self, seen: dict[str, Any]) -> None:
+        self.seen = seen
+        self.notify: Callable[[str], None] = lambda uid: None
+        self.has_synced = True
+
+    def subscribe(self, notify: Callable[[str], None]) -> None:
+        self.notify = notify
+
+    async def wait_until(self, *_: object) -> None: ...
+
+    def job_uids(self) -> list[str]:
+        return [JOB]
+
+    def job(self, uid: str) -> dict[str, Any]:
+        return {"metadata": {"uid": uid}}
+
+    def pods(self) -> list[dict[str, Any]]:
+        return [self.seen]
+
+    def pods_of(self, uid: str) -> list[dict[str, Any]]:
+        return [self.seen]
+
+    async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+        word = b"first" if options.previous else b"second"  # the second life is the container's already
+        yield b"2026-01-02T03:04:05.000000000Z " + word + b"\n"
+
+
+def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_path: Path) -> None:
+    ended = {"terminated": {"exitCode": 1, "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T03:04:05Z"}}
+
+    async def play() -> dict[int, bytes]:
+        node = Node(pod(0, ended))
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
+
+        async def kept() -> dict[int, bytes]:
+            try:
+                records = await archive.read(database.read_logs, JOB)
+            except FileNotFoundError:
+                return {}
+            return {r.number: b"".join([c async for c in read_archived_log(archive, r, LogOptions())]) for r in records}
+
+        async def wait_for(numbers: set[int], first: bytes) -> dict[int, bytes]:
+            while True:
+                logs = await kept()
+                if set(logs) == numbers and first in logs[0]:
+                    return logs
+                await asyncio.sleep(0.02)
+
+        try:
+            async with asyncio.timeout(60):
+                await wait_for({0}, b"second")  # what the node answered is all that there was
+                node.seen = pod(1, {"running": {}}, ended)
+                node.seen = pod(1, ended, ended)
+                node.notify(JOB)
+                return await wait_for({0, 1}, b"first")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    logs = asyncio.run(play())
+    assert b"first" in logs[0] and b"second" not in logs[0] and b"second" in logs[1]
