@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ WORKERS = 4
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The kubeconfig of a cluster with one real node, which says that it has four GPUs."""
+    """The kubeconfig of a cluster with one real node, which says that it has eight GPUs."""
     if missing := real_cluster_missing(operator=True):
         pytest.skip(missing)
     directory = tmp_path_factory.mktemp("real")
@@ -48,10 +49,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with real_cluster(directory, "--operator", "--kubelet") as kubeconfig:
         gpus = json.dumps({"status": {"capacity": {"nvidia.com/gpu": "8"}}})
         kubectl(kubeconfig, "patch", "node", "real-node", "--subresource=status", "--type=merge", "-p", gpus)
+        wait_for_gpus(kubeconfig)
         program = [str(REPO / ".venv/bin/python"), "-c", TRAIN]
         command = [sys.executable, "scripts/real_cluster", "image", str(directory), "docker.io/ekink/training:1"]
         subprocess.run([*command, "--", *program], check=True, cwd=REPO)
         yield kubeconfig
+
+
+def wait_for_gpus(kubeconfig: Path) -> None:
+    """The kubelet makes what there is allocatable when it writes the node's status the next time, within ten seconds."""
+    deadline, path = time.monotonic() + 90, r"jsonpath={.status.allocatable.nvidia\.com/gpu}"
+    while kubectl(kubeconfig, "get", "node", "real-node", "-o", path).strip() != "8":
+        assert time.monotonic() < deadline, "the kubelet does not take the node's GPUs"
+        time.sleep(0.2)
 
 
 def node_missing() -> str:
