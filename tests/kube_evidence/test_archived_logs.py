@@ -76,14 +76,16 @@ def test_who_is_killed_while_pods_go_finds_their_logs_again(served: Cluster, oth
 
 
 def test_a_program_that_was_started_again_has_an_attempt_for_each_start(served: Cluster, tmp_path: Path) -> None:
-    mark = tmp_path / "began"
-    script = f"[ $RANK = 1 ] || [ -e {mark} ] && echo second || {{ echo first; touch {mark}; exit 1; }}"
+    mark = tmp_path / "began"  # each start lasts: whose log goes with a shorter one is in test_log_collector.py
+    script = f"[ $RANK = 1 ] || [ -e {mark} ] && {{ echo second; sleep 2; }} || {{ echo first; touch {mark}; sleep 2; exit 1; }}"
     command = ("--command", "--", "sh", "-c", script)
     served.run(
         "runai", "training", "pytorch", "submit", "again", "-p", "team-a", "-i", "rowlock.dev/host", "--workers", "1",
         "--restart-policy", "OnFailure", "--master-restart-policy", "OnFailure", *command,
     )  # fmt: skip
     served.run("rowlock", "wait", "again", "-p", "team-a", "--timeout", "60s")
+    following = served.data / "archive" / "following"
+    served.until(lambda: not list(following.glob("*/*.log")), "what was followed is in the archive")
     served.run("rowlock", "delete", "again", "-p", "team-a")
     served.until(lambda: "first" in logs(served, "again", "--attempt", "1"), "the first attempt is kept")
     served.until(lambda: "second" in logs(served, "again", "--attempt", "2"), "and the second")
