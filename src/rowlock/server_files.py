@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rowlock import __version__
+from rowlock.accounts.private_file import write_private_file
 from rowlock.authentication import users
 from rowlock.kubelet.shim.fact_files import ticks
 
@@ -39,20 +40,8 @@ def ensure_token(path: Path) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Replace a file for its owner's eyes only: after a crash it is the old one or the new one, whole."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)  # what lies there may have other rights, or be a link
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(fd)
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    """Replace a file for its owner's eyes only."""
+    write_private_file(path, text.encode())
 
 
 def kubeconfig(url: str, ca: Path, token: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 
 from rowlock.accounts.login_limits import LoginLimits
 from rowlock.accounts.passwords import PasswordHashes, check_password
+from rowlock.accounts.private_file import write_private_file
 from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound, TooManyRequests
 
 FILE_NAME = "accounts.json"
@@ -156,7 +157,7 @@ class UserAccounts:
     async def _replace(self, accounts: dict[str, UserAccount]) -> None:
         content = msgspec.json.encode(_File(list(accounts.values())))
         try:
-            await asyncio.to_thread(_write_file, self._path, content)
+            await asyncio.to_thread(write_private_file, self._path, content)
         except OSError as error:
             raise Internal(f"{self._path} cannot be written ({error.strerror}): nothing was changed") from None
         self._accounts = accounts
@@ -188,20 +189,3 @@ class UserAccounts:
 
 def _new_generation() -> str:
     return secrets.token_hex(8)
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    """Replace it for its owner's eyes only: after a crash it is the old one or the new one, whole."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(fd)
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
