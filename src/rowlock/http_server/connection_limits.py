@@ -56,8 +56,8 @@ def client_limit(client: str, total: int) -> int:
 
 def accept_limit(total: int) -> int:
     """Connections to accept in one turn, out of `total`: until those too many are closed again, three turns later, they
-    must fit into the quarter of the descriptors that is not for connections."""
-    return max(1, min(total // 24, ACCEPT_LIMIT))
+    must fit into the quarter of the descriptors that is not for connections, beside files that are read meanwhile."""
+    return max(1, min(total // 36, ACCEPT_LIMIT))
 
 
 @lru_cache(maxsize=1024)
