@@ -48,6 +48,22 @@ def test_a_pod_gets_what_a_real_one_shows() -> None:
     assert made["status"] == {"phase": "Pending", "qosClass": "Burstable"}
 
 
+def test_an_update_does_not_look_again_at_what_is_stored() -> None:
+    """A job of 1.5 MiB held the event loop for 140 ms whenever its status changed."""
+    template = pod(containers=[{"name": "pytorch", "image": "x"}])
+    spec = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}}
+    job = admit(kinds.PYTORCHJOB, {"spec": spec}, manager="kubectl")
+    status = {"conditions": [], "replicaStatuses": {"Master": {"active": 1}}, "unknown": 1}
+    options = WriteOptions(manager="training-operator", validation="Warn")
+    new = AdmissionChain(clock=lambda: 0.0).update(kinds.PYTORCHJOB, job, {**job, "status": status}, "status", options)
+    assert new["spec"] is job["spec"]
+    assert new["status"]["replicaStatuses"] == {"Master": {"active": 1}}
+    assert options.warnings == ['unknown field "status.unknown"']
+    first, second = new["metadata"]["managedFields"]
+    assert first is job["metadata"]["managedFields"][0]
+    assert (second["manager"], second["subresource"]) == ("training-operator", "status")
+
+
 @pytest.mark.parametrize("kind", kinds.KINDS, ids=lambda k: k.resource)
 def test_every_kind_has_a_type_and_admission_is_idempotent(kind: Kind) -> None:
     assert types.schema_of(kind)["properties"]["metadata"]

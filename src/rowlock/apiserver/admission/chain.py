@@ -113,7 +113,7 @@ class AdmissionChain:
         self._draining.check_update(kind, old, new)
         new, given_fields = _split_managed_fields(new)
         before, old_fields = _split_managed_fields(old)
-        new = decode_object(kind, new, options)
+        new = decode_object(kind, new, options, before)
         if options.review:
             options.review(before, new)
         if kind is kinds.SECRET:
@@ -204,11 +204,12 @@ class AdmissionChain:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
 
-def decode_object(kind: Kind, obj: Object, options: WriteOptions) -> Object:
-    """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words."""
+def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object | None = None) -> Object:
+    """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words. Whole fields that it shares
+    with `stored` are taken as they are, where the kind is a custom one."""
     walk = Walk()
     try:
-        new = _decode_custom(kind, obj, walk) if kind.custom else _decode_builtin(kind, obj, walk)
+        new = _decode_custom(kind, obj, walk, stored or {}) if kind.custom else _decode_builtin(kind, obj, walk)
     except BadRequest as error:
         raise DecodingError(kind, error.message) from None
     if walk.unknown_fields and options.validation != "Ignore":
@@ -238,14 +239,19 @@ def _type_name(kind: Kind) -> str:
     return types.type_name(kind.group, kind.version, kind.name)
 
 
-def _decode_custom(kind: Kind, obj: Object, walk: Walk) -> Object:
-    """A custom object: its metadata is typed, the rest pruned."""
+def _decode_custom(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
+    """A custom object: its metadata is typed, the rest pruned, but what is in the store, and so was pruned before."""
     walk.path.append("metadata")
     meta = decoding.decode(types.META, obj.get("metadata") or {}, walk)
     walk.path.pop()
-    rest = {k: v for k, v in obj.items() if k != "metadata"}
+    kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
+    rest = {k: v for k, v in obj.items() if k != "metadata" and k not in kept}
     new: Object = crd_schema.prune(rest, types.schema_of(kind), walk)
-    return {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta, **new}
+    head = {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta}
+    return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
+
+
+_HEADER = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def _split_managed_fields(obj: Object) -> tuple[Object, Any]:

@@ -210,6 +210,15 @@ def paths(fields: Tree, at: Path = ()) -> Iterator[Path]:
             yield from paths(below, (*at, step))
 
 
+def contains(fields: Tree, path: Path) -> bool:
+    """Whether `path` is a member of the tree."""
+    for step in path:
+        if step not in fields:
+            return False
+        fields = fields[step]
+    return not fields or "." in fields
+
+
 def tree_of(fields: Fields) -> Tree:
     """The inverse of `paths`."""
     root: Tree = {}

@@ -65,7 +65,11 @@ def _readable_entries(raw_entries: Any) -> list[Entry] | None:
     then none counts, as in a real server. An entry without fields owns nothing."""
     if not isinstance(raw_entries, list) or not all(map(_is_readable, raw_entries)):
         return None
-    return list({_entry_key(e): e for e in raw_entries if "fieldsV1" in e}.values())
+    return _last_entries(raw_entries)
+
+
+def _last_entries(readable: list[Entry]) -> list[Entry]:
+    return list({_entry_key(e): e for e in readable if "fieldsV1" in e}.values())
 
 
 def _is_readable(entry: Any) -> bool:
@@ -105,8 +109,11 @@ def initial_entries(stored: Any, requested: Any) -> list[Entry]:
     nothing, or what cannot be read, does not mean to."""
     if requested in ([], [{}]):
         return []
-    entries = _readable_entries(requested) if requested else None
-    return (_readable_entries(stored) or []) if entries is None else entries
+    if requested and requested != stored:  # what is stored was read when it came: an update sends it back as a rule
+        entries = _readable_entries(requested)
+        if entries is not None:
+            return entries
+    return _last_entries(stored or [])
 
 
 def record_scale(
@@ -152,8 +159,8 @@ def creation_entries(kind: Kind, obj: Object, manager: FieldManager) -> list[Ent
 def record_update(kind: Kind, old: Object, new: Object, manager: FieldManager) -> Object:
     """The update with what it changed noted: taken from other managers, given to this one.
 
-    `new` carries the entries to begin with; whether `old` has any does not matter."""
-    before = entries_of(new)
+    `new` carries the entries to begin with (`initial_entries`); whether `old` has any does not matter."""
+    before: list[Entry] = objects.meta(new).get("managedFields") or []
     if not before:
         return _with_entries(new, [])
     changes = field_sets.difference(old, new, types.schema_of(kind))
@@ -178,9 +185,9 @@ def _is_by(entry: Entry, manager: FieldManager, operation: str) -> bool:
 
 def _without_fields(entry: Entry, lost: Fields) -> list[Entry]:
     """The entry without these fields; none where nothing is left."""
+    if not any(field_sets.contains(entry["fieldsV1"], path) for path in lost):
+        return [entry] if entry["fieldsV1"] else []
     own = _owned_fields(entry)
-    if own.isdisjoint(lost):
-        return [entry] if own else []
     return [{**entry, "fieldsV1": field_sets.tree_of(own - lost)}] if own - lost else []
 
 

@@ -75,6 +75,8 @@ def _additional_schema(node: types.Schema) -> types.Schema | None:
 def _prune_list(value: list[Any], node: types.Schema, walk: Walk) -> list[Any]:
     child = node.get("items") or types.ANYTHING
     out = []
+    if not {dict, list}.intersection(map(type, value)):
+        return value[:]  # nothing to look into: there may be a hundred thousand of them
     for index, element in enumerate(value):
         walk.path.append(index)
         out.append(prune(element, child, walk))
@@ -165,7 +167,8 @@ def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets
 
 def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
     child = node.get("items") or types.ANYTHING
-    for index, element in enumerate(value):
+    is_text = types.resolve_ref(child) == _ANY_TEXT and set(map(type, value)) == {str}
+    for index, element in enumerate(() if is_text else value):
         _check_value(element, child, f"{path}[{index}]", f"{brackets}[{index}]", errors)
     kind = node.get("x-kubernetes-list-type")
     if kind not in ("map", "set"):
@@ -176,6 +179,9 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
         if identity in identities:
             errors.lists.append(Cause("FieldValueDuplicate", f"Duplicate value: {identity}", f"{brackets}[{index}]"))
         identities.add(identity)
+
+
+_ANY_TEXT = {"type": "string"}
 
 
 def _identity(element: Any, node: types.Schema) -> str:
