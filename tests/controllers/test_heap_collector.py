@@ -1,4 +1,4 @@
-"""The whole heap is collected at a quiet moment; young garbage as before."""
+"""The whole heap is collected at a quiet moment; what is old is not looked at before."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import gc
 import time
 import weakref
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from rowlock.controllers import heap_collector
-from rowlock.controllers.heap_collector import ENOUGH, LATE, QUIET, SOON, TOO_MANY, HeapCollector, is_due
+from rowlock.controllers.heap_collector import INTERVAL, LATE, QUIET, TOO_MANY, HeapCollector, is_due
 from rowlock.controllers.loop_watchdog import TurnClock
 
 BUSY = QUIET + 0.01
@@ -21,10 +22,9 @@ BUSY = QUIET + 0.01
     ("collections", "waited", "busy", "due"),
     [
         (0, 10 * LATE, 0.0, False),
-        (ENOUGH, 0.0, QUIET, True),
-        (ENOUGH - 1, SOON - 1, 0.0, False),
-        (1, SOON, 0.0, True),
-        (ENOUGH, SOON, BUSY, False),
+        (TOO_MANY - 1, INTERVAL - 1, 0.0, False),
+        (1, INTERVAL, QUIET, True),
+        (1, INTERVAL, BUSY, False),
         (TOO_MANY - 1, LATE - 1, 1.0, False),
         (TOO_MANY, 0.0, 1.0, True),
         (1, LATE, 1.0, True),
@@ -44,30 +44,40 @@ def thresholds() -> Iterator[None]:
     before = gc.get_threshold()
     yield
     gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+class PlayedClock:
+    """The clock of a loop that is always busy, or never."""
+
+    is_busy = True
+
+    @property
+    def busy_seconds(self) -> float:
+        return time.monotonic() if self.is_busy else 0.0
 
 
 @pytest.mark.usefixtures("thresholds")
 def test_an_old_cycle_goes_when_the_loop_is_quiet_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heap_collector, "_LOOK_INTERVAL", 0.01)
-    monkeypatch.setattr(heap_collector, "ENOUGH", 1)
-    monkeypatch.setattr(heap_collector, "QUIET", 0.5)
-    gc.set_threshold(10_000, 10, 1_000_000)
+    monkeypatch.setattr(heap_collector, "_LOOK_INTERVAL", 0.001)
+    monkeypatch.setattr(heap_collector, "INTERVAL", 0.0)
 
-    async def play(clock: TurnClock) -> None:
-        cycle = Cycle()
+    async def play() -> None:
+        cycle, clock = Cycle(), PlayedClock()
         reference = weakref.ref(cycle)
+        collector = asyncio.create_task(HeapCollector(cast(TurnClock, clock)).run())
+        await asyncio.sleep(0)
         gc.collect(0), gc.collect(1)  # it is old now
         del cycle
-        collector = asyncio.create_task(HeapCollector(clock).run())
-        end = time.monotonic() + 0.2
-        while time.monotonic() < end:
-            await asyncio.sleep(0)  # a loop that is always busy
-        assert reference() is not None, "nothing is quiet yet"
-        while reference() is not None and time.monotonic() < end + 60:
+        gc.collect()
+        assert reference() is not None, "no collection looks at what is old"
+        await asyncio.sleep(0.05)
+        assert reference() is not None, "the loop is busy"
+        clock.is_busy = False
+        end = time.monotonic() + 60
+        while reference() is not None and time.monotonic() < end:
             await asyncio.sleep(0.001)
         assert reference() is None
         collector.cancel()
 
-    clock = TurnClock()
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
-        runner.run(play(clock))
+    asyncio.run(play())
