@@ -100,8 +100,49 @@ class _Errors:
 def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Cause], list[Cause], bool]:
     """What breaks the schema; what breaks list kinds; whether other rules could not be checked."""
     errors = _Errors(prefix=f"{at}." if at else "")
-    _check_value(value, node, at, at, errors)
+    if not _fits(value, node):  # else there is nothing to say, nor a path to say it of
+        _check_value(value, node, at, at, errors)
     return errors.schema, errors.lists, errors.incomplete
+
+
+_PLAIN_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
+_RULES = frozenset({"enum", "pattern", "format"})
+
+
+def _fits(value: Any, node: types.Schema) -> bool:
+    """Whether the value is surely as the schema has it. False: a closer look (`_check_value`) must tell."""
+    node = types.resolve_ref(node)
+    if value.__class__ is not _PLAIN_TYPES.get(node.get("type", "")) and not (
+        node.get("x-kubernetes-int-or-string") and value.__class__ in (int, str)
+    ):
+        return False
+    if value.__class__ is dict:
+        declared, more = node.get("properties") or {}, node.get("additionalProperties")
+        children = ((element, declared.get(key, more)) for key, element in value.items())
+        return all(_fits(element, child) for element, child in children if child.__class__ is dict) and all(
+            key in value for key in node.get("required") or ()
+        )
+    if value.__class__ is list:
+        child = node.get("items") or types.ANYTHING
+        return _have_no_duplicates(value, node) and all(_fits(element, child) for element in value)
+    if value.__class__ is int and not -(2**31) <= value < 2**31:
+        return False
+    if _RULES.isdisjoint(node):
+        return True
+    errors = _Errors()
+    _check_scalar(value, node, "", errors)
+    return not errors.schema
+
+
+def _have_no_duplicates(values: list[Any], node: types.Schema) -> bool:
+    kind = node.get("x-kubernetes-list-type")
+    if kind != "map":
+        return kind != "set"
+    if not all(element.__class__ is dict for element in values):
+        return False
+    names = node.get("x-kubernetes-list-map-keys") or ()
+    keys = [tuple(element.get(name) for name in names) for element in values]
+    return all(part.__class__ is str for key in keys for part in key) and len(set(keys)) == len(keys)
 
 
 def _json_type(value: Any) -> str:
