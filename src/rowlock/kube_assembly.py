@@ -9,7 +9,6 @@ own, and their rights (`kube_users.py`).
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -47,7 +46,6 @@ from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage.journal import acquire_lock
 
-logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs each request, and a watch is renewed for ever
 _LIMITS = Limits(qps=0)
 """The API server's own fairness limits us; client-side limits would only make users wait."""
 

@@ -38,12 +38,12 @@ def refusal(code: int, reason: str, message: str = "no", **details: Any) -> dict
 
 
 class Scripted:
-    """Answers in order; the last one for ever. `asked` is what was asked."""
+    """Answers in order; the last one for ever. `asked` is what was asked, on so many `connections`."""
 
     def __init__(self, *answers: Answer | Callable[[Asked], Answer]) -> None:
         self._answers = list(answers)
         self.asked: list[Asked] = []
-        self.url = ""
+        self.url, self.connections = "", 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Scripted]:
@@ -68,6 +68,7 @@ class Scripted:
         return path
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while asked := await _read(reader):
                 self.asked.append(asked)

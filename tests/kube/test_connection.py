@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,8 @@ from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
 from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
+from rowlock.kube.config import ClientConfig
+from rowlock.kube.http_client import choose_proxy
 from rowlock.kube.rate_limit import Limits
 
 POD: dict[str, Any] = {
@@ -61,6 +64,40 @@ def test_a_write_is_never_sent_twice(fault: Answer, error: type[ApiError], tmp_p
     server = Scripted(fault, Answer(body=POD))
     with pytest.raises(error):
         against(server, tmp_path, lambda k: k.create(kinds.POD, POD))
+    assert len(server.asked) == 1
+
+
+def test_a_write_on_a_kept_connection_is_never_sent_twice(tmp_path: Path) -> None:
+    """HTTP allows to repeat a PUT or a DELETE; a scheduler must know what it did."""
+
+    async def act(kube: Kube) -> None:
+        for write in (kube.update(kinds.POD, POD), kube.delete(kinds.POD, "team", "a")):
+            await kube.get(kinds.POD, "team", "a")
+            with pytest.raises(Unavailable):
+                await write
+
+    server = Scripted(lambda asked: Answer(body=POD) if asked.method == "GET" else CUT)
+    against(server, tmp_path, act)
+    assert [a.method for a in server.asked] == ["GET", "PUT", "GET", "DELETE"] and server.connections == 2
+
+
+def test_connections_are_kept_and_bounded(tmp_path: Path) -> None:
+    limits = Limits(qps=0, max_in_flight=4)
+
+    async def run(server: Scripted) -> None:
+        async with server.running(), Kube.connect(server.kubeconfig(tmp_path), limits=limits) as kube:
+            await asyncio.gather(*(kube.get(kinds.POD, "team", "a") for _ in range(40)))
+
+    server = Scripted(Answer(body=POD))
+    asyncio.run(run(server))
+    assert len(server.asked) == 40 and server.connections <= 4
+
+
+def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """The token is for the server of the kubeconfig."""
+    server = Scripted(Answer(302, b"", {"Location": "http://elsewhere.example.test/"}))
+    with pytest.raises(ApiError, match="HTTP 302"):
+        against(server, tmp_path, lambda k: k.get(kinds.POD, "team", "a"))
     assert len(server.asked) == 1
 
 
@@ -175,6 +212,34 @@ def test_requests_go_through_the_kubeconfigs_proxy(tmp_path: Path) -> None:
 
     asyncio.run(run())
     assert proxy.asked[0].path == "http://api.example.test:6443/api/v1/namespaces/team/pods/a"
+
+
+PROXY = "http://proxy.example.test:3128"
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"https_proxy": PROXY}, PROXY),
+        ({"all_proxy": PROXY}, PROXY),
+        ({"http_proxy": PROXY}, None),
+        ({"https_proxy": PROXY, "no_proxy": "example.test"}, None),
+    ],
+)
+def test_the_proxy_of_the_environment(
+    environment: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in os.environ if n.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert choose_proxy(ClientConfig("https://api.example.test:6443", True)) == expected
+
+
+def test_a_proxy_that_cannot_be_used_is_refused_in_a_sentence() -> None:
+    with pytest.raises(Unauthorized, match=r"the proxy socks5://x:1 cannot be used: proxies of http"):
+        choose_proxy(ClientConfig("https://api.example.test", True, proxy="socks5://x:1"))
 
 
 # ---------------------------------------------------------------- what is sent

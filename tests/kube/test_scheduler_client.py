@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import httpx
+import aiohttp
 import pytest
+from multidict import CIMultiDict
 from tests.conformance.subjects import embedded_server
+from yarl import URL
 
 from rowlock import kinds
 from rowlock.api import Change
@@ -21,6 +24,7 @@ from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
+from rowlock.kube.http_client import hang_up
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SYSTEM_NAMESPACE
 from rowlock.kube.scheduler_client import SELECTED_NODE_ANNOTATION, SchedulerClient, is_settled
@@ -46,7 +50,7 @@ class Faulty(Connection):
         super().__init__(Credentials(kubeconfig), Limits(qps=0))
         self.random, self.faults = random.Random(seed), Counter[str]()
 
-    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         about_pods = request.path.endswith("/binding")
         fault = self.random.choice(FAULTS) if about_pods and self.random.random() < 0.35 else ""
         self.faults[fault] += 1
@@ -55,11 +59,11 @@ class Faulty(Connection):
         if fault == "conflict":
             return answer(409, "Conflict", {})
         if fault == "lost request":
-            raise httpx.ConnectError("refused")
+            raise aiohttp.ClientConnectionError("refused")
         response = await super()._send_once(request, endless)
         if fault == "lost answer":
-            await response.aclose()
-            raise httpx.ReadTimeout("no answer")
+            hang_up(response)
+            raise aiohttp.SocketTimeoutError("no answer")
         return response
 
 
@@ -73,16 +77,24 @@ class Lagging(Kube):
             yield change
 
 
-def answer(code: int, reason: str, headers: dict[str, str]) -> httpx.Response:
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "no",
-    }
-    return httpx.Response(code, json=status, headers=headers, request=httpx.Request("POST", "http://test"))
+class Refusal:
+    """What a connection reads of an answer that says no."""
+
+    url, reason, connection = URL("http://test"), "no", None
+
+    def __init__(self, status: int, reason: str, headers: dict[str, str]) -> None:
+        self.status, self.headers = status, CIMultiDict(headers)
+        self._body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "reason": reason}
+
+    async def read(self) -> bytes:
+        return json.dumps({**self._body, "message": "no"}).encode()
+
+    def close(self) -> None:
+        """There is no connection behind it."""
+
+
+def answer(code: int, reason: str, headers: dict[str, str]) -> aiohttp.ClientResponse:
+    return cast(aiohttp.ClientResponse, Refusal(code, reason, headers))
 
 
 def gang_job(number: int) -> Object:
@@ -155,11 +167,11 @@ def test_a_bind_is_settled_when_nobody_can_bind_the_pod_any_more(pod: Object | N
 class LosingAnswers(Connection):
     """The server does what it is asked to, and nobody hears of it."""
 
-    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         response = await super()._send_once(request, endless)
         if request.path.endswith("/binding"):
-            await response.aclose()
-            raise httpx.ReadTimeout("no answer")
+            hang_up(response)
+            raise aiohttp.SocketTimeoutError("no answer")
         return response
 
 

@@ -95,23 +95,19 @@ def test_what_the_cluster_refuses_is_its_own_sentence(served: Cluster) -> None:
     assert "Traceback" not in served.run("rowlock", "exec", "echo", "-p", "team-a", "--", "true", code=None)
 
 
-def open_stream(kubeconfig: Path) -> None:
-    async def run() -> None:
-        connection = Connection(Credentials(kubeconfig))
-        try:
-            await ClusterWebSocket.open(connection, "/api/v1/namespaces/a/pods/b/exec?command=true", [V5])
-        finally:
-            await connection.close()
-
-    asyncio.run(run())
+async def _open_stream(kubeconfig: Path) -> None:
+    connection = Connection(Credentials(kubeconfig))
+    try:
+        await ClusterWebSocket.open(connection, "/api/v1/namespaces/a/pods/b/exec?command=true", [V5])
+    finally:
+        await connection.close()
 
 
 def test_a_refusal_before_the_handshake_is_an_error_with_its_code(tmp_path: Path) -> None:
     async def run() -> None:
         async with Scripted(Answer(403, refusal(403, "Forbidden", "pods/exec is forbidden"))).running() as server:
             with pytest.raises(Forbidden, match="pods/exec is forbidden"):
-                connection = Connection(Credentials(server.kubeconfig(tmp_path)))
-                await ClusterWebSocket.open(connection, "/api/v1/namespaces/a/pods/b/exec", [V5])
+                await _open_stream(server.kubeconfig(tmp_path))
 
     asyncio.run(run())
 
@@ -120,4 +116,4 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     nowhere = Scripted()
     nowhere.url = "http://127.0.0.1:9"
     with pytest.raises(Unavailable, match="the API server cannot be reached"):
-        open_stream(nowhere.kubeconfig(tmp_path))
+        asyncio.run(_open_stream(nowhere.kubeconfig(tmp_path)))

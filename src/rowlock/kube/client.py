@@ -180,7 +180,7 @@ class Kube:
         request = Request("GET", target.path, {**target.query, **initial, **_WATCH_QUERY})
         lines = LineSplitter()
         async with self.connection.stream(request) as response:
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.content.iter_any():
                 for line in lines.feed(chunk):
                     event, complete = parse_change(target.kind, line)
                     if complete:
@@ -195,7 +195,7 @@ class Kube:
         query = {**target.query, **_WATCH_QUERY, "resourceVersion": str(since), "timeoutSeconds": timeout_seconds}
         lines = LineSplitter()
         async with self.connection.stream(Request("GET", target.path, query), endless=True) as response:
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.content.iter_any():
                 for line in lines.feed(chunk):
                     yield parse_change(target.kind, line)[0]
 
@@ -251,7 +251,7 @@ class Kube:
         try:
             async with self.connection.stream(request, endless=options.follow) as response:
                 is_first = True
-                async for chunk in response.aiter_bytes():
+                async for chunk in response.content.iter_any():
                     if is_first and chunk.startswith(_NO_LOG):
                         raise NotFound(chunk.decode(errors="replace").strip())
                     is_first = False

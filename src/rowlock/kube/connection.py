@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.request import getproxies
 
-import httpx
+import aiohttp
 import msgspec
 
-import rowlock
 from rowlock.errors import ApiError, Timeout, Unavailable, from_status
 from rowlock.kube.config import ClientConfig, Credentials
+from rowlock.kube.http_client import HttpClient, hang_up
 from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
 from rowlock.objects import is_digits
 
@@ -56,9 +53,9 @@ class Connection:
         self._credentials = credentials
         self._bucket = TokenBucket(limits.qps, limits.burst)
         self._in_flight = asyncio.Semaphore(limits.max_in_flight)
-        self._http: httpx.AsyncClient | None = None
+        self._http: HttpClient | None = None
         self._config: ClientConfig | None = None
-        self._retired: list[httpx.AsyncClient] = []
+        self._retired: list[HttpClient] = []
         """Clients of former credentials: streams may still run on them, so they are closed at the end."""
         self._connect_lock = asyncio.Lock()
 
@@ -66,43 +63,43 @@ class Connection:
         """Close the HTTP clients, those of former credentials too."""
         for client in (*self._retired, self._http):
             if client:
-                await client.aclose()
+                await client.close()
         self._retired, self._http = [], None
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """The decoded answer. Raises ApiError; the server's warnings are added to `warnings`."""
         async with self._in_flight, self.stream(request) as response:
-            content = await _read_body(response)
+            content = await response.read()
         if warnings is not None:
-            warnings.extend(parse_warnings(response.headers.get_list("warning")))
+            warnings.extend(parse_warnings(response.headers.getall("warning", [])))
         return msgspec.json.decode(content) if content else {}
 
     @asynccontextmanager
-    async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[httpx.Response]:
+    async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer as it comes, after its status was found good. `endless`: no limit on the silence within."""
         response = await self._send_with_retries(request, endless)
         try:
             yield response
-        except httpx.TransportError as error:
+        except aiohttp.ClientError as error:
             raise _transport_error(request, error) from error
         finally:
-            await response.aclose()
+            hang_up(response)
 
-    async def _send_with_retries(self, request: Request, endless: bool) -> httpx.Response:
+    async def _send_with_retries(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         backoff, renewed, tries_left = Backoff(), False, self.limits.max_tries
         while True:
             tries_left -= 1
             try:
                 response = await self._send_once(request, endless)
-            except httpx.TransportError as error:
+            except aiohttp.ClientError as error:
                 if not request.is_safe or tries_left <= 0:
                     raise _transport_error(request, error) from error
                 await asyncio.sleep(backoff.next_delay())
                 continue
-            if response.is_success:
+            if 200 <= response.status < 300:
                 return response
             refusal = await _read_error(response)
-            if response.status_code == 401 and not renewed and request.token is None:
+            if response.status == 401 and not renewed and request.token is None:
                 renewed = True
                 await self._authenticated_client(refused=self._config)
                 continue
@@ -111,24 +108,27 @@ class Connection:
                 raise refusal
             await asyncio.sleep(delay)
 
-    async def _send_once(self, request: Request, endless: bool) -> httpx.Response:
+    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         http = self._http or await self._authenticated_client()
         await self._bucket.take()
         config = self._config
         assert config is not None
-        headers = {"Accept": "application/json"}
+        headers = {}
         if token := config.token if request.token is None else request.token:
             headers["Authorization"] = f"Bearer {token}"
         content = None
         if request.body is not None:
             content = msgspec.json.encode(request.body)
             headers["Content-Type"] = request.media
-        http_request = http.build_request(
-            request.method, config.server + request.path, params=dict(request.query), headers=headers, content=content,
-            timeout=httpx.Timeout(self.limits.read_timeout, connect=self.limits.connect_timeout, **({"read": None} if endless else {})),
-            extensions={"sni_hostname": config.tls_name} if config.tls_name else None,
-        )  # fmt: skip
-        return await http.send(http_request, stream=True)
+        return await http.send(
+            request.method,
+            request.path,
+            query=request.query,
+            headers=headers,
+            content=content,
+            limits=self.limits,
+            endless=endless,
+        )
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
         """Where the API server is and who we are there, for streams that do not go through here; renewed when it was
@@ -137,7 +137,7 @@ class Connection:
         assert self._config is not None
         return self._config
 
-    async def _authenticated_client(self, refused: ClientConfig | None = None) -> httpx.AsyncClient:
+    async def _authenticated_client(self, refused: ClientConfig | None = None) -> HttpClient:
         """A client with today's credentials. `refused` is the place that was refused: renewed once for all who wait."""
         async with self._connect_lock:
             if self._http and self._config is not refused:
@@ -148,7 +148,7 @@ class Connection:
                 return self._http
             if self._http:
                 self._retired.append(self._http)
-            self._http, self._config = _make_client(config), config
+            self._http, self._config = HttpClient(config), config
             return self._http
 
 
@@ -157,68 +157,44 @@ def _same_endpoint(old: ClientConfig, new: ClientConfig) -> bool:
     return (old.server, old.proxy, old.identity) == (new.server, new.proxy, new.identity)
 
 
-def _make_client(config: ClientConfig) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-    transport = None
-    if not config.proxy and not getproxies():
-        transport = httpx.AsyncHTTPTransport(verify=config.tls, limits=limits, socket_options=_keepalive_options())
-    agent = f"rowlock/{rowlock.__version__}"
-    return httpx.AsyncClient(
-        verify=config.tls, limits=limits, proxy=config.proxy, transport=transport, headers={"User-Agent": agent}
-    )
-
-
-def _keepalive_options() -> list[tuple[int, int, int]]:
-    """A silent watch on a dead connection is noticed within a minute."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
-    if sys.platform == "linux":
-        timing = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-        options += [(socket.IPPROTO_TCP, name, value) for name, value in timing]
-    return options
-
-
 def parse_warnings(headers: list[str]) -> list[str]:
     """The sentences in `Warning` headers."""
     return [re.sub(r"\\(.)", r"\1", text) for header in headers for text in _WARNING.findall(header)]
 
 
-async def _read_body(response: httpx.Response) -> bytes:
-    return await response.aread()
-
-
-async def _read_error(response: httpx.Response) -> ApiError:
+async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
     """The error a bad status stands for, also when a proxy answered in HTML."""
-    code = response.status_code
+    code = response.status
     try:
-        content = await response.aread()
-    except httpx.TransportError:
+        content = await response.read()
+    except aiohttp.ClientError:
         content = b""
     finally:
-        await response.aclose()
+        hang_up(response)
     try:
         body = msgspec.json.decode(content)
     except ValueError:  # msgspec.DecodeError, or a text that is no UTF-8
         body = None
     if not isinstance(body, dict) or body.get("kind") != "Status":
         text = content[:300].decode(errors="replace").strip()
-        body = {"message": f"{response.request.url.host} answered HTTP {code}: {text or response.reason_phrase}"}
+        body = {"message": f"{response.url.host} answered HTTP {code}: {text or response.reason}"}
     return from_status(body, code)
 
 
-def _retry_delay(request: Request, response: httpx.Response, error: ApiError, backoff: Backoff) -> float | None:
+def _retry_delay(request: Request, response: aiohttp.ClientResponse, error: ApiError, backoff: Backoff) -> float | None:
     """Seconds until this refusal is worth another try; None = never."""
     header = response.headers.get("Retry-After", "")
     requested = float(header) if is_digits(header) else error.retry_after
-    if response.status_code == 429 and requested is not None:
+    if response.status == 429 and requested is not None:
         return max(float(requested), backoff.next_delay())
-    if request.is_safe and response.status_code in _RETRIABLE_CODES:
+    if request.is_safe and response.status in _RETRIABLE_CODES:
         return max(float(requested or 0), backoff.next_delay())
     return None
 
 
-def _transport_error(request: Request, error: httpx.TransportError) -> ApiError:
+def _transport_error(request: Request, error: aiohttp.ClientError) -> ApiError:
     subject = f"{request.method} {request.path}"
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, aiohttp.ServerTimeoutError):
         return Timeout(
             f"{subject}: no answer in time ({type(error).__name__}); the cluster may have executed the request: check before you repeat it"
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -241,7 +240,6 @@ async def run(options: argparse.Namespace) -> list[ClusterFinding]:
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 1 with one sentence when the cluster cannot be asked."""
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.doctor")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--context", default="")

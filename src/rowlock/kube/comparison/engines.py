@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import secrets
 import sys
 from pathlib import Path
@@ -90,7 +89,6 @@ async def compare_engines(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def main(argv: list[str] | None = None) -> int:
     """As diff: 0 = the same, 1 = different, 2 = one sentence why nobody knows."""
-    logging.getLogger("httpx").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.comparison.engines")
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--embedded", type=Path, required=True, help="kubeconfig of the embedded cluster")

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-import httpx
+import aiohttp
 
 from rowlock.errors import Unauthorized
 from rowlock.kube.config import ClientConfig
@@ -31,7 +31,7 @@ class UserConnection:
         """As `Connection.send`."""
         return await self._base.send(replace(request, token=self._token), warnings)
 
-    def stream(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[httpx.Response]:
+    def stream(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """As `Connection.stream`."""
         return self._base.stream(replace(request, token=self._token), endless=endless)
 

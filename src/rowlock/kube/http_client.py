@@ -1,0 +1,96 @@
+"""The HTTP client that `connection.py` sends with: aiohttp, held to what this package promises.
+
+aiohttp, because a bind takes it a tenth of the CPU that httpx takes: httpx looks at every connection of its pool for every
+request. It is told here not to repeat, follow, remember or take from files what nobody here asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import sys
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from aiohttp import ClientSession, ClientTimeout
+
+import rowlock
+from rowlock.errors import Unauthorized
+from rowlock.kube.config import ClientConfig
+from rowlock.kube.rate_limit import Limits
+
+_IDLE_SECONDS = 50.0
+"""How long a connection without a request is kept: less than servers and load balancers do."""
+
+_WHOLE_BODY_BYTES = 2**20
+"""Larger bodies are sent in parts: encrypted in one go they would hold up the event loop."""
+
+
+class HttpClient:
+    """One API server, as somebody. Connections are kept, and as many as there are requests at once."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        """Must be made inside of an event loop. Raises Unauthorized for a proxy that cannot be used."""
+        self._config, self._proxy = config, choose_proxy(config)
+        connector = aiohttp.TCPConnector(
+            ssl=config.tls, limit=0, keepalive_timeout=_IDLE_SECONDS, socket_factory=_make_socket
+        )
+        self._session = ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": f"rowlock/{rowlock.__version__}", "Accept": "application/json"},
+        )
+        self._session._retry_connection = False  # it would send a PUT or DELETE again whose answer was lost
+
+    async def close(self) -> None:
+        """Close all connections; what streams on them ends."""
+        await self._session.close()
+
+    async def send(
+        self, method: str, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], content: bytes | None,
+        limits: Limits, endless: bool
+    ) -> aiohttp.ClientResponse:  # fmt: skip
+        """The head of the answer; close it, or read it whole. Every failure on the way is an `aiohttp.ClientError`."""
+        timeout = ClientTimeout(
+            total=None, sock_connect=limits.connect_timeout, sock_read=None if endless else limits.read_timeout
+        )
+        data = io.BytesIO(content) if content and len(content) > _WHOLE_BODY_BYTES else content
+        return await self._session.request(
+            method, self._config.server + path, params=query or None, headers=headers, data=data, timeout=timeout,
+            allow_redirects=False, proxy=self._proxy, server_hostname=self._config.tls_name,
+        )  # fmt: skip
+
+
+def hang_up(response: aiohttp.ClientResponse) -> None:
+    """Be done with an answer: its connection is kept if it was read whole, and else dropped without TLS' goodbye, for which
+    a server that has stopped answering would be waited."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
+
+
+def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A silent watch on a dead connection is noticed within a minute."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sys.platform == "linux":
+        for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def choose_proxy(config: ClientConfig) -> str | None:
+    """The kubeconfig's `proxy-url`, else what HTTPS_PROXY and NO_PROXY say, as in kubectl. Raises Unauthorized."""
+    server = urlsplit(config.server)
+    proxy = config.proxy
+    if not proxy and not proxy_bypass(server.hostname or ""):
+        proxies = getproxies()
+        proxy = proxies.get(server.scheme) or proxies.get("all")
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise Unauthorized(f"the proxy {proxy} cannot be used: proxies of http:// and https:// can")
+    return proxy or None
