@@ -170,6 +170,18 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("--rm", "switch", "delete the job when it has ended"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
+MOVE = Command("move", "Submit a run to another cluster, with its code as it was; the job here stays.", "history.move:move", "RUN", (
+    Flag("--to", "text", "the other cluster: a context of the kubeconfig", value="CONTEXT"),
+    Flag("--kubeconfig", "text", "the file that has the context (default: $KUBECONFIG or ~/.kube/config)", value="FILE"),
+    Flag("--image", "text", "the image that pods run there, for a run of programs of this machine", value="IMAGE"),
+    Flag("--name", "text", "its name there (default: the run's)", value="NAME"),
+    Flag("--to-project", "text", "its project there (default: the one of the same name)", value="NAME"),
+    Flag("--scheduler", "auto|own|kai|cluster", "who places its pods there, as `rowlock up --scheduler`", "auto"),
+    Flag("--without-code", "switch", "leave the code here: the image has it"),
+    Flag("--delete-here", "switch", "delete the job here when the other cluster has it"),
+    Flag("--dry-run", "switch", "ask the other cluster, print what would be submitted, and submit nothing"),
+    PROJECT, DATA_DIR,
+))  # fmt: skip
 DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, request, packages, code.", "history.compare:diff", "RUN RUN", (
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
     PROJECT, DATA_DIR, JSON,
@@ -347,7 +359,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

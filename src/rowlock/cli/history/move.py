@@ -1,0 +1,136 @@
+"""`rowlock move`: the request of a run, submitted to a cluster of a kubeconfig with the code as it was.
+
+The other half, which speaks to that cluster, is a program of its own (`kube/transfer/`): this one speaks HTTP to our server.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient
+from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import context_flags, data_dir, project
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.history.runs import find_run
+from rowlock.cli.output import show, show_json, tell
+from rowlock.cli.run.request import HOST_IMAGE
+
+
+def move(line: CommandLine) -> int:
+    """Submit a run to another cluster. The job that is here stays, unless --delete-here. Raises CommandError."""
+    if not line.to:
+        raise CommandError("name the other cluster with --to CONTEXT: `kubectl config get-contexts` lists them", 2)
+    server = client.connect(line)
+    run = find_run(server, project(line), line.word("run"))
+    body = run["ran"]["request"]
+    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
+        raise CommandError(
+            f"{run['name']} was not submitted by rowlock, runai or the REST API, so no request of it was kept: apply its manifest there"
+            " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
+        )
+    code = run["ran"]["code"] or {}
+    parcel: dict[str, Any] = {"request": {**body, **_shell_marker(run)}}
+    if body["spec"].get("image") == HOST_IMAGE and not line.without_code:
+        parcel |= _pack_code(line, run, code)
+    answer = _submit(line, parcel)
+    if line.dry_run:
+        show_json(answer["objects"])
+        return 0
+    for note in answer["notes"]:
+        tell(f"note: {note}")
+    show(
+        f"Job {answer['name']} submitted to project {answer['project']} of {line.to} (namespace {answer['namespace']})."
+    )
+    _settle_here(line, server, run)
+    return 0
+
+
+def _shell_marker(run: dict[str, Any]) -> dict[str, Any]:
+    """Whether variables of a shell went along; their values were a Secret, and stay."""
+    marker = f"secret/{run['name']}-environment-"
+    had = any(word.startswith(marker) for word in run["ran"]["environmentFrom"])
+    return {"shellEnvironment": {"": ""}} if had else {}
+
+
+def _pack_code(line: CommandLine, run: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:
+    """The snapshot of its code, packed, and the directories that its paths began with."""
+    from rowlock.cli.source.snapshot import SourceStore
+
+    tree = str(code.get("snapshot") or "")
+    if not tree:
+        note = f" ({code['note']})" if code.get("note") else ""
+        raise CommandError(
+            f"no snapshot of the code of {run['name']} was kept{note}: run it here with --source once, or, where the image"
+            " has the code, move it with --without-code"
+        )
+    store = SourceStore(data_dir(line))
+    if not store.has(tree):
+        raise CommandError(
+            "the snapshot of its code is not on this machine: move it from where it was submitted, within 90 days;"
+            " where the image has the code, --without-code leaves it here"
+        )
+    with tempfile.TemporaryDirectory(prefix="rowlock-move-") as scratch:
+        directory, packed = os.path.join(scratch, "source"), os.path.join(scratch, "source.tar.gz")
+        os.mkdir(directory)
+        store.check_out(tree, directory)
+        _write_archive(directory, packed)
+        with open(packed, "rb") as file:
+            content = base64.b64encode(file.read()).decode()
+    roots = [code.get("copy"), code.get("source") or code.get("repository")]
+    return {"code": content, "codeRoots": [root for root in roots if root]}
+
+
+def _write_archive(directory: str, packed: str) -> None:
+    """As nobody's files, and without the times of the check-out: the same code packs to the same bytes but for gzip's header."""
+    import tarfile
+
+    def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(directory, ".", filter=anonymous)
+
+
+def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
+    """By the program that speaks to real clusters. Raises CommandError with its sentence."""
+    kubeconfig = os.path.expanduser(line.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config")
+    if not os.path.isfile(kubeconfig):
+        raise CommandError(
+            f"there is no kubeconfig {kubeconfig}: name the file that has the context with --kubeconfig FILE", 2
+        )
+    argv = [sys.executable, "-P", "-m", "rowlock.kube.transfer.move", "--kubeconfig", kubeconfig, "--context", line.to]
+    given = {"--name": line.name, "--project": line.to_project, "--image": line.image, "--scheduler": line.scheduler}
+    argv += [word for flag, value in given.items() if value for word in (flag, value)]
+    argv += ["--dry-run"] if line.dry_run else []
+    result = subprocess.run(argv, input=json.dumps(parcel), capture_output=True, text=True, check=False)
+    if result.returncode:
+        said = result.stderr.strip().splitlines()
+        raise CommandError(f"nothing was submitted: {said[-1] if said else 'no answer'}")
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+def _settle_here(line: CommandLine, server: ServerClient, run: dict[str, Any]) -> None:
+    """Only now that the other cluster has it: delete the one here if that was asked, else say that it is here."""
+    try:
+        phase = str(server.get(f"{WORKLOADS}/{run['id']}")["phase"])
+    except client.StatusError as answer:
+        if answer.status != 404:
+            raise
+        return
+    if phase == "Deleted":
+        return
+    if line.delete_here:
+        server.delete(f"{WORKLOADS}/distributed/{run['id']}")
+        show(f"Deleted here: {run['name']}.")
+        return
+    tell(f"{run['name']} is here as well ({phase}): `rowlock delete {run['name']}{context_flags(line)}` deletes it.")
