@@ -37,6 +37,7 @@ STOREYS: tuple[set[str], ...] = (
         "kube_evidence",
         "server_log",
         "server_files",
+        "identity",
         "metrics",
         "browser",
         "sdk",

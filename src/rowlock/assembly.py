@@ -28,30 +28,29 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rowlock import __version__, kinds, objects, server_files
-from rowlock.accounts.local_login import LocalLogin, LocalToken, LocalUser, prepare_public_directory
-from rowlock.accounts.user_accounts import UserAccount, UserAccounts
+from rowlock.accounts.local_login import prepare_public_directory
+from rowlock.accounts.user_accounts import UserAccounts
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.retention import Retention
 from rowlock.audit.audit_log import AuditLog
-from rowlock.authentication import access_tokens, users
+from rowlock.authentication import users
 from rowlock.authentication.access_tokens import AccessTokens
-from rowlock.authorization.rbac import RbacAuthorizer
-from rowlock.authorization.user_rights import UserRights
-from rowlock.browser.door import BrowserDoor
+from rowlock.browser.door import BrowserDoor, Elsewhere
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Internal
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
+from rowlock.identity import token_sources
+from rowlock.identity.identity_provider import IdentityProvider
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
-from rowlock.rest.authentication import Principal, TokenAuthenticator
-from rowlock.rest.call import AccessToken, RestSettings, TokenIssuer, UserTokenIssuer
+from rowlock.rest.call import RestSettings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.storage.store import Store
@@ -74,74 +73,16 @@ def _current_snapshot(scheduler: Scheduler, store: Store) -> Snapshot:
     return scheduler.snapshot(store.view, time.time())
 
 
-def _rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
-    """The users of the Kubernetes API, for the REST API."""
-    keys = users.TokenAuthenticator(
-        settings.token,
-        settings.tokens,
-        loopback_only=settings.owner_loopback_only,
-        service_accounts=settings.find_token_user,
-    )
-
-    def authenticate(token: str, address: str) -> Principal | None:
-        user = keys.authenticate(token, address)
-        if user is None:
-            return None
-        name = "" if user is users.ADMIN else user.name
-        return Principal(name, None if user.is_master else UserRights(authorizer, user))
-
-    return authenticate
-
-
-def _token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
-    """Logs applications in."""
-    tokens, accounts = settings.access_tokens, settings.service_accounts
-    if tokens is None or accounts is None:
-        return None
-
-    async def issue(client_id: str, client_secret: str) -> AccessToken | None:
-        await asyncio.to_thread(accounts.load)  # the first time it takes a tenth of a second
-        issued = tokens.issue(client_id, client_secret)
-        return None if issued is None else AccessToken(issued.token, access_tokens.LIFETIME_S)
-
-    return issue
-
-
-def _user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
-    """Logs people in who have shown their password."""
-    tokens, service_accounts = settings.access_tokens, settings.service_accounts
-    if tokens is None or service_accounts is None:
-        return None
-
-    async def issue(account: UserAccount) -> AccessToken:
-        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
-        return AccessToken(tokens.issue_for_user(account).token, access_tokens.USER_LIFETIME_S)
-
-    return issue
-
-
-def _local_login(settings: ApiServerSettings, directory: Path) -> LocalLogin:
-    """The socket at which users of this machine log in by who they are."""
-    tokens, service_accounts = settings.access_tokens, settings.service_accounts
-    assert tokens is not None and service_accounts is not None, "an embedded cluster issues tokens"
-
-    async def issue(user: LocalUser) -> LocalToken:
-        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
-        return LocalToken(tokens.issue_for_local_user(user).token, access_tokens.LIFETIME_S)
-
-    return LocalLogin(directory, issue)
-
-
 class _ByListener:
     """One server for two kinds of listeners: what comes to the browsers' port is the door's."""
 
-    def __init__(self, api: ASGIApp, door: BrowserDoor, browser_port: int) -> None:
-        self._api, self._door, self._browser_port = api, door, browser_port
+    def __init__(self, api: ASGIApp, door: BrowserDoor, browser_ports: tuple[int, ...]) -> None:
+        self._api, self._door, self._browser_ports = api, door, frozenset(browser_ports)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Not a coroutine of its own: the API's requests shall not pay for it."""
         port = (scope.get("server") or ("", 0))[1]
-        return (self._door if port == self._browser_port else self._api)(scope, receive, send)
+        return (self._door if port in self._browser_ports else self._api)(scope, receive, send)
 
 
 class Server:
@@ -156,6 +97,7 @@ class Server:
         self.options, self._certificate_process, self._clock = options, certificate_process, clock
         self.data_dir: Path = options.data_dir.absolute()
         self.stop_event = asyncio.Event()
+        self.identity_provider = IdentityProvider.from_flags(options)
         self._port = 0
         """The one that is listened on, once there is one."""
 
@@ -214,13 +156,17 @@ class Server:
             loop.add_signal_handler(signal_number, self.stop_event.set)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, sockets.parse_bind(self.options.bind))
         self._port = listeners[0].getsockname()[1]
-        browser_listener = sockets.open_browser_listener(self.data_dir, self._port)
+        browser_listeners = sockets.open_browser_listeners(self.data_dir, self._port, self.options.ui_address)
         async with self.cluster() as cluster:
             with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
-                await self._serve(cluster, [*listeners, browser_listener], watchdog)
+                await self._serve(cluster, listeners, browser_listeners, watchdog)
 
     async def _serve(
-        self, cluster: LocalCluster, listeners: list[socket.socket], watchdog: loop_watchdog.LoopWatchdog
+        self,
+        cluster: LocalCluster,
+        listeners: list[socket.socket],
+        browser_listeners: sockets.BrowserListeners,
+        watchdog: loop_watchdog.LoopWatchdog,
     ) -> None:
         token, requests = server_files.ensure_token(self.data_dir / "token"), RequestStats()
         accounts, audit_log = UserAccounts.open(self.data_dir), AuditLog(self.data_dir)
@@ -229,16 +175,19 @@ class Server:
         take_snapshot = (
             None if cluster.scheduler is None else partial(_current_snapshot, cluster.scheduler, cluster.store)
         )
+        provider = self.identity_provider
         explain_failure = cluster.diagnostics.diagnose_job if cluster.diagnostics else None
         rest_api = RestApi(
             cluster.store,
             RestSettings(
                 token=token,
                 version=__version__,
-                authenticate_token=_rest_authenticator(api_settings, authorizer),
-                issue_token=_token_issuer(api_settings),
+                authenticate_token=token_sources.rest_authenticator(api_settings, authorizer),
+                issue_token=token_sources.token_issuer(api_settings),
                 accounts=accounts,
-                issue_user_token=_user_token_issuer(api_settings),
+                issue_user_token=token_sources.user_token_issuer(api_settings),
+                oidc=provider.logins if provider else None,
+                look_up_token=provider.tokens.look_up if provider else None,
             ),
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
@@ -262,11 +211,13 @@ class Server:
             audit=audit_into(audit_log),
         )
         exec_sessions = cluster.kubelet.streaming if cluster.kubelet else None
-        door = BrowserDoor(rest_api, token, listeners[-1].getsockname()[1], version=__version__)
+        door = self.open_door(rest_api, token, browser_listeners)
         work = [cluster.run(), rest_api.run(), door.run(), supervise("the audit log", audit_log.run)]
+        if provider is not None:
+            work.append(provider.run())
         if self.options.system is not None:
             prepare_public_directory(self.options.system)
-            work.append(_local_login(api_settings, self.options.system).run())
+            work.append(token_sources.local_login(api_settings, self.options.system).run())
         routes = [door.code_route, *rest_api.routes]
         app = application.application(routes, cluster.store, api_settings, exec_sessions, authorizer)
         await self.serve_http(
@@ -274,7 +225,8 @@ class Server:
             door,
             listeners,
             work,
-            announce=partial(self._announce, listeners[0], token, door.url, cluster.notice),
+            browser_listeners=browser_listeners,
+            announce=partial(self._announce, listeners[0], token, door, cluster.notice),
             before_stop=partial(_report_running_pods, cluster),
         )
 
@@ -285,17 +237,18 @@ class Server:
         listeners: list[socket.socket],
         work: Sequence[Coroutine[Any, Any, None]],
         *,
+        browser_listeners: sockets.BrowserListeners,
         announce: Callable[[], None],
         before_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serve the application and do its work until `stop_event` is set; `announce` when it answers. The last listener is the
-        browsers'."""
+        """Serve the application and do its work until `stop_event` is set; `announce` when it answers."""
         door.exec_app = app
-        browser_port = listeners[-1].getsockname()[1]
+        browser_port, ui_port = browser_listeners.ports
+        listeners = [*listeners, *browser_listeners.sockets]
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
         config = uvicorn.Config(
-            _ByListener(app, door, browser_port), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=http_protocol.protocol_factory(tls, browser_port), proxy_headers=False, server_header=False,
+            _ByListener(app, door, (browser_port, ui_port)), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
+            http=http_protocol.protocol_factory(tls, browser_port, self._ui_certificate(ui_port)), proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
             backlog=connection_limits.accept_limit(connection_limits.connection_limit()),
         )  # fmt: skip
@@ -318,20 +271,41 @@ class Server:
             for task in background:
                 task.cancel()
 
+    def open_door(self, rest_api: RestApi, token: str, listeners: sockets.BrowserListeners) -> BrowserDoor:
+        """The browsers' door, at loopback's port and, where that was asked for, at another address."""
+        options = self.options
+        port, ui_port = listeners.ports
+        names = sockets.server_names(sockets.parse_ui_address(options.ui_address)[0], options.tls_san)
+        return BrowserDoor(
+            rest_api, token, port, version=__version__, elsewhere=Elsewhere(ui_port, tuple(names)) if ui_port else None
+        )
+
+    def _ui_certificate(self, ui_port: int) -> tuple[int, ssl.SSLContext] | None:
+        """The certificate that browsers are shown: the one of the flags, else the server's own. Raises OSError."""
+        options = self.options
+        if not ui_port:
+            return None
+        certificate, key = (
+            options.ui_cert or self.data_dir / "server.crt",
+            options.ui_key or self.data_dir / "server.key",
+        )
+        return ui_port, server_tls.server_context(certificate, key)
+
     def _api_settings(self, token: str, cluster: LocalCluster, accounts: UserAccounts) -> ApiServerSettings:
         """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
-        bound_elsewhere = bool(sockets.parse_bind(options.bind))
+        bound_elsewhere = bool(sockets.parse_bind(options.bind) or sockets.parse_ui_address(options.ui_address)[0])
         return ApiServerSettings(
             token,
             tokens,
             owner_loopback_only=bound_elsewhere,
             service_accounts=cluster.service_accounts,
             access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view, accounts),
+            id_tokens=self.identity_provider.tokens if self.identity_provider else None,
         )
 
-    def _announce(self, listener: socket.socket, token: str, browser_url: str, notice: str) -> None:
+    def _announce(self, listener: socket.socket, token: str, door: BrowserDoor, notice: str) -> None:
         """Files that say how to reach us; `server.json` last, because `rowlock up -d` waits for it."""
         url = f"https://{sockets.HOST}:{listener.getsockname()[1]}"
         server_files.write_file(
@@ -339,16 +313,18 @@ class Server:
         )
         if self.options.system is not None:
             server_files.announce_to_local_users(self.data_dir, url, self.options.system)
-        self.write_server_json(url, browser_url, self.data_dir / "kubeconfig", notice)
+        self.write_server_json(url, door, self.data_dir / "kubeconfig", notice)
 
-    def write_server_json(self, url: str, browser_url: str, kubeconfig_path: Path, notice: str) -> None:
+    def write_server_json(self, url: str, door: BrowserDoor, kubeconfig_path: Path, notice: str) -> None:
         """Say how to reach us: `rowlock up -d` waits for this file. `kubeconfig_path` is what kubectl shall use."""
         port = url.rpartition(":")[2]
-        other_names = sockets.server_names(sockets.parse_bind(self.options.bind), self.options.tls_san)
+        bind = sockets.parse_bind(self.options.bind)
+        other_names = sockets.server_names(bind, self.options.tls_san) if bind or not self.options.ui_address else []
         facts = {
             "pid": os.getpid(),
             "url": url,
-            "ui": browser_url,
+            "ui": door.url,
+            **({"uiOthers": door.other_urls} if door.other_urls else {}),
             "others": [f"https://{f'[{name}]' if ':' in name else name}:{port}" for name in other_names],
             "started": time.time(),
             **server_files.process_identity(self.data_dir),

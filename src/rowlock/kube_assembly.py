@@ -27,7 +27,6 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.retention import Retention
 from rowlock.assembly import Server
 from rowlock.audit.audit_log import AuditLog
-from rowlock.browser.door import BrowserDoor
 from rowlock.controllers import loop_watchdog
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
@@ -72,7 +71,7 @@ class KubeServer(Server):
         bind = sockets.parse_bind(self.options.bind)
         listeners = sockets.open_listeners(self.options.port, self.data_dir, bind)
         port = listeners[0].getsockname()[1]
-        browser_listener = sockets.open_browser_listener(self.data_dir, port)
+        browser_listeners = sockets.open_browser_listeners(self.data_dir, port, "")
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             await _require_access(kube, self.options.kubeconfig)
@@ -106,7 +105,7 @@ class KubeServer(Server):
             diagnostics.pods_of = rest_api.cache.pods_of
             collector = LogCollector(kube, rest_api.cache, archive)
             proxy = ApiProxy(users.connection_for)
-            door = BrowserDoor(rest_api, token, browser_listener.getsockname()[1], version=__version__)
+            door = self.open_door(rest_api, token, browser_listeners)
             health = health_routes(rest_api.cache.has_synced)
             app = Starlette(routes=[*health, door.code_route, *rest_api.routes, Mount("/", app=proxy)])
             url = f"https://{sockets.HOST}:{port}"
@@ -114,7 +113,7 @@ class KubeServer(Server):
                 await self.serve_http(
                     _KubernetesFirst(proxy, app),
                     door,
-                    [*listeners, browser_listener],
+                    listeners,
                     (
                         rest_api.run(),
                         supervise("the logs of pods", collector.run),
@@ -123,7 +122,8 @@ class KubeServer(Server):
                         supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
                     ),
-                    announce=partial(self.write_server_json, url, door.url, self.options.kubeconfig, notice),
+                    browser_listeners=browser_listeners,
+                    announce=partial(self.write_server_json, url, door, self.options.kubeconfig, notice),
                 )
 
     async def _make_scheduler(self, stack: AsyncExitStack) -> KubeScheduler:

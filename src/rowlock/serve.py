@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rowlock.authentication.oidc import settings as oidc_settings
 from rowlock.errors import ApiError, BadRequest
 from rowlock.server_log import configure_logging
 
@@ -39,6 +40,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
     parser.add_argument("--system", type=Path, help="users of this machine log in at a socket in this directory")
+    parser.add_argument("--ui-address", default="", help="ADDRESS[:PORT] at which others reach the web UI over HTTPS")
+    parser.add_argument("--ui-cert", type=Path, help="the certificate of the web UI there; default: the server's own")
+    parser.add_argument("--ui-key", type=Path, help="its key")
+    oidc_settings.add_arguments(parser)
     parser.add_argument("--tls-san", default="", help="more names for the certificate, comma-separated")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--pretend-nodes", type=int, default=0)
@@ -89,14 +94,21 @@ def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.
 
 def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
-    if not (options.bind or options.users or options.tls_san):
+    provider = oidc_settings.parse_settings(options)
+    if not (options.bind or options.users or options.tls_san or options.ui_address):
         return []
     from rowlock.authentication import users
     from rowlock.http_server import sockets  # late: most servers are for their owner alone
 
-    bind = sockets.parse_bind(options.bind)
+    bind, ui_address = sockets.parse_bind(options.bind), sockets.parse_ui_address(options.ui_address)[0]
     has_accounts = (options.data_dir / "accounts.json").exists()
-    if bind and not options.users and not has_accounts and options.kubeconfig is None:
+    if ui_address and not (options.users or has_accounts or provider):
+        raise BadRequest(
+            f"--ui-address {options.ui_address} lets other users see the login page, but there is nobody who could log in: make users with"
+            " `rowlock user create NAME` first, without --ui-address, or name an identity provider with --oidc-issuer-url URL"
+        )
+    _check_ui_certificate(options)
+    if bind and not options.users and not has_accounts and provider is None and options.kubeconfig is None:
         raise BadRequest(
             f"--bind {options.bind} lets other users connect, but the owner's token is for the owner alone: make users with"
             ' `rowlock user create NAME` first, without --bind, or name users with --users FILE, a file that only you can read (chmod 600), with a line `token,user,uid,"group,group"` for'
@@ -104,7 +116,26 @@ def external_names(options: argparse.Namespace) -> list[str]:
         )
     if options.users:
         users.read_token_file(options.users)
-    return sockets.server_names(bind, options.tls_san)
+    names = [*sockets.server_names(bind, options.tls_san), *sockets.server_names(ui_address, options.tls_san)]
+    return list(dict.fromkeys(names))
+
+
+def _check_ui_certificate(options: argparse.Namespace) -> None:
+    """Raises BadRequest, before anything is started."""
+    if (options.ui_cert is None) != (options.ui_key is None):
+        raise BadRequest("--ui-cert and --ui-key go together: a certificate in PEM, with its chain, and its key")
+    if options.ui_cert is None:
+        return
+    if not options.ui_address:
+        raise BadRequest(
+            "--ui-cert is the certificate of the web UI beyond loopback: it needs --ui-address ADDRESS[:PORT]"
+        )
+    from rowlock.http_server.tls import server_context
+
+    try:
+        server_context(options.ui_cert, options.ui_key)
+    except OSError as error:  # ssl.SSLError is one
+        raise BadRequest(f"--ui-cert {options.ui_cert} and --ui-key {options.ui_key} cannot be used: {error}") from None
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -17,12 +17,12 @@ from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
-from rowlock.assembly import _rest_authenticator, _token_issuer
 from rowlock.authentication.access_tokens import AccessTokens
 from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.http_server.certificates import ensure_certificates
+from rowlock.identity.token_sources import rest_authenticator, token_issuer
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage import bootstrap
@@ -45,8 +45,8 @@ class Platform:
         authorizer = RbacAuthorizer(self.store.view)
         rest_settings = RestSettings(
             token=OWNER,
-            authenticate_token=_rest_authenticator(settings, authorizer),
-            issue_token=_token_issuer(settings),
+            authenticate_token=rest_authenticator(settings, authorizer),
+            issue_token=token_issuer(settings),
         )
         self.rest = RestApi(self.store, rest_settings, clock=lambda: self.now)
         self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from rowlock.archive.log_intake import OWNER_FILE, find_log_files
-from rowlock.browser.door import _parse_code
+from rowlock.browser.login_page import parse_texts, read_json
 from rowlock.errors import BadRequest
 from rowlock.rest.call import AppContext, RestCall
 
@@ -21,11 +21,12 @@ def test_it_is_refused(body: bytes) -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}, receive)
+    headers = [(b"content-type", b"application/json")]
+    request = Request({"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": headers}, receive)
     with pytest.raises(BadRequest):
         asyncio.run(RestCall(cast(AppContext, None), request, "").json())
     with pytest.raises(BadRequest):
-        _parse_code(body)
+        parse_texts(asyncio.run(read_json(Request(request.scope, receive))), ("code",))
 
 
 def test_an_owner_file_with_broken_text_names_nobody(tmp_path: Any) -> None:

@@ -24,7 +24,6 @@ from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.settings import ApiServerSettings
 from rowlock.archive.archive import Archive
-from rowlock.assembly import _rest_authenticator, _user_token_issuer
 from rowlock.audit.audit_log import AuditLog
 from rowlock.authentication.access_tokens import AccessTokens
 from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccountTokens
@@ -32,6 +31,7 @@ from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.http_server.certificates import ensure_certificates
+from rowlock.identity.token_sources import rest_authenticator, user_token_issuer
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest import workloads
@@ -74,9 +74,9 @@ class Tenancy:
             self.store,
             RestSettings(
                 token=OWNER,
-                authenticate_token=_rest_authenticator(settings, authorizer),
+                authenticate_token=rest_authenticator(settings, authorizer),
                 accounts=accounts,
-                issue_user_token=_user_token_issuer(settings),
+                issue_user_token=user_token_issuer(settings),
             ),
             drain=lambda _: None,
             archive=Archive(directory / "archive"),

@@ -110,6 +110,10 @@ class UserAccounts:
             raise NotFound(f"Resource id not found: there is no user {id_or_name!r}. `rowlock user list` lists them.")
         return found
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._accounts
+
     def all(self) -> list[UserAccount]:
         """By name."""
         return [self._accounts[name] for name in sorted(self._accounts)]

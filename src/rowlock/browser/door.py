@@ -5,6 +5,10 @@
     GET /api/v1/ui/workloads          all workloads, live      with a session: `feed.py`
     /api/v1/…                         the REST API               with a session; it acts with the token of whoever began it
     ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
+    /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
+
+Where `rowlock up --ui-address` was given, the same over HTTPS at another address, without one-time codes for the owner: his token
+counts on loopback alone.
 
 A page of another site must not get in through its visitor's browser. A name that was rebound to 127.0.0.1 has the wrong Host;
 another site, or another port of this machine, has the wrong Origin, and does not know the key of the session.
@@ -12,11 +16,11 @@ another site, or another port of this machine, has the wrong Origin, and does no
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
@@ -25,10 +29,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rowlock.browser import terminals
 from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
-from rowlock.browser.sessions import CODE_LIFETIME_S, Sessions
+from rowlock.browser.login_page import CALLBACK_PATH, LOGIN_PATH, PROVIDER_PATH, LoginPage, parse_texts, read_json
+from rowlock.browser.open_requests import OpenRequests
+from rowlock.browser.sessions import CODE_LIFETIME_S, BrowserSession, Sessions
 from rowlock.browser.static_files import StaticFiles, load_files
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, TooLarge, Unauthorized
+from rowlock.errors import ApiError, Forbidden, NotFound, Unauthorized, Unsupported
 from rowlock.rest.app import RestApi, error_body, json_response
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.rights import EVERYBODY, Right
@@ -38,8 +44,6 @@ FEED_PATH = "/api/v1/ui/workloads"
 KEY_HEADER = "x-rowlock-key"
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names of this machine; the port may be another one, that of a tunnel."""
-MAX_EXCHANGE_BYTES = 4 * 1024
-"""Bytes of an exchange: nobody knows yet who asks."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -54,8 +58,15 @@ _HEADERS = {
 _RAW_HEADERS = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
 
 
+class Elsewhere(NamedTuple):
+    """Where others reach the door over HTTPS: the port, and the names that the server has there, the best first."""
+
+    port: int
+    names: tuple[str, ...]
+
+
 class BrowserDoor:
-    """One server's door; `port` is that of its listener."""
+    """One server's door; `port` is that of its listener on loopback."""
 
     def __init__(
         self,
@@ -64,9 +75,12 @@ class BrowserDoor:
         port: int,
         *,
         version: str = "",
+        elsewhere: Elsewhere | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._sessions = Sessions(owner_token, clock)
+        self._logins, self._open = LoginPage(rest_api, self._sessions, clock), OpenRequests()
+        self._rest_api, self._elsewhere = rest_api, elsewhere
         self._port, self._version = port, version
         self._files = StaticFiles(load_files())
         self._feed = WorkloadFeed(rest_api.cache, rest_api.api, clock)
@@ -86,13 +100,21 @@ class BrowserDoor:
         return f"http://127.0.0.1:{self._port}/"
 
     @property
-    def cookie_name(self) -> str:
+    def other_urls(self) -> list[str]:
+        """Where it is for others."""
+        names, port = (self._elsewhere.names, self._elsewhere.port) if self._elsewhere else ((), 0)
+        return [f"https://{f'[{name}]' if ':' in name else name}:{port}/" for name in names]
+
+    def cookie_name(self, scope: Scope) -> str:
         """With the port: cookies are those of a machine, and it may run several servers."""
-        return f"rowlock-{self._port}"
+        is_elsewhere = self._elsewhere is not None and _is_secure(scope)
+        return f"rowlock-{self._elsewhere.port if self._elsewhere and is_elsewhere else self._port}"
 
     async def run(self) -> None:
         """The work beside the answers. One task of the server's TaskGroup."""
-        await supervise("what open pages are told", self._feed.review)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(supervise("what open pages are told", self._feed.review))
+            tasks.create_task(supervise("the ends of sessions", self._open.review))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -101,9 +123,13 @@ class BrowserDoor:
         request = Request(scope, receive)
         is_api = path.startswith("/api/")
         try:
-            _check_host(request)
-            if not is_api:
-                response: Response | None = self._files.answer(request, path)
+            self._check_host(request)
+            if path == CALLBACK_PATH:
+                name = self._login_cookie_name(scope)
+                cookie = _find_cookie(request, name)
+                response: Response | None = await self._logins.return_from_provider(request, name, cookie)
+            elif not is_api:
+                response = self._files.answer(request, path)
             else:
                 _check_origin(request)
                 response = await self._answer_api(request, scope, receive, _with_headers(send), path)
@@ -121,59 +147,97 @@ class BrowserDoor:
         """A terminal; nothing else speaks websockets here."""
         connection = HTTPConnection(scope)
         try:
-            _check_host(connection)
+            self._check_host(connection)
             _check_origin(connection, is_required=True)  # browsers send it with every websocket, and ask nobody before
             if self.exec_app is None or not terminals.EXEC_PATH.fullmatch(path):
                 raise NotFound("websockets are spoken here for terminals alone: /api/v1/namespaces/…/pods/…/exec")
-            token = self._sessions.token_of(self._read_cookie(connection), terminals.offered_key(scope))
+            api, cookie, key = self.exec_app, self._read_cookie(connection), terminals.offered_key(scope)
+            session, token = await self._session_token(cookie, key)
         except ApiError as error:
             return await terminals.refuse(error, receive, send)
-        await terminals.serve_exec(self.exec_app, token, {**scope, "path": path}, receive, send)
+
+        async def serve(inner: Scope, receive: Receive, send: Send) -> None:
+            await terminals.serve_exec(api, token, {**inner, "path": path}, receive, send)
+
+        await self._open.serve(session, serve, scope, receive, send, check=self._session_check(cookie, key, scope))
 
     async def _answer_api(
         self, request: Request, scope: Scope, receive: Receive, send: Send, path: str
     ) -> Response | None:
         """The answer; None when it has been sent."""
+        if path in (LOGIN_PATH, PROVIDER_PATH):
+            return await self._answer_login(request, path)
         if path == SESSION_PATH and request.method == "POST":
-            return await self._exchange(request)
+            (code,) = parse_texts(await read_json(request), ("code",))
+            return self._session_answer(request, self._sessions.exchange(code))
         cookie, key = self._read_cookie(request), request.headers.get(KEY_HEADER, "")
         if path == SESSION_PATH and request.method == "DELETE":
-            self._sessions.end(cookie, key)
+            self._open.end(self._sessions.end(cookie, key))
             response = json_response(200, {"message": "The session is over."})
             self._set_cookie(response, request, "", 0)
             return response
-        token = self._sessions.token_of(cookie, key)
+        session, token = await self._session_token(cookie, key)
         kept = [(name, value) for name, value in scope["headers"] if name not in (b"authorization", b"cookie")]
         headers = [*kept, (b"authorization", f"Bearer {token}".encode())]
-        await self._rest({**scope, "headers": headers}, receive, send)
+        check = self._session_check(cookie, key, scope)
+        await self._open.serve(session, self._rest, {**scope, "headers": headers}, receive, send, check=check)
         return None
+
+    async def _answer_login(self, request: Request, path: str) -> Response:
+        if path == PROVIDER_PATH and request.method == "POST":
+            return await self._logins.leave_for_provider(request, self._login_cookie_name(request.scope))
+        if path == LOGIN_PATH and request.method == "POST":
+            return self._session_answer(request, await self._logins.log_in(request))
+        if path == LOGIN_PATH and request.method == "GET":
+            return json_response(200, self._logins.describe(is_local=not _is_secure(request.scope)))
+        raise Unsupported(f"{path} knows no {request.method}")
 
     # ------------------------------------------------------------ sessions
 
-    async def _exchange(self, request: Request) -> Response:
-        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            raise BadRequest('a code is exchanged as JSON: {"code": "…"} with content-type application/json')
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_EXCHANGE_BYTES:
-                raise TooLarge(f"a code has less than {MAX_EXCHANGE_BYTES} bytes")
-        session = self._sessions.exchange(_parse_code(bytes(body)))
+    async def _session_token(self, cookie: str, key: str) -> tuple[str, str]:
+        """The name of a session, and the token that it acts with now. Raises Unauthorized, Unavailable."""
+        session, login = self._sessions.login_of(cookie, key)
+        await self._logins.renew(login)
+        return session, login.token
+
+    def _session_check(self, cookie: str, key: str, scope: Scope) -> Callable[[], Awaitable[None]]:
+        """Raises Unauthorized once a session is over, or its token."""
+        address = str((scope.get("server") or ("",))[0])
+
+        async def check() -> None:
+            _, token = await self._session_token(cookie, key)
+            await self._rest_api.check_token(token, address)
+
+        return check
+
+    def _session_answer(self, request: Request, session: BrowserSession) -> Response:
         response = json_response(200, {"key": session.key, "seconds": session.seconds})
         self._set_cookie(response, request, session.cookie, session.seconds)
         return response
 
     def _set_cookie(self, response: Response, request: Request, value: str, seconds: int) -> None:
         path = request.scope.get("root_path", "") + "/"
-        response.set_cookie(self.cookie_name, value, max_age=seconds, path=path, httponly=True, samesite="strict")
+        name, is_secure = self.cookie_name(request.scope), _is_secure(request.scope)
+        response.set_cookie(name, value, max_age=seconds, path=path, httponly=True, samesite="strict", secure=is_secure)
+
+    def _login_cookie_name(self, scope: Scope) -> str:
+        return self.cookie_name(scope).replace("rowlock-", "rowlock-login-")
 
     def _read_cookie(self, request: HTTPConnection) -> str:
         """Ours alone: other servers of this machine have set others, odd and long ones perhaps."""
-        for pair in request.headers.get("cookie", "").split(";"):
-            name, _, value = pair.partition("=")
-            if name.strip() == self.cookie_name:
-                return value.strip()
-        raise Unauthorized("there is no session here: `rowlock ui` prints an address that begins one")
+        if value := _find_cookie(request, self.cookie_name(request.scope)):
+            return value
+        raise Unauthorized("there is no session here: sign in, or let `rowlock ui` print an address that begins one")
+
+    def _check_host(self, request: HTTPConnection) -> None:
+        """Raises Forbidden for a name that is not this machine's: one that was rebound to it, or is about to be."""
+        host = request.headers.get("host", "")
+        name = (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
+        others = self._elsewhere.names if self._elsewhere and _is_secure(request.scope) else ()
+        if name not in HOSTS and name.strip("[]") not in [other.lower() for other in others]:
+            known = ", ".join([*sorted(HOSTS), *others])
+            hint = "; `rowlock up --tls-san NAME` adds one" if others else ""
+            raise Forbidden(f"the web UI answers to {known}, not to {name[:80]!r}: open it by one of these{hint}")
 
     async def _issue_code(self, call: RestCall) -> Any:
         """POST /api/v1/ui/codes: an address with a code for whoever asks."""
@@ -195,31 +259,23 @@ class BrowserDoor:
         return EventStream(self._feed.open(call.context.cache, call.rights, last_event))
 
 
-def _parse_code(raw: bytes) -> str:
-    try:
-        body = msgspec.json.decode(raw)
-    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
-        raise BadRequest(f"the body is not JSON: {error}") from None
-    code = body.get("code") if isinstance(body, dict) else None
-    if not isinstance(code, str):
-        raise BadRequest('a code is exchanged as {"code": "…"}')
-    return code
+def _is_secure(scope: Scope) -> bool:
+    return scope["scheme"] in ("https", "wss")
 
 
-def _check_host(request: HTTPConnection) -> None:
-    """Raises Forbidden for a name that is not this machine's: one that was rebound to it, or is about to be."""
-    host = request.headers.get("host", "")
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if name.lower() not in HOSTS:
-        raise Forbidden(
-            f"the web UI answers to {', '.join(sorted(HOSTS))}, not to {name[:80]!r}: open it by one of these"
-        )
+def _find_cookie(request: HTTPConnection, name: str) -> str:
+    """The value; empty where there is none."""
+    for pair in request.headers.get("cookie", "").split(";"):
+        key, _, value = pair.partition("=")
+        if key.strip() == name:
+            return value.strip()
+    return ""
 
 
 def _check_origin(request: HTTPConnection, *, is_required: bool = False) -> None:
     """Raises Forbidden for a request that another page makes through its visitor's browser."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    own = f"http://{request.headers['host']}"
+    own = f"{'https' if _is_secure(request.scope) else 'http'}://{request.headers['host']}"
     if origin not in ((own,) if is_required else (None, own)) or site not in ("same-origin", "none"):
         raise Forbidden("this request comes from another site's page: only the web UI's own pages may ask here")
 

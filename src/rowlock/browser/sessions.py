@@ -10,6 +10,7 @@ The owner's session is signed and not stored, so it outlives a restart of the se
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -41,9 +42,21 @@ class BrowserSession(NamedTuple):
 
 
 @dataclass(slots=True)
+class BrowserLogin:
+    """What stands behind a session: the token of whoever began it; of an identity provider's, what renews it."""
+
+    token: str
+    expires: float = float("inf")
+    """When the token ends, where it is renewed."""
+    refresh_token: str = ""
+    renewal: asyncio.Task[None] | None = None
+    renew_after: float = 0.0
+
+
+@dataclass(slots=True)
 class _Code:
     secret: str
-    token: str
+    login: BrowserLogin
     expires: float
     attempts: int = 0
 
@@ -55,22 +68,22 @@ class Sessions:
         self._owner_token, self._clock = owner_token, clock
         self._signing_key = hmac.digest(owner_token.encode(), b"sessions of the web UI", "sha256")
         self._codes: dict[str, _Code] = {}
-        self._user_tokens: dict[str, str] = {}
-        """Nonce of a user's session → his token."""
+        self._logins: dict[str, BrowserLogin] = {}
+        """Nonce of a user's session → what stands behind it."""
         self._ended: dict[str, float] = {}
         """Nonce of a session that was ended → when it would have expired."""
 
     # ------------------------------------------------------------ codes
 
-    def issue_code(self, token: str) -> str:
+    def issue_code(self, token: str, *, expires: float = float("inf"), refresh_token: str = "") -> str:
         """A code for whoever holds this token, which has been checked."""
-        now = self._clock()
+        login, now = BrowserLogin(token, expires, refresh_token), self._clock()
         self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
-        own = [name for name, code in self._codes.items() if code.token == token]
+        own = [name for name, code in self._codes.items() if code.login.token == token]
         for name in own[: max(0, len(own) - CODES_PER_TOKEN + 1)]:
             del self._codes[name]
         name, secret = secrets.token_urlsafe(6), secrets.token_urlsafe(24)
-        self._codes[name] = _Code(secret, token, now + CODE_LIFETIME_S)
+        self._codes[name] = _Code(secret, login, now + CODE_LIFETIME_S)
         return f"{name}.{secret}"
 
     def exchange(self, text: str) -> BrowserSession:
@@ -88,43 +101,51 @@ class Sessions:
                 del self._codes[name]
             raise Unauthorized("this code is wrong: `rowlock ui` prints a new address")
         del self._codes[name]
-        return self._begin(code.token)
+        return self.begin(code.login)
 
     # ------------------------------------------------------------ sessions
 
-    def _begin(self, token: str) -> BrowserSession:
-        is_owner = hmac.compare_digest(token.encode(), self._owner_token.encode())
+    def begin(self, login: BrowserLogin) -> BrowserSession:
+        """A session for whoever has shown who he is."""
+        is_owner = hmac.compare_digest(login.token.encode(), self._owner_token.encode())
         nonce = secrets.token_urlsafe(18)
         if not is_owner:
-            while len(self._user_tokens) >= _MAX_SESSIONS:
-                del self._user_tokens[next(iter(self._user_tokens))]
-            self._user_tokens[nonce] = token
+            while len(self._logins) >= _MAX_SESSIONS:
+                del self._logins[next(iter(self._logins))]
+            self._logins[nonce] = login
         expires = int(self._clock()) + SESSION_LIFETIME_S
         claim = f"{_OWNER if is_owner else _USER}.{expires}.{nonce}"
         cookie = f"{claim}.{self._sign('cookie', claim)}"
         return BrowserSession(cookie, self._sign("key", claim), SESSION_LIFETIME_S)
 
     def token_of(self, cookie: str, key: str) -> str:
-        """The token that the session was begun with. Raises Unauthorized, with what to do."""
+        """The token of the session. Raises Unauthorized, with what to do."""
+        return self.login_of(cookie, key)[1].token
+
+    def login_of(self, cookie: str, key: str) -> tuple[str, BrowserLogin]:
+        """The session's name, and what stands behind it; what it holds may be renewed. Raises Unauthorized, with what to do."""
         claim, _, signature = cookie.rpartition(".")
         fits = hmac.compare_digest(signature.encode(), self._sign("cookie", claim).encode())
         fits &= hmac.compare_digest(key.encode(), self._sign("key", claim).encode())
         if not fits:
             raise Unauthorized("there is no session here: `rowlock ui` prints an address that begins one")
         kind, expires, nonce = claim.split(".")
-        token = self._owner_token if kind == _OWNER else self._user_tokens.get(nonce)
-        if int(expires) <= self._clock() or nonce in self._ended or token is None:
-            raise Unauthorized("this session is over: `rowlock ui` prints an address that begins a new one")
-        return token
+        login = BrowserLogin(self._owner_token) if kind == _OWNER else self._logins.get(nonce)
+        if int(expires) <= self._clock() or nonce in self._ended or login is None:
+            raise Unauthorized(
+                "this session is over: sign in again, or let `rowlock ui` print an address that begins a new one"
+            )
+        return nonce, login
 
-    def end(self, cookie: str, key: str) -> None:
-        """End a session before its time. Raises Unauthorized when it is none."""
+    def end(self, cookie: str, key: str) -> str:
+        """End a session before its time; its name. Raises Unauthorized when it is none."""
         self.token_of(cookie, key)
         _, expires, nonce, _ = cookie.split(".")
         now = self._clock()
         self._ended = {ended: until for ended, until in self._ended.items() if until > now}
         self._ended[nonce] = float(expires)
-        self._user_tokens.pop(nonce, None)
+        self._logins.pop(nonce, None)
+        return nonce
 
     def _sign(self, purpose: str, claim: str) -> str:
         return hmac.new(self._signing_key, f"{purpose}.{claim}".encode(), hashlib.sha256).hexdigest()

@@ -43,6 +43,13 @@ async def serve_exec(api: ASGIApp, token: str, scope: Scope, receive: Receive, s
     await api({**inner, "subprotocols": [CHANNELS]}, receive, _TellRefusal(send))
 
 
+async def close_terminal(send: Send, reason: str) -> None:
+    """For one that is open: why it ends is told as the outcome of its program."""
+    body = {"metadata": {}, "status": "Failure", "message": reason, "reason": "Unauthorized", "code": 401}
+    await send({"type": "websocket.send", "bytes": _OUTCOME_CHANNEL + msgspec.json.encode(body)})
+    await send({"type": "websocket.close", "code": 1000})
+
+
 async def refuse(error: ApiError, receive: Receive, send: Send) -> None:
     """Say so inside the socket, and end it."""
     await receive()

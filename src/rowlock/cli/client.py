@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli import system_server
+from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
@@ -101,7 +102,7 @@ def running_server(directory: str) -> dict[str, Any] | None:
 
 _RESTART_FLAGS = {
     "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "bind": "",
-    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "",
+    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "", "ui_address": "", "ui_cert": None, "ui_key": None, **{flag.dest: "" for flag in PROVIDER_FLAGS},
 }  # fmt: skip
 """Flags of `up` without which it would be another cluster, with what they are when nobody gives them."""
 

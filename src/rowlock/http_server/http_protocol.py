@@ -37,8 +37,12 @@ REQUEST_S = 60.0
 """Seconds from a request's first byte to its last."""
 
 
-def protocol_factory(tls: ssl.SSLContext, plain_port: int = 0) -> type[asyncio.Protocol]:
-    """What uvicorn calls for every connection. On `plain_port`, a listener of loopback's, HTTP is spoken without TLS."""
+def protocol_factory(
+    tls: ssl.SSLContext, plain_port: int = 0, other_tls: tuple[int, ssl.SSLContext] | None = None
+) -> type[asyncio.Protocol]:
+    """What uvicorn calls for every connection. On `plain_port`, a listener of loopback's, HTTP is spoken without TLS; on the port of
+    `other_tls` with another certificate."""
+    other_port, other_context = other_tls or (0, tls)
 
     outbox, counts = Outbox(), ConnectionCounts()
 
@@ -46,7 +50,8 @@ def protocol_factory(tls: ssl.SSLContext, plain_port: int = 0) -> type[asyncio.P
         def make_protocol(connection: CountedConnection, local_port: int) -> asyncio.BaseProtocol:
             if plain_port and local_port == plain_port:
                 return PlainHttpProtocol(connection, **kwargs)
-            return TlsConnection(tls, HttpProtocol(connection.speak, **kwargs), outbox, connection.close)
+            context = other_context if local_port == other_port else tls
+            return TlsConnection(context, HttpProtocol(connection.speak, **kwargs), outbox, connection.close)
 
         return LimitedConnection(counts, make_protocol)
 

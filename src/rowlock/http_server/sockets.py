@@ -12,6 +12,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from rowlock.authentication.users import LOOPBACK_ADDRESSES
@@ -71,6 +72,63 @@ def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]
     raise OSError(errno.EADDRINUSE, f"no port is free on {' and '.join(addresses)}")
 
 
+class BrowserListeners(NamedTuple):
+    """Where browsers come in: loopback's plain port, and listeners of another address, for HTTPS."""
+
+    local: socket.socket
+    elsewhere: list[socket.socket]
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        return [self.local, *self.elsewhere]
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """0 where there is no other address."""
+        return self.local.getsockname()[1], self.elsewhere[0].getsockname()[1] if self.elsewhere else 0
+
+
+def parse_ui_address(text: str) -> tuple[str, int]:
+    """`--ui-address` as an address and a port; "" where none was given, port 0 is any. Raises BadRequest."""
+    if not text:
+        return "", 0
+    address, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]") or (text.count(":") > 1 and not text.startswith("[")):
+        address, port = text, "0"
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise BadRequest(f"--ui-address takes ADDRESS or ADDRESS:PORT, as 0.0.0.0:8443, not {text!r}")
+    try:
+        return str(ipaddress.ip_address(address.strip("[]"))), int(port)
+    except ValueError:
+        raise BadRequest(
+            f"--ui-address takes an address of this machine and a port, as 192.0.2.7:8443 or 0.0.0.0:8443, not {text!r}"
+        ) from None
+
+
+def open_browser_listeners(data: Path, api_port: int, ui_address: str) -> BrowserListeners:
+    """Both. Raises OSError where a port that was asked for is taken, BadRequest."""
+    address, port = parse_ui_address(ui_address)
+    local = open_browser_listener(data, api_port)
+    if not address:
+        return BrowserListeners(local, [])
+    taken = (api_port, local.getsockname()[1])
+    last = _last_port(data, "uiOthers")
+    for candidate in (port,) if port else (last if last not in taken else 0, 0):
+        try:
+            return BrowserListeners(local, _bind_all([address], candidate))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                local_addresses = ", ".join([*_local_addresses(), *WILDCARD_ADDRESSES])
+                raise BadRequest(
+                    f"{address} is not an address of this machine: --ui-address takes one of {local_addresses}"
+                ) from None
+            if port or not candidate:
+                raise BadRequest(
+                    f"port {candidate} of {address} is taken: choose another with --ui-address {address}:PORT"
+                ) from None
+    raise AssertionError("the last candidate either binds or raises")
+
+
 def open_browser_listener(data: Path, api_port: int) -> socket.socket:
     """The web UI's listener, on loopback alone: the port of last time if it is free and not the API's, so that open pages find
     the server again. Raises OSError."""
@@ -84,8 +142,9 @@ def open_browser_listener(data: Path, api_port: int) -> socket.socket:
 def _last_port(data: Path, field: str) -> int:
     """Of the URL in this field of last time's server.json; 0 where there is none."""
     try:
-        return urlsplit(json.loads((data / "server.json").read_text())[field]).port or 0
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        value = json.loads((data / "server.json").read_text())[field]
+        return urlsplit(value[0] if isinstance(value, list) else value).port or 0
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return 0
 
 

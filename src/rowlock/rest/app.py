@@ -29,9 +29,10 @@ from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, Internal, NotFound, Unsupported
+from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unsupported
 from rowlock.http_server.connection_limits import client_of
 from rowlock.rest import applications
+from rowlock.rest.accounts.provider_logins import ProviderLogins, describe_logins
 from rowlock.rest.authentication import Authenticator
 from rowlock.rest.call import (
     MAX_TOKEN_BODY_BYTES,
@@ -101,7 +102,7 @@ class RestApi:
         """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs. `pod_usage` knows what pods
         use."""
         self._observe, self._audit_log = observe, audit_log
-        self.api = api
+        self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self.usage = UsageHistory(self.cache, clock)
         self._archive = archive
@@ -121,7 +122,8 @@ class RestApi:
             archive=archive,
             catch_up=self._recorder.catch_up if self._recorder else None,
         )
-        self._logins = applications.Logins(settings, LoginLimits(clock))
+        self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
+        self._logins = applications.Logins(settings, LoginLimits(clock), self._provider_logins)
         self._authenticator = Authenticator(
             settings.token, settings.user, settings.authenticate_token, settings.look_up_token
         )
@@ -148,7 +150,7 @@ class RestApi:
     def routes(self) -> list[BaseRoute]:
         """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
         first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
-        prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token"})
+        prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token", "login"})
         everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
         everything_else += ["/api/v2/policy/{rest:path}", RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
@@ -159,13 +161,34 @@ class RestApi:
             (method, path, self._count_requests(path, self._endpoint(serve, right)))
             for method, path, right, serve in ROUTES
         ]
-        for path, exchange in (("/api/v1/token", self._exchange_token), ("/api/v2/token", self._exchange_form)):
-            served.append(("POST", path, self._count_requests(path, exchange)))
+        for method, path, respond in (
+            ("POST", "/api/v1/token", self._exchange_token),
+            ("POST", "/api/v2/token", self._exchange_form),
+            ("GET", "/api/v1/login", self._show_logins),
+            ("POST", "/api/v1/login/device", self._begin_device_login),
+            ("POST", "/api/v1/login/browser", self._begin_browser_login),
+        ):
+            served.append((method, path, self._count_requests(path, respond)))
         return [Route(one, respond, methods=[method]) for method, path, respond in served for one in paths_served(path)]
 
     def route(self, method: str, path: str, right: Right, serve: Endpoint) -> Route:
         """One more endpoint, for whoever serves others beside these: it authenticates, authorizes and answers errors as they do."""
         return Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
+
+    async def check_token(self, token: str, address: str) -> None:
+        """Raises Unauthorized where a token is nobody's any more; `address` is the one of ours that its holder has reached."""
+        look_up, authenticate = self.settings.look_up_token, self.settings.authenticate_token
+        if token == self.settings.token or authenticate is None:
+            return
+        if look_up is not None:
+            await look_up(token)
+        if authenticate(token, address) is None:
+            raise Unauthorized("this token counts no longer")
+
+    def record_login(self, user: str, address: str, path: str, code: int) -> None:
+        """A login at the web UI, for the audit log."""
+        if self._audit_log is not None:
+            self._audit_log.record("ui", user, address, "POST", path, code=code)
 
     def _count_requests(self, path: str, respond: Respond) -> Respond:
         observe, audit_log = self._observe, self._audit_log
@@ -235,6 +258,25 @@ class RestApi:
             outcome.response = json_response(
                 *await self._logins.exchange_form(body, client_of(_client_address(request)))
             )
+        return outcome.response
+
+    async def _show_logins(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            RestCall(self._context, request, "").validate_query()
+            outcome.response = json_response(200, describe_logins(self._context.settings))
+        return outcome.response
+
+    async def _begin_device_login(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            client = client_of(_client_address(request))
+            outcome.response = json_response(200, await self._provider_logins.begin_device(client))
+        return outcome.response
+
+    async def _begin_browser_login(self, request: Request) -> Response:
+        async with _error_boundary() as outcome:
+            body = await RestCall(self._context, request, "").json(MAX_TOKEN_BODY_BYTES)
+            client = client_of(_client_address(request))
+            outcome.response = json_response(200, await self._provider_logins.begin_browser(body, client))
         return outcome.response
 
     async def _serve_unmatched(self, request: Request) -> Response:

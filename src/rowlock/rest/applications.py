@@ -8,8 +8,10 @@ from urllib.parse import parse_qs
 
 from rowlock import kinds, objects
 from rowlock.accounts.login_limits import LoginLimits
-from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests
+from rowlock.authentication.oidc.logins import LoginPending
+from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests, Unauthorized
 from rowlock.objects import Object
+from rowlock.rest.accounts.provider_logins import FIELDS, ProviderLogins, grant_of
 from rowlock.rest.call import AccessToken, JsonResult, RestCall, RestSettings
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
@@ -68,16 +70,19 @@ class InvalidCredentials(BadRequest):
 class Logins:
     """Exchanges credentials for access tokens."""
 
-    def __init__(self, settings: RestSettings, limits: LoginLimits) -> None:
-        self._settings, self._limits = settings, limits
+    def __init__(self, settings: RestSettings, limits: LoginLimits, provider: ProviderLogins) -> None:
+        self._settings, self._limits, self._provider = settings, limits, provider
 
     async def exchange(self, body: Any, address: str) -> dict[str, Any]:
-        """`POST /api/v1/token`. Raises BadRequest, InvalidCredentials, TooManyRequests."""
+        """`POST /api/v1/token`. Raises BadRequest, InvalidCredentials, TooManyRequests; Unauthorized, Unavailable of the provider."""
         fields = (
             {str(key).lower().replace("_", ""): value for key, value in body.items()} if isinstance(body, dict) else {}
         )
         grant = fields.get("granttype") or "client_credentials"
+        if self._provider.is_configured and (provider_grant := grant_of(grant)):
+            return await self._provider.exchange(provider_grant, fields, address)
         known = [one for one in _GRANTS if self._knows(one)]
+        known += list(FIELDS) if self._provider.is_configured else []
         if grant not in known:
             known_grants = ", ".join(sorted(known)) or "none"
             raise BadRequest(
@@ -126,9 +131,20 @@ class Logins:
             made = await self.exchange(fields, address)
         except InvalidCredentials as error:
             return 401, {"error": "invalid_client", "error_description": error.message}
+        except LoginPending as error:
+            word = "slow_down" if error.reason == "SlowDown" else "authorization_pending"
+            return 400, {"error": word, "error_description": error.message}
+        except Unauthorized as error:
+            return 400, {"error": "invalid_grant", "error_description": error.message}
         except BadRequest as error:
             kind = "unsupported_grant_type" if fields.get("grant_type") not in _GRANTS else "invalid_request"
             return 400, {"error": kind, "error_description": error.message}
         except TooManyRequests as error:
             return 429, {"error": "slow_down", "error_description": error.message}
-        return 200, {"access_token": made["accessToken"], "token_type": "Bearer", "expires_in": made["expiresIn"]}
+        renewal = {"refresh_token": made["refreshToken"]} if "refreshToken" in made else {}
+        return 200, {
+            "access_token": made["accessToken"],
+            "token_type": "Bearer",
+            "expires_in": made["expiresIn"],
+            **renewal,
+        }

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
+from rowlock.authentication.oidc.logins import OidcLogins
 from rowlock.errors import BadRequest, TooLarge
 from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
@@ -76,6 +77,8 @@ class RestSettings:
     """People with passwords; None where others know who comes."""
     issue_user_token: UserTokenIssuer | None = None
     """Logs them in; given where there are accounts."""
+    oidc: OidcLogins | None = None
+    """Logins at the identity provider; None where none is configured."""
     dialect: Dialect | None = None
     """How jobs ask the scheduler of a real cluster; None where the embedded one places them."""
 

@@ -1,6 +1,7 @@
 // The REST API, with the key of the session. Addresses are relative to the page, so that any base path works.
 
 const KEY = "rowlock.key";
+const SIGNED_OUT = "rowlock-signed-out";
 
 export class ApiError extends Error {
   constructor(
@@ -30,6 +31,20 @@ export async function exchangeCode(code: string): Promise<void> {
   localStorage.setItem(KEY, key);
 }
 
+/** A session for a name and a password. Throws ApiError with the server's own sentence. */
+export async function logIn(username: string, password: string): Promise<void> {
+  const { key } = await call<{ key: string }>("POST", "ui/login", { username, password });
+  localStorage.setItem(KEY, key);
+}
+
+/** Call `then` when the session ends under the page, or another tab begins (true) or ends (false) one. */
+export function watchSession(then: (begun: boolean) => void): void {
+  addEventListener(SIGNED_OUT, () => then(false));
+  addEventListener("storage", (event) => {
+    if (event.key === KEY) then(Boolean(event.newValue));
+  });
+}
+
 /** The answer to one request. Throws ApiError with the server's own sentence. */
 export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
   const answer = await request(path, {
@@ -52,6 +67,7 @@ export async function request(path: string, options: RequestInit = {}): Promise<
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, "The server does not answer. Check it with `rowlock status`; the page comes back by itself.");
   }
+  if (answer.status === 401 && !path.startsWith("ui/")) dispatchEvent(new Event(SIGNED_OUT));
   if (!answer.ok) throw await errorOf(answer);
   return answer;
 }

@@ -92,3 +92,10 @@ export type StreamState = "connecting" | "live" | "reconnecting" | "signed-out";
 
 /** What a page tells the worker. */
 export type PageMessage = { type: "follow"; key: string; url: string } | { type: "leave" };
+
+/** The ways in that the server offers. */
+export interface Logins {
+  password: boolean;
+  oidc: { name: string } | null;
+  code: boolean;
+}

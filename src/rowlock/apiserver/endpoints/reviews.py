@@ -11,7 +11,7 @@ from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
-from rowlock.authentication.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt
+from rowlock.authentication.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt, untrusted_issuer
 from rowlock.authentication.users import TokenAuthenticator, User
 from rowlock.authorization.authorizer import Attributes, Authorizer, require
 from rowlock.errors import BadRequest, Cause, Unauthorized, invalid
@@ -143,7 +143,7 @@ def token_reviewer(accounts: ServiceAccountTokens | None, authenticator: TokenAu
     """Reviews tokens of service accounts (None: there are none) and of people."""
 
     def review_token(token: str, audiences: Sequence[str]) -> ReviewedToken:
-        if accounts is None or not looks_like_jwt(token):
+        if accounts is None or not looks_like_jwt(token) or untrusted_issuer(token) not in ("", ISSUER):
             user = authenticator.authenticate(token)
             return ReviewedToken(user, (), "" if user else "invalid bearer token")
         wanted = audiences or (ISSUER,)

@@ -156,6 +156,8 @@ class ApiServer:
         if exchange is not None:
             call.pass_on = exchange.pass_on
         if not is_open(path):
+            if self._settings.id_tokens is not None and (token := _provided_token(headers)):
+                await self._settings.id_tokens.look_up(token)
             call.user = self._authenticate(call, (scope.get("server") or ("",))[0], scope["headers"])
         if call.method in ("POST", "PUT", "PATCH", "DELETE"):
             body = exchange.body() if exchange is not None else None
@@ -300,6 +302,12 @@ class ApiServer:
         if sub in subresources.CONNECT_SUBRESOURCES:
             return await self._serve_pod_stream(call, receive, send, target)
         raise Unsupported(subresources.UNSUPPORTED.get(target.resource) or WRONG_METHOD)
+
+
+def _provided_token(headers: Mapping[bytes, bytes]) -> str:
+    """A bearer token that an identity provider may have made; "" for others, of which nobody needs to be asked."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" and token.lstrip().startswith(b"eyJ") else ""
 
 
 def _too_large_error(limit: int) -> TooLarge:

@@ -10,6 +10,7 @@ from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Target
 from rowlock.apiserver.server.auditing import Audit
 from rowlock.authentication.access_tokens import AccessTokens
+from rowlock.authentication.oidc.id_tokens import IdTokens
 from rowlock.authentication.service_account_tokens import ServiceAccountTokens
 from rowlock.authentication.users import User
 
@@ -41,6 +42,8 @@ class ApiServerSettings:
     """Who makes and knows the tokens of service accounts; None where there are none."""
     access_tokens: AccessTokens | None = None
     """Who logs applications in; it knows the tokens of service accounts, too."""
+    id_tokens: IdTokens | None = None
+    """Knows the tokens of an identity provider; None where none is configured."""
     is_ready: Callable[[], bool] = lambda: True
     observer: RequestObserver | None = None
     audit: Audit | None = None
@@ -50,5 +53,9 @@ class ApiServerSettings:
     @property
     def find_token_user(self) -> Callable[[str], User | None] | None:
         """Whose a signed token is; None where there are none."""
-        tokens = self.access_tokens or self.service_accounts
-        return tokens.find_user if tokens else None
+        tokens, id_tokens = self.access_tokens or self.service_accounts, self.id_tokens
+        find_own = tokens.find_user if tokens else None
+        if id_tokens is None or find_own is None:
+            return find_own if id_tokens is None else id_tokens.find_user
+        find_provided, find_first = id_tokens.find_user, find_own
+        return lambda token: find_first(token) or find_provided(token)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rowlock.cli import client, system_server
+from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
@@ -33,6 +34,10 @@ SETTINGS = (
     "bind",
     "users",
     "tls_san",
+    "ui_address",
+    "ui_cert",
+    "ui_key",
+    *(flag.dest for flag in PROVIDER_FLAGS),
     "network",
     "runtime",
     "warm_start",
@@ -83,8 +88,9 @@ def up(line: CommandLine) -> int:
         settings["event_ttl"] = parse_duration(line.event_ttl, "--event-ttl")
         if settings["event_ttl"] < 1:
             raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
-    if "users" in settings:
-        settings["users"] = os.path.abspath(os.path.expanduser(line.users))
+    for name in ("users", "ui_cert", "ui_key", "oidc_ca_file", "oidc_client_secret_file"):
+        if name in settings:
+            settings[name] = os.path.abspath(os.path.expanduser(settings[name]))
     if line.unit and not line.system:
         raise CommandError("--unit prints how systemd starts the server of --system: the two go together", 2)
     if line.system:
@@ -279,9 +285,21 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
         tell(f"warning: {server_json['notice']}")
     if server_json.get("ui"):
         show(f"web UI:    {server_json['ui']} (`rowlock ui` opens it)")
+    if server_json.get("uiOthers"):
+        show(
+            f"           {' '.join(server_json['uiOthers'])} for others, with a login page{_describe_certificate(line, server_json)}"
+        )
     if server_json.get("others"):
         show(f"For others: {' '.join(server_json['others'])} (`rowlock kubeconfig --user NAME` for each)")
     return 0
+
+
+def _describe_certificate(line: CommandLine, server_json: dict[str, Any]) -> str:
+    """Whose certificate browsers are shown: their users would wonder."""
+    if (server_json.get("flags") or {}).get("ui_cert") not in (None, "", "None"):
+        return ""
+    authority = os.path.join(data_dir(line), "ca.crt")
+    return f";\n           its certificate is self-made: browsers warn until they trust {authority} (or give --ui-cert and --ui-key)"
 
 
 # ---------------------------------------------------------------- status
@@ -323,6 +341,8 @@ def status(line: CommandLine) -> int:
         show(f"Kubeconfig:  {server_json['kubeconfig']}")
     if server_json.get("ui"):
         show(f"Web UI:      {server_json['ui']} (`rowlock ui` opens it)")
+    if server_json.get("uiOthers"):
+        show(f"             {' '.join(server_json['uiOthers'])} for others")
     if server_json.get("others"):
         show(f"For others:  {' '.join(server_json['others'])}")
     if (server_json.get("flags") or {}).get("scheduler") == "own":
@@ -382,69 +402,6 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
         gpus + simulated,
         annotations.get("rowlock.dev/network", ""),
     )
-
-
-def kubeconfig(line: CommandLine) -> int:
-    """Print the kubeconfig for kubectl."""
-    directory = data_dir(line)
-    if line.user:
-        show(_user_kubeconfig(line, directory))
-        return 0
-    path = str((client.read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
-    if not os.path.exists(path):
-        raise CommandError(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
-    if line.path:
-        show(path)
-        return 0
-    with open(path, encoding="utf-8") as file:
-        show(file.read())
-    return 0
-
-
-def read_user_token(directory: str, user: str) -> str:
-    """The token of a user of the running server's --users file. Raises CommandError."""
-    import csv
-
-    server_json = client.running_server(directory)
-    users = str(((server_json or {}).get("flags") or {}).get("users") or "")
-    if server_json is None or users in ("", "None"):
-        reason = "no server runs" if server_json is None else "the server was started without --users FILE"
-        raise CommandError(f"there are no users besides you: {reason}")
-    try:
-        with open(users, encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.reader(file) if len(row) > 2 and not row[0].lstrip().startswith("#")]
-    except OSError as error:
-        raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
-    tokens = {row[1].strip(): row[0].strip() for row in rows}
-    if user not in tokens:
-        raise CommandError(f"{users} has no user {user}; there are: {', '.join(sorted(tokens))}")
-    return tokens[user]
-
-
-def _user_kubeconfig(line: CommandLine, directory: str) -> str:
-    """For somebody else's machine: with the authority and his token in it."""
-    import base64
-    import json
-
-    token = read_user_token(directory, line.user)
-    server_json = client.running_server(directory) or {}
-    try:
-        with open(os.path.join(directory, "ca.crt"), "rb") as file:
-            authority = base64.b64encode(file.read()).decode()
-    except OSError as error:
-        raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
-    url = next(iter(server_json.get("others") or ()), server_json["url"])
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "rowlock",
-        "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority-data": authority}}],
-        "contexts": [
-            {"name": "rowlock", "context": {"cluster": "rowlock", "user": line.user, "namespace": "runai-default"}}
-        ],
-        "users": [{"name": line.user, "user": {"token": token}}],
-    }
-    return json.dumps(config, indent=2)
 
 
 def version(line: CommandLine) -> int:

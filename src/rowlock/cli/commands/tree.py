@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowlock.cli import exec_flags
+from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
 from rowlock.cli.context import DATA_DIR, JSON, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
@@ -25,6 +26,10 @@ _MACHINE_FLAGS = (
         "--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"
     ),
     Flag("--users", "text", 'the users: a file (mode 0600) with lines token,user,uid,"group,group"', value="FILE"),
+    Flag("--ui-address", "text", "also serve the web UI there, over HTTPS with a login page", value="ADDRESS[:PORT]"),
+    Flag("--ui-cert", "text", "the web UI's certificate there, with its chain (default: self-made)", value="FILE"),
+    Flag("--ui-key", "text", "the key of --ui-cert", value="FILE"),
+    *PROVIDER_FLAGS,
     Flag("--tls-san", "text", "additional names in the server's certificate (comma separated)", value="NAMES"),
     Flag("--network", "auto|namespaces|rewrite", "a network namespace per pod, or rewritten names and ports", "auto"),
     Flag(
@@ -78,7 +83,7 @@ UI = Command("ui", "Open the web UI, or print an address that opens it once.", "
     Flag("--no-browser", "switch", "only print the address"),
     Flag("--user", "text", "print an address for this user of the --users file, with his rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
-KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "commands.cluster:kubeconfig", flags=(
+KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "accounts.kubeconfig:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
     DATA_DIR,

@@ -7,7 +7,7 @@ import sys
 import webbrowser
 
 from rowlock.cli import client
-from rowlock.cli.commands.cluster import read_user_token
+from rowlock.cli.accounts.kubeconfig import read_user_token
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, tell

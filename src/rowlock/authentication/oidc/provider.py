@@ -1,0 +1,174 @@
+"""What is known of the identity provider: its addresses and its keys, read beside the answers and kept while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from rowlock.authentication.oidc.provider_requests import ProviderRequests
+from rowlock.authentication.oidc.settings import OidcSettings, check_address
+from rowlock.errors import ApiError, BadRequest, Unavailable
+
+REFRESH_S = 600.0
+"""Seconds after which keys are read again: one that was withdrawn counts no longer than this."""
+RETRY_S = 10.0
+"""Seconds between two attempts: at the start, and for tokens whose key is not known."""
+MAX_KEYS = 64
+MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
+_CURVES = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
+log = logging.getLogger(__name__)
+
+
+class SigningKey(NamedTuple):
+    """One public key: of which family, and for which algorithm if it says so."""
+
+    identity: str
+    family: str
+    """`RSA`, or the curve's name."""
+    algorithm: str
+    key: Any
+
+
+class OidcProvider:
+    """One provider. `run` reads its documents; until then, and while it does not answer, `problem` says why."""
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        requests: ProviderRequests | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings, self._clock = settings, clock
+        self.requests = requests or ProviderRequests(settings)
+        self._document: dict[str, Any] = {}
+        self._keys: dict[str, list[SigningKey]] = {}
+        self._tried_at = float("-inf")
+        self._refresh: asyncio.Task[None] | None = None
+        self.problem = "it has not answered yet"
+        """Why its keys are not fresh; "" where they are."""
+        self.generation = 0
+        """Another number after each change of the keys."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.refresh()
+            await asyncio.sleep(RETRY_S if self.problem else REFRESH_S)
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._keys)
+
+    def find_keys(self, identity: str, algorithm: str) -> list[SigningKey]:
+        """The keys of a name ("": all) with which this algorithm signs."""
+        named = self._keys.get(identity, ()) if identity else [key for keys in self._keys.values() for key in keys]
+        family = _CURVES.get(algorithm, "RSA")
+        return [key for key in named if key.family == family and key.algorithm in ("", algorithm)]
+
+    async def refresh(self) -> None:
+        """Read the documents now; who asks while they are read waits for the same answer. Nothing is raised."""
+        if self._refresh is None or self._refresh.done():
+            self._tried_at = self._clock()
+            self._refresh = asyncio.create_task(self._read())
+        await asyncio.shield(self._refresh)
+
+    async def refresh_for_unknown_key(self) -> None:
+        """Keys were changed, or somebody guesses: a provider is asked every ten seconds at most."""
+        is_running = self._refresh is not None and not self._refresh.done()
+        if is_running or self._clock() - self._tried_at >= RETRY_S:
+            await self.refresh()
+
+    async def address(self, name: str) -> str:
+        """One of the addresses of its document. Raises Unavailable, BadRequest where it has none."""
+        if not self._document:
+            await self.refresh_for_unknown_key()
+        if not self._document:
+            raise Unavailable(f"{self.settings.label} cannot be reached ({self.problem}): try again in a moment")
+        found = self._document.get(name)
+        if not isinstance(found, str) or not found:
+            raise BadRequest(f"{self.settings.label} has no {name}: this way of logging in is not offered there")
+        check_address(found, f"{name} of {self.settings.label}")
+        return found
+
+    def has_address(self, name: str) -> bool:
+        return bool(self._document.get(name))
+
+    def scopes(self, *, offline: bool = False) -> str:
+        """What a login asks for: of the usual scopes those that the provider knows."""
+        known = self._document.get("scopes_supported")
+        usual = ["profile", "email", "groups", *(["offline_access"] if offline else [])]
+        return " ".join(["openid", *(scope for scope in usual if isinstance(known, list) and scope in known)])
+
+    # ------------------------------------------------------------ reading
+
+    async def _read(self) -> None:
+        try:
+            document = await self.requests.get(self.settings.issuer.rstrip("/") + "/.well-known/openid-configuration")
+            if document.get("issuer") != self.settings.issuer:
+                said = str(document.get("issuer"))[:200]
+                raise BadRequest(f"it calls itself {said!r}: that must be --oidc-issuer-url, letter by letter")
+            where = document.get("jwks_uri")
+            check_address(where if isinstance(where, str) else "", "its jwks_uri")
+            keys = await asyncio.to_thread(parse_keys, await self.requests.get(str(where)))
+        except ApiError as error:
+            if error.message != self.problem:
+                log.warning("the identity provider %s: %s", self.settings.label, error.message)
+            self.problem = error.message
+            return
+        if self.problem:
+            log.info("the identity provider %s answers", self.settings.label)
+        if {name: [key[:3] for key in group] for name, group in keys.items()} != {
+            name: [key[:3] for key in group] for name, group in self._keys.items()
+        } or not _same_numbers(keys, self._keys):
+            self.generation += 1
+        self._document, self._keys, self.problem = document, keys, ""
+
+
+def _same_numbers(some: dict[str, list[SigningKey]], others: dict[str, list[SigningKey]]) -> bool:
+    return [key.key.public_numbers() for group in some.values() for key in group] == [
+        key.key.public_numbers() for group in others.values() for key in group
+    ]
+
+
+def parse_keys(document: dict[str, Any]) -> dict[str, list[SigningKey]]:
+    """Name → keys, of a JWK set; others than those that sign with RSA or the usual curves are left out. Raises BadRequest."""
+    import jwt
+
+    entries = document.get("keys")
+    if not isinstance(entries, list) or len(entries) > MAX_KEYS:
+        raise BadRequest(f"its keys are no list of at most {MAX_KEYS}")
+    keys: dict[str, list[SigningKey]] = {}
+    for entry in entries:
+        if (
+            not isinstance(entry, dict)
+            or entry.get("use") not in (None, "sig")
+            or entry.get("kty") not in ("RSA", "EC")
+        ):
+            continue
+        try:
+            key = _parse_key(jwt, entry)
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError):
+            continue
+        if key is not None:
+            keys.setdefault(key.identity, []).append(key)
+    if not keys:
+        raise BadRequest("it has no key that signs with RSA or an elliptic curve")
+    return keys
+
+
+def _parse_key(jwt: Any, entry: dict[str, Any]) -> SigningKey | None:
+    public = {name: value for name, value in entry.items() if name in ("kty", "n", "e", "crv", "x", "y")}
+    if any(not isinstance(value, str) or len(value) > 2048 for value in public.values()):
+        return None
+    kind = jwt.algorithms.RSAAlgorithm if entry["kty"] == "RSA" else jwt.algorithms.ECAlgorithm
+    key = kind.from_jwk(public)
+    if entry["kty"] == "RSA":
+        numbers = key.public_numbers()
+        if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS or numbers.e.bit_length() > 32:
+            return None
+    family = "RSA" if entry["kty"] == "RSA" else str(key.curve.name)
+    return SigningKey(str(entry.get("kid") or ""), family, str(entry.get("alg") or ""), key)

@@ -1,0 +1,123 @@
+"""How an identity provider is configured: the flags of `rowlock up`, under kube-apiserver's names for them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rowlock.errors import BadRequest
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+"""Signatures with a key pair. `none` proves nothing, and with HS256 who can check a token can make one."""
+DEFAULT_ALGORITHMS = ("RS256", "ES256")
+DEFAULT_PREFIX = "oidc:"
+"""Before names and groups of a provider: its users are not those of the cluster, even if they have the same name."""
+FLAGS = (
+    "oidc_issuer_url", "oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_username_claim", "oidc_username_prefix",
+    "oidc_groups_claim", "oidc_groups_prefix", "oidc_required_claim", "oidc_ca_file", "oidc_signing_algs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """One provider, and what its claims mean here."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = ""
+    name: str = ""
+    """What the login page calls it."""
+    username_claim: str = "sub"
+    username_prefix: str = DEFAULT_PREFIX
+    groups_claim: str = ""
+    groups_prefix: str = DEFAULT_PREFIX
+    required_claims: tuple[tuple[str, str], ...] = ()
+    ca_file: Path | None = None
+    algorithms: tuple[str, ...] = DEFAULT_ALGORITHMS
+
+    @property
+    def label(self) -> str:
+        """For people: its name, else its host."""
+        return self.name or urlsplit(self.issuer).hostname or self.issuer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the server's process."""
+    for name in FLAGS:
+        parser.add_argument(f"--{name.replace('_', '-')}", default="")
+
+
+def parse_settings(options: argparse.Namespace) -> OidcSettings | None:
+    """None where no provider is configured. Raises BadRequest with the flag to change."""
+    given = {name: str(getattr(options, name, "") or "") for name in FLAGS}
+    if not any(given.values()):
+        return None
+    issuer, client_id = given["oidc_issuer_url"], given["oidc_client_id"]
+    if not issuer or not client_id:
+        raise BadRequest("an identity provider needs both: --oidc-issuer-url URL and --oidc-client-id ID")
+    check_address(issuer, "--oidc-issuer-url")
+    ca_file = Path(given["oidc_ca_file"]) if given["oidc_ca_file"] else None
+    if ca_file is not None and not ca_file.is_file():
+        raise BadRequest(f"there is no file {ca_file}: --oidc-ca-file names the certificate authority of the provider")
+    return OidcSettings(
+        issuer,
+        client_id,
+        _read_secret(given["oidc_client_secret_file"]),
+        given["oidc_name"],
+        given["oidc_username_claim"] or "sub",
+        _prefix(given["oidc_username_prefix"]),
+        given["oidc_groups_claim"],
+        _prefix(given["oidc_groups_prefix"]),
+        _required_claims(given["oidc_required_claim"]),
+        ca_file,
+        _algorithms(given["oidc_signing_algs"]),
+    )
+
+
+def check_address(url: str, what: str) -> None:
+    """Raises BadRequest for anything but https://HOST/PATH: over plain HTTP anybody between could hand us keys of his own."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme == "https" and parts.hostname and not (parts.username or parts.query or parts.fragment)
+        _ = parts.port
+    except ValueError:
+        fits = False
+    if not fits:
+        raise BadRequest(f"{what} must be https://HOST/PATH without a user, query or fragment, but is {url[:200]!r}")
+
+
+def _prefix(text: str) -> str:
+    """As in kube-apiserver, `-` is none."""
+    return "" if text == "-" else text or DEFAULT_PREFIX
+
+
+def _required_claims(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    if any(not (name and sign) for name, sign, _ in pairs):
+        raise BadRequest(f"--oidc-required-claim takes CLAIM=VALUE, with commas between several, not {text!r}")
+    return tuple((name, value) for name, _, value in pairs)
+
+
+def _algorithms(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in text.split(",") if name) or DEFAULT_ALGORITHMS
+    if unknown := [name for name in names if name not in ALGORITHMS]:
+        raise BadRequest(f"--oidc-signing-algs takes {', '.join(ALGORITHMS)}, not {', '.join(unknown)}")
+    return names
+
+
+def _read_secret(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            secret = file.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"--oidc-client-secret-file {path} cannot be read ({error})") from None
+    if mode & 0o077:
+        raise BadRequest(f"others can read the secret in {path} (mode {mode:04o}): `chmod 600 {path}`")
+    return secret

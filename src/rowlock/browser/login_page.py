@@ -1,0 +1,181 @@
+"""Ways in for people: a local account's password, and the identity provider; each ends in a session as the one-time code's does.
+
+    GET  /api/v1/ui/login           which ways there are          open
+    POST /api/v1/ui/login           name and password → session   open; limited as every login is
+    POST /api/v1/ui/login/oidc      → the provider's page         open
+    GET  /oidc/callback             back from there → a one-time code in the fragment of the page's address
+
+The provider sends the browser back by a link of another site, which carries no session, and needs none: state, a cookie of its own
+and PKCE's verifier say that the same browser left for there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rowlock.authentication.oidc.logins import LOGIN_LIFETIME_S, OidcLogins
+from rowlock.browser.sessions import BrowserLogin, BrowserSession, Sessions
+from rowlock.errors import ApiError, BadRequest, TooLarge, TooManyRequests, Unauthorized, Unavailable, Unsupported
+from rowlock.http_server.connection_limits import client_of
+from rowlock.rest.app import RestApi, json_response
+
+LOGIN_PATH, PROVIDER_PATH, CALLBACK_PATH = "/api/v1/ui/login", "/api/v1/ui/login/oidc", "/oidc/callback"
+MAX_EXCHANGE_BYTES = 4 * 1024
+"""Bytes of a login: nobody knows yet who asks."""
+RENEW_EARLY_S, RENEW_AGAIN_S = 60.0, 10.0
+"""Seconds before its end in which a provider's token is renewed, and between two attempts."""
+_STARTS_PER_MINUTE = 60
+"""Browsers that are sent to the provider: all of them, since those on loopback are one address."""
+
+
+class LoginPage:
+    """Logins of browsers at one server."""
+
+    def __init__(self, rest_api: RestApi, sessions: Sessions, clock: Callable[[], float]) -> None:
+        self._rest_api, self._sessions, self._clock = rest_api, sessions, clock
+        self._accounts, self._provider = rest_api.settings.accounts, rest_api.settings.oidc
+        self._starts: list[float] = []
+
+    def describe(self, *, is_local: bool) -> dict[str, Any]:
+        """What the page offers. Nothing says whether a certain account is there."""
+        provider = {"name": self._provider.label} if self._provider else None
+        has_accounts = self._accounts is not None and not self._accounts.is_empty
+        return {"password": has_accounts, "oidc": provider, "code": is_local}
+
+    async def log_in(self, request: Request) -> BrowserSession:
+        """With a name and a password. Raises BadRequest, Unauthorized, TooManyRequests."""
+        name, password = parse_texts(await read_json(request), ("username", "password"))
+        issue = self._rest_api.settings.issue_user_token
+        if self._accounts is None or issue is None:
+            raise BadRequest("this server keeps no passwords")
+        address = request.client.host if request.client else ""
+        known = name if self._accounts.get(name) else ""  # what somebody typed there may be a password
+        try:
+            account = await self._accounts.authenticate(name, password, client_of(address))
+            if account is None:
+                raise Unauthorized("The user name or the password is wrong.")
+        except ApiError as error:
+            self._rest_api.record_login(known, address, LOGIN_PATH, error.code)
+            raise
+        self._rest_api.record_login(known, address, LOGIN_PATH, 200)
+        issued = await issue(account)
+        return self._sessions.begin(BrowserLogin(issued.token))
+
+    # ------------------------------------------------------------ the identity provider
+
+    async def leave_for_provider(self, request: Request, cookie_name: str) -> Response:
+        """The address of the provider's page; the browser keeps a cookie until it is back. Raises BadRequest, Unavailable."""
+        await read_json(request)
+        now = self._clock()
+        self._starts = [start for start in self._starts if now - 60 < start <= now]
+        if len(self._starts) >= _STARTS_PER_MINUTE:
+            raise TooManyRequests("very many people sign in just now: try again in a minute", retry_after=60)
+        self._starts.append(now)
+        redirect = await self._require_provider().begin(_redirect_uri(request))
+        response = json_response(200, {"url": redirect.url})
+        response.set_cookie(
+            cookie_name,
+            redirect.browser_secret,
+            max_age=int(LOGIN_LIFETIME_S),
+            path=_base(request) + CALLBACK_PATH,
+            httponly=True,
+            secure=request.url.scheme == "https",
+            samesite="lax",  # it must come along from the provider's page; it opens nothing by itself
+        )
+        return response
+
+    async def return_from_provider(self, request: Request, cookie_name: str, cookie: str) -> Response:
+        """The page with a one-time code, or a page that says what went wrong."""
+        address = request.client.host if request.client else ""
+        try:
+            if request.method != "GET":
+                raise Unsupported("the provider sends browsers here with GET")
+            found = await self._require_provider().finish(dict(request.query_params), cookie, _redirect_uri(request))
+        except ApiError as error:
+            self._rest_api.record_login("", address, CALLBACK_PATH, error.code)
+            response: Response = HTMLResponse(_problem_page(error.message), error.code)
+        else:
+            self._rest_api.record_login(found.user.name, address, CALLBACK_PATH, 200)
+            code = self._sessions.issue_code(found.token, expires=found.expires, refresh_token=found.refresh_token)
+            response = RedirectResponse(f"{_base(request)}/#code={code}", 303)
+        response.delete_cookie(cookie_name, path=_base(request) + CALLBACK_PATH, httponly=True, samesite="lax")
+        return response
+
+    async def renew(self, login: BrowserLogin) -> None:
+        """A token that comes to its end is renewed beside the answers; one that has ended, before this one. Raises Unauthorized, Unavailable."""
+        now = self._clock()
+        if not login.refresh_token or now < login.expires - RENEW_EARLY_S:
+            return
+        if (login.renewal is None or login.renewal.done()) and now >= login.renew_after:
+            login.renew_after = now + RENEW_AGAIN_S
+            login.renewal = asyncio.create_task(self._renew(login))
+        if now >= login.expires and login.renewal is not None:
+            await asyncio.shield(login.renewal)
+            if self._clock() >= login.expires:
+                raise Unavailable(
+                    "your session cannot be renewed: the identity provider does not answer; try again in a moment"
+                )
+
+    async def _renew(self, login: BrowserLogin) -> None:
+        try:
+            session = await self._require_provider().renew(login.refresh_token)
+        except Unauthorized:
+            login.refresh_token, login.expires = "", self._clock()
+        except ApiError:
+            return  # it is away: there is another attempt
+        else:
+            login.token, login.expires, login.refresh_token = session.token, session.expires, session.refresh_token
+
+    def _require_provider(self) -> OidcLogins:
+        if self._provider is None:
+            raise BadRequest("this server knows no identity provider: `rowlock up --oidc-issuer-url URL` names one")
+        return self._provider
+
+
+async def read_json(request: Request) -> Any:
+    """A small body, which other sites cannot send without being asked for permission first. Raises BadRequest, TooLarge."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise BadRequest('a code is exchanged as JSON: {"code": "…"} with content-type application/json')
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_EXCHANGE_BYTES:
+            raise TooLarge(f"a login has less than {MAX_EXCHANGE_BYTES} bytes")
+    try:
+        return msgspec.json.decode(bytes(body))
+    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
+        raise BadRequest(f"the body is not JSON: {error}") from None
+
+
+def parse_texts(body: Any, names: tuple[str, ...]) -> list[str]:
+    """These fields of the body. Raises BadRequest."""
+    values = [body.get(name) if isinstance(body, dict) else None for name in names]
+    if not all(isinstance(value, str) for value in values):
+        fields = ", ".join(f'"{name}": "…"' for name in names)
+        raise BadRequest(f"what is exchanged for a session is {{{fields}}}")
+    return [str(value) for value in values]
+
+
+def _base(request: Request) -> str:
+    return str(request.scope.get("root_path", ""))
+
+
+def _redirect_uri(request: Request) -> str:
+    """What the provider must know of this server, letter by letter. The Host has been checked."""
+    return f"{request.url.scheme}://{request.headers['host']}{_base(request)}{CALLBACK_PATH}"
+
+
+def _problem_page(message: str) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sign in: rowlock</title>'
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark"></head>'
+        f"<body><main><h1>You are not signed in</h1><p>{html.escape(message)}</p>"
+        '<p><a href="../">Back to the login page</a></p></main></body></html>\n'
+    )

@@ -1,0 +1,73 @@
+"""`rowlock kubeconfig`: what kubectl needs, for the owner or for a user of the --users file."""
+
+from __future__ import annotations
+
+import os
+
+from rowlock.cli import client
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import show
+
+
+def kubeconfig(line: CommandLine) -> int:
+    """Print the kubeconfig for kubectl."""
+    directory = data_dir(line)
+    if line.user:
+        show(_user_kubeconfig(line, directory))
+        return 0
+    path = str((client.read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
+    if not os.path.exists(path):
+        raise CommandError(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
+    if line.path:
+        show(path)
+        return 0
+    with open(path, encoding="utf-8") as file:
+        show(file.read())
+    return 0
+
+
+def read_user_token(directory: str, user: str) -> str:
+    """The token of a user of the running server's --users file. Raises CommandError."""
+    import csv
+
+    server_json = client.running_server(directory)
+    users = str(((server_json or {}).get("flags") or {}).get("users") or "")
+    if server_json is None or users in ("", "None"):
+        reason = "no server runs" if server_json is None else "the server was started without --users FILE"
+        raise CommandError(f"there are no users besides you: {reason}")
+    try:
+        with open(users, encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.reader(file) if len(row) > 2 and not row[0].lstrip().startswith("#")]
+    except OSError as error:
+        raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
+    tokens = {row[1].strip(): row[0].strip() for row in rows}
+    if user not in tokens:
+        raise CommandError(f"{users} has no user {user}; there are: {', '.join(sorted(tokens))}")
+    return tokens[user]
+
+
+def _user_kubeconfig(line: CommandLine, directory: str) -> str:
+    """For somebody else's machine: with the authority and his token in it."""
+    import base64
+    import json
+
+    token = read_user_token(directory, line.user)
+    server_json = client.running_server(directory) or {}
+    try:
+        with open(os.path.join(directory, "ca.crt"), "rb") as file:
+            authority = base64.b64encode(file.read()).decode()
+    except OSError as error:
+        raise CommandError(f"{error.filename} cannot be read: {error.strerror}") from None
+    url = next(iter(server_json.get("others") or ()), server_json["url"])
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "rowlock",
+        "clusters": [{"name": "rowlock", "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "contexts": [
+            {"name": "rowlock", "context": {"cluster": "rowlock", "user": line.user, "namespace": "runai-default"}}
+        ],
+        "users": [{"name": line.user, "user": {"token": token}}],
+    }
+    return json.dumps(config, indent=2)

@@ -1,0 +1,73 @@
+"""Whose a token is, for the REST API; and logins that give tokens: of programs, of people, of users of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from rowlock.accounts.local_login import LocalLogin, LocalToken, LocalUser
+from rowlock.accounts.user_accounts import UserAccount
+from rowlock.apiserver.server.settings import ApiServerSettings
+from rowlock.authentication import access_tokens, users
+from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.authorization.user_rights import UserRights
+from rowlock.rest.authentication import Principal, TokenAuthenticator
+from rowlock.rest.call import AccessToken, TokenIssuer, UserTokenIssuer
+
+
+def rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
+    """The users of the Kubernetes API, for the REST API."""
+    keys = users.TokenAuthenticator(
+        settings.token,
+        settings.tokens,
+        loopback_only=settings.owner_loopback_only,
+        service_accounts=settings.find_token_user,
+    )
+
+    def authenticate(token: str, address: str) -> Principal | None:
+        user = keys.authenticate(token, address)
+        if user is None:
+            return None
+        name = "" if user is users.ADMIN else user.name
+        return Principal(name, None if user.is_master else UserRights(authorizer, user))
+
+    return authenticate
+
+
+def token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
+    """Logs applications in."""
+    tokens, accounts = settings.access_tokens, settings.service_accounts
+    if tokens is None or accounts is None:
+        return None
+
+    async def issue(client_id: str, client_secret: str) -> AccessToken | None:
+        await asyncio.to_thread(accounts.load)  # the first time it takes a tenth of a second
+        issued = tokens.issue(client_id, client_secret)
+        return None if issued is None else AccessToken(issued.token, access_tokens.LIFETIME_S)
+
+    return issue
+
+
+def user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
+    """Logs people in who have shown their password."""
+    tokens, service_accounts = settings.access_tokens, settings.service_accounts
+    if tokens is None or service_accounts is None:
+        return None
+
+    async def issue(account: UserAccount) -> AccessToken:
+        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
+        return AccessToken(tokens.issue_for_user(account).token, access_tokens.USER_LIFETIME_S)
+
+    return issue
+
+
+def local_login(settings: ApiServerSettings, directory: Path) -> LocalLogin:
+    """The socket at which users of this machine log in by who they are."""
+    tokens, service_accounts = settings.access_tokens, settings.service_accounts
+    assert tokens is not None and service_accounts is not None, "an embedded cluster issues tokens"
+
+    async def issue(user: LocalUser) -> LocalToken:
+        await asyncio.to_thread(service_accounts.load)  # the first time it takes a tenth of a second
+        return LocalToken(tokens.issue_for_local_user(user).token, access_tokens.LIFETIME_S)
+
+    return LocalLogin(directory, issue)

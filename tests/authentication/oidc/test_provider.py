@@ -1,0 +1,198 @@
+"""A provider that is away, slow or hostile: it is said, in bounded time and memory, and the event loop turns meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.authentication.oidc.provider import Provider, running_provider
+
+from rowlock.authentication.oidc import provider_requests
+from rowlock.authentication.oidc.provider import OidcProvider
+from rowlock.authentication.oidc.provider_requests import MAX_BYTES, MAX_REQUESTS, ProviderRequests
+from rowlock.authentication.oidc.settings import OidcSettings, parse_settings
+from rowlock.errors import BadRequest, TooManyRequests, Unavailable
+from rowlock.serve import parse_arguments
+
+DOCUMENT = "/.well-known/openid-configuration"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    with running_provider(tmp_path_factory.mktemp("provider")) as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider(running: Provider) -> Iterator[Provider]:
+    yield running
+    running.answers.clear()
+
+
+async def problem_of(settings: OidcSettings, deadline_s: float = 20.0) -> str:
+    """After one attempt, during which the loop must turn."""
+    known = OidcProvider(settings, ProviderRequests(settings, deadline_s=deadline_s))
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.01)
+            turns += 1
+
+    turning = asyncio.create_task(turn())
+    began = time.monotonic()
+    await known.refresh()
+    turning.cancel()
+    assert time.monotonic() - began < deadline_s + 30
+    assert turns or time.monotonic() - began < 0.05
+    return known.problem
+
+
+def drip(face: Any) -> None:
+    face.send_response(200)
+    face.send_header("content-length", "1000000")
+    face.end_headers()
+    while True:
+        face.wfile.write(b" ")
+        time.sleep(0.02)
+
+
+def endless(face: Any) -> None:
+    face.send_response(200)
+    face.end_headers()
+    while True:
+        face.wfile.write(b" " * 65536)
+
+
+def endless_head(face: Any) -> None:
+    face.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        face.wfile.write(b"x: y\r\n" * 1000)
+
+
+def redirect(face: Any) -> None:
+    face.send_response(302)
+    face.send_header("location", "https://127.0.0.1:1/")
+    face.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (endless, f"more than {MAX_BYTES} bytes"),
+        (endless_head, "100 headers"),
+        (redirect, "redirects are not followed"),
+        (b"<html>", "no JSON object"),
+        (b"[" * 100_000, "no JSON object"),
+        (b"[]", "no JSON object"),
+        (b"\xff{}", "no JSON object"),
+        (500, "HTTP 500"),
+        (b'{"issuer": "https://evil.example"}', "letter by letter"),
+    ],
+)
+def test_odd_documents_are_refused_in_a_sentence(provider: Provider, given: Any, says: str) -> None:
+    provider.answers[DOCUMENT] = given
+    assert says in asyncio.run(problem_of(provider.settings()))
+
+
+def test_a_body_that_comes_byte_by_byte_holds_nobody(provider: Provider) -> None:
+    provider.answers[DOCUMENT] = drip
+    assert "did not answer" in asyncio.run(problem_of(provider.settings(), deadline_s=0.5))
+
+
+def test_a_provider_that_is_away_is_said(tmp_path: Path, provider: Provider) -> None:
+    away = OidcSettings("https://127.0.0.1:1", "x", ca_file=provider.ca_file)
+    assert "cannot be asked" in asyncio.run(problem_of(away))
+    untrusted = OidcSettings(provider.url, "x")
+    assert "certificate" in asyncio.run(problem_of(untrusted)).lower()
+
+
+@pytest.mark.parametrize(
+    "where", ["http://127.0.0.1/keys", "file:///etc/passwd", "", "https://a@b/", "https://x:99999/"]
+)
+def test_addresses_of_the_document_are_https(provider: Provider, where: str) -> None:
+    provider.answers[DOCUMENT] = f'{{"issuer": "{provider.url}", "jwks_uri": "{where}"}}'.encode()
+    assert "must be https://" in asyncio.run(problem_of(provider.settings()))
+
+
+def test_a_provider_elsewhere_does_not_send_us_to_loopback(provider: Provider) -> None:
+    settings = OidcSettings("https://login.example", "x", ca_file=provider.ca_file)
+
+    async def main() -> None:
+        with pytest.raises(Unavailable, match="this machine's loopback"):
+            await ProviderRequests(settings).get(provider.url + DOCUMENT)
+
+    provider.asked.clear()
+    asyncio.run(main())
+    assert provider.asked == []
+
+
+def test_requests_at_a_time_are_limited(provider: Provider) -> None:
+    free = threading.Event()
+    provider.answers["/token"] = lambda face: free.wait(20)
+
+    async def main() -> None:
+        requests = ProviderRequests(provider.settings())
+        waiting = [asyncio.create_task(requests.post(provider.url + "/token", {})) for _ in range(MAX_REQUESTS)]
+        await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await requests.post(provider.url + "/token", {})
+        free.set()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_what_is_known_is_kept_while_the_provider_is_away(provider: Provider) -> None:
+    async def main() -> None:
+        known = OidcProvider(provider.settings())
+        await known.refresh()
+        generation = known.generation
+        provider.answers[DOCUMENT] = 503
+        await known.refresh()
+        assert "HTTP 503" in known.problem and known.has_keys and known.generation == generation
+
+    asyncio.run(main())
+
+
+# ---------------------------------------------------------------- flags
+
+GOOD = ["--data-dir", "x", "--oidc-issuer-url", "https://login.example", "--oidc-client-id", "rowlock"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (GOOD[:4], "needs both"),
+        ([*GOOD[:2], "--oidc-groups-claim", "groups"], "needs both"),
+        ([*GOOD, "--oidc-issuer-url", "http://login.example"], "must be https://"),
+        ([*GOOD, "--oidc-signing-algs", "HS256"], "not HS256"),
+        ([*GOOD, "--oidc-signing-algs", "RS256,none"], "not none"),
+        ([*GOOD, "--oidc-required-claim", "hd"], "CLAIM=VALUE"),
+        ([*GOOD, "--oidc-ca-file", "/nowhere"], "no file /nowhere"),
+        ([*GOOD, "--oidc-client-secret-file", "/nowhere"], "cannot be read"),
+    ],
+)
+def test_flags_that_cannot_be_are_refused(flags: list[str], says: str) -> None:
+    with pytest.raises(BadRequest, match=says):
+        parse_settings(parse_arguments(flags))
+
+
+def test_a_secret_is_for_its_owners_eyes(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("hush\n")
+    file.chmod(0o644)
+    flags = [*GOOD, "--oidc-client-secret-file", str(file)]
+    with pytest.raises(BadRequest, match="chmod 600"):
+        parse_settings(parse_arguments(flags))
+    file.chmod(0o600)
+    settings = parse_settings(parse_arguments([*flags, "--oidc-username-prefix", "-"]))
+    assert settings is not None
+    assert (settings.client_secret, settings.username_prefix, settings.groups_prefix) == ("hush", "", "oidc:")
+    assert provider_requests.DEADLINE_S < 30
