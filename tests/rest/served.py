@@ -32,6 +32,7 @@ from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
 from rowlock.errors import not_found
+from rowlock.identity.identity_provider import IdentityProvider
 from rowlock.objects import Object, name
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal
@@ -67,8 +68,10 @@ class UsageTable(dict[str, LatestUsage]):
 class Served:
     """A running server and the two programs, called in this process."""
 
-    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.data, self.capsys = data, capsys
+    def __init__(
+        self, data: Path, capsys: pytest.CaptureFixture[str], provider: IdentityProvider | None = None
+    ) -> None:
+        self.data, self.capsys, self._provider = data, capsys, provider
         self.store = Store.open(None, admission=lambda _: AdmissionChain(), patches=Patcher(), log_source=self._log)
         self.logs: dict[str, list[str]] = {}
         self.endless: set[str] = set()
@@ -110,8 +113,13 @@ class Served:
 
         return RestSettings(
             token=TOKEN, user="ana", version="1.0", accounts=self.accounts, issue_user_token=issue_to_user, issue_token=issue,
-            authenticate_token=lambda token, _: self.principals.get(token),
+            authenticate_token=lambda token, _: self._find_principal(token),
+            oidc=self._provider.logins if self._provider else None, look_up_token=self._provider.tokens.look_up if self._provider else None,
         )  # fmt: skip
+
+    def _find_principal(self, token: str) -> Principal | None:
+        user = self._provider.tokens.find_user(token) if self._provider else None
+        return Principal(user.name) if user else self.principals.get(token)
 
     def _issue(self, name: str) -> AccessToken:
         token = f"token {len(self.principals)}"
@@ -131,6 +139,7 @@ class Served:
         async with asyncio.TaskGroup() as tasks:
             work = [
                 tasks.create_task(face.run()),
+                *((tasks.create_task(self._provider.run()),) if self._provider else ()),
                 tasks.create_task(controllers.run(self.store, self.store.view, made, self.store.changes())),
             ]
             serving = tasks.create_task(web.serve())
@@ -276,8 +285,10 @@ def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixtur
 
 
 @contextmanager
-def serving(data: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
-    server = Served(data, capsys)
+def serving(
+    data: Path, capsys: pytest.CaptureFixture[str], provider: IdentityProvider | None = None
+) -> Iterator[Served]:
+    server = Served(data, capsys, provider)
     server.start()
     try:
         yield server

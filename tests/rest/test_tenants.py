@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.authentication.oidc.provider import Provider, running_provider
 
 from rowlock import kinds
 from rowlock.accounts.user_accounts import UserAccounts
@@ -30,7 +31,9 @@ from rowlock.authentication.service_account_tokens import KEY_FILE, ServiceAccou
 from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.authorization import bootstrap_policy
 from rowlock.authorization.rbac import RbacAuthorizer
+from rowlock.browser.door import BrowserDoor
 from rowlock.http_server.certificates import ensure_certificates
+from rowlock.identity.identity_provider import IdentityProvider
 from rowlock.identity.token_sources import rest_authenticator, user_token_issuer
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -46,6 +49,8 @@ from rowlock.storage.store import Store
 OWNER = "owner-owner-owner-owner"
 TYPIST, PASSWORD = "typist" * 8, "correct horse"
 """Whoever has this for a token logs in with a password, and has the role of an access rule: an editor's."""
+GUEST = "guest" * 8
+"""Whoever has this comes with a token of the identity provider, and is an editor by a group that it names."""
 PEOPLE = {name * 8: User(name, (AUTHENTICATED,)) for name in ("editor", "viewer", "admin", "nobody")}
 MINE, THEIRS = "mine", "theirs"
 STANDARD = ("trainings", "workspaces")
@@ -56,7 +61,8 @@ MARK = "hush"
 class Tenancy:
     """Two projects with the same things in them; editor, viewer and admin have roles in one."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, provider: Provider) -> None:
+        self.provider = provider
         self.store = Store.open(None, admission=AdmissionChain, patches=Patcher(), log_source=self._log)
         self.ids: dict[str, str] = {}
         self.typed = ""
@@ -67,9 +73,11 @@ class Tenancy:
         signer = ServiceAccountTokens(directory / KEY_FILE, self.store.view)
         tokens = AccessTokens(signer, self.store.view, accounts)
         self.audit_log = AuditLog(directory)
+        identity = IdentityProvider.connect(provider.settings())
         settings = ApiServerSettings(
-            token=OWNER, tokens=PEOPLE, audit=audit_into(self.audit_log), service_accounts=signer, access_tokens=tokens
-        )
+            token=OWNER, tokens=PEOPLE, audit=audit_into(self.audit_log), service_accounts=signer, access_tokens=tokens,
+            id_tokens=identity.tokens,
+        )  # fmt: skip
         self.rest = RestApi(
             self.store,
             RestSettings(
@@ -77,12 +85,17 @@ class Tenancy:
                 authenticate_token=rest_authenticator(settings, authorizer),
                 accounts=accounts,
                 issue_user_token=user_token_issuer(settings),
+                oidc=identity.logins,
+                look_up_token=identity.tokens.look_up,
             ),
             drain=lambda _: None,
             archive=Archive(directory / "archive"),
             audit_log=self.audit_log,
         )
-        self.app = application.application(self.rest.routes, self.store, settings, None, authorizer)
+        self.door = BrowserDoor(self.rest, OWNER, 8123)
+        self.app = application.application(
+            [self.door.code_route, *self.rest.routes], self.store, settings, None, authorizer
+        )
 
     async def _log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         yield f"said by {pod}\n".encode()
@@ -122,6 +135,10 @@ class Tenancy:
                 "subjects": [{"kind": "User", "name": name, "apiGroup": kinds.ROLE.group}],
             }
             await self.store.create(kinds.ROLE_BINDING, binding)
+        team = {"kind": "Group", "name": "oidc:team", "apiGroup": kinds.ROLE.group}
+        guests = {**binding, "metadata": {"name": "guests", "namespace": f"runai-{MINE}-plain"}, "subjects": [team]}
+        guests["roleRef"] = {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": "rowlock:editor"}
+        await self.store.create(kinds.ROLE_BINDING, guests)
 
     def _objects(self, namespace: str, mark: str) -> list[tuple[Kind, Object]]:
         job = self.store.view.get(kinds.PYTORCHJOB, namespace, f"job-{mark}")
@@ -159,9 +176,17 @@ class Tenancy:
         assert answer.status_code == 200, answer.text
         return str(answer.json()["accessToken"])
 
-    async def ask(self, token: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    async def real_token(self, token: str) -> str:
+        """What is sent for whoever has to log in first."""
+        if token == GUEST:
+            return self.provider.token()
         if token == TYPIST:
-            token = self.typed = self.typed or await self._log_in()
+            self.typed = self.typed or await self._log_in()
+            return self.typed
+        return token
+
+    async def ask(self, token: str, method: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+        token = await self.real_token(token)
         transport = httpx.ASGITransport(app=self.app)
         given = {"authorization": f"Bearer {token}", **{key.replace("_", "-"): value for key, value in headers.items()}}
         async with httpx.AsyncClient(transport=transport, base_url="https://127.0.0.1", headers=given) as client:
@@ -174,7 +199,7 @@ Check = Callable[[Tenancy], Awaitable[None]]
 def play(check: Check) -> None:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Tenancy]:
-        tenancy = Tenancy(Path(directory))
+        tenancy = Tenancy(Path(directory), provider)
         cache = asyncio.create_task(tenancy.rest.run())
         try:
             await tenancy.make()
@@ -187,7 +212,7 @@ def play(check: Check) -> None:
         async with opened() as tenancy:
             await check(tenancy)
 
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory() as directory, running_provider(Path(directory)) as provider:
         asyncio.run(main())
 
 
@@ -265,7 +290,7 @@ def test_every_route_names_its_right() -> None:
     }
 
 
-@pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody", "typist"])
+@pytest.mark.parametrize("person", ["editor", "viewer", "admin", "nobody", "typist", "guest"])
 def test_what_one_may_not_read_is_not_there(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token = person * 8
@@ -310,6 +335,7 @@ def test_what_one_may_not_read_is_not_there(person: str) -> None:
         ("viewer", {"POST", "DELETE"}),
         ("admin", set[str]()),
         ("typist", set[str]()),
+        ("guest", set[str]()),
     ],
 )
 def test_what_one_may_do_in_ones_own_project(person: str, refused: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,7 +415,7 @@ def test_what_is_deleted_stays_whose_it_was(person: str, own: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("person", "may_change"), [("editor", True), ("viewer", False), ("admin", True), ("typist", True)]
+    ("person", "may_change"), [("editor", True), ("viewer", False), ("admin", True), ("typist", True), ("guest", True)]
 )
 def test_the_assets_of_ones_own_project(person: str, may_change: bool) -> None:
     """Whoever may change the project's ConfigMaps changes its assets; those of the cluster are read by all, changed by its admins."""
@@ -530,7 +556,7 @@ EVERYWHERE = [
 ]
 
 
-@pytest.mark.parametrize("person", ["editor", "admin", "nobody", "typist"])
+@pytest.mark.parametrize("person", ["editor", "admin", "nobody", "typist", "guest"])
 def test_no_verb_reaches_another_project(person: str) -> None:
     async def check(tenancy: Tenancy) -> None:
         token, there = person * 8, f"runai-{THEIRS}-{MARK}"

@@ -20,7 +20,7 @@ from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
-from rowlock.cli.login.session import is_over, login_again_hint, read_session, write_session
+from rowlock.cli.login.session import is_over, login_again_hint, read_session, renew_session, write_session
 from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
@@ -337,6 +337,14 @@ class ServerClient:
         """The session's token, a new one where its secret was saved. Raises CommandError where it has ended."""
         if not is_over(session):
             return str(session["token"])
+        if "refreshToken" in session:
+            try:
+                return renew_session(self, self.directory, session)
+            except StatusError as error:
+                if error.status != 401:
+                    raise
+                hint = login_again_hint(session)
+                raise CommandError(f"Authentication failed. {error.message}: log in again with {hint}") from None
         if "clientSecret" not in session:
             raise CommandError(
                 f"Authentication failed. the token has expired: log in again with {login_again_hint(session)}"

@@ -78,12 +78,7 @@ class OidcLogins:
     def describe(self) -> dict[str, Any]:
         """For whoever wants to log in: no secrets."""
         settings = self._provider.settings
-        return {
-            "name": settings.label,
-            "issuer": settings.issuer,
-            "clientId": settings.client_id,
-            "device": self._provider.has_address("device_authorization_endpoint"),
-        }
+        return {"name": settings.label, "issuer": settings.issuer, "clientId": settings.client_id}
 
     # ------------------------------------------------------------ browsers
 

@@ -94,9 +94,6 @@ class OidcProvider:
         check_address(found, f"{name} of {self.settings.label}")
         return found
 
-    def has_address(self, name: str) -> bool:
-        return bool(self._document.get(name))
-
     def scopes(self, *, offline: bool = False) -> str:
         """What a login asks for: of the usual scopes those that the provider knows."""
         known = self._document.get("scopes_supported")

@@ -1,4 +1,4 @@
-"""The flags of `rowlock up` that name an identity provider (OpenID Connect), under kube-apiserver's names."""
+"""Flags about an identity provider (OpenID Connect): those of `rowlock up`, under kube-apiserver's names, and those of logins there."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ PROVIDER_FLAGS = (
     Flag("--oidc-ca-file", "text", "the certificate authority of the provider (default: the machine's)", value="FILE"),
     Flag("--oidc-signing-algs", "text", "signatures that count (comma separated; default: RS256,ES256)", value="LIST"),
 )  # fmt: skip
+LISTEN_FLAGS = (
+    Flag(
+        "--listen-host",
+        "text",
+        "where the browser comes back to from the identity provider (default: 127.0.0.1)",
+        value="HOST",
+    ),
+    Flag("--listen-port", "int", "the port there, if the provider must know it (default: a free one)", value="PORT"),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock.cli import exec_flags
-from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
+from rowlock.cli.accounts.provider_flags import LISTEN_FLAGS, PROVIDER_FLAGS
 from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
 from rowlock.cli.context import DATA_DIR, JSON, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
@@ -83,6 +83,15 @@ UI = Command("ui", "Open the web UI, or print an address that opens it once.", "
     Flag("--no-browser", "switch", "only print the address"),
     Flag("--user", "text", "print an address for this user of the --users file, with his rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
+LOGIN = Command("login", "Log in to a server as somebody: with a password, or at its identity provider.", "login.commands:login", flags=(
+    Flag("-u --user", "text", "the name of an account with a password", value="NAME"),
+    Flag("-p --password", "text", "its password (default: typed, or read from stdin; others see it in `ps`)", value="PASSWORD"),
+    Flag("--oidc", "switch", "at the identity provider, with a browser of this machine"),
+    Flag("--device", "switch", "at the identity provider, with a code to type in any browser"),
+    *LISTEN_FLAGS, DATA_DIR,
+))  # fmt: skip
+LOGOUT = Command("logout", "End the session of `rowlock login` here.", "login.commands:logout", flags=(DATA_DIR,))
+WHOAMI = Command("whoami", "Say who one is to the server, and until when.", "login.commands:whoami", flags=(DATA_DIR,))
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "accounts.kubeconfig:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
@@ -364,7 +373,7 @@ SHARED = (DATA_DIR, PROJECT)
 """Flags that may stand before the verb."""
 
 ROOT = Group("rowlock", "Distributed training on one machine, with the tools of a Kubernetes cluster.", (
-    UP, DOWN, STATUS, UI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
+    UP, DOWN, STATUS, UI, LOGIN, LOGOUT, WHOAMI, KUBECONFIG, RUN, VERIFY_RESUME, LIST, TOP, DESCRIBE, LOGS, HISTORY, SHOW, DIFF, RERUN, MOVE, PLOT, TENSORBOARD, NOTEBOOK, EXEC, ATTACH, PORT_FORWARD, WAIT, SUSPEND, RESUME,
     DELETE, CHECK, EXPLAIN, WHY, PROJECTS, USERS, ROLES, ACCESS_RULES, APPLICATIONS, SCHEDULER, SIMULATE, BUILD, IMAGES, BACKUP, RESTORE, DOCTOR, DIFF_ENGINES, MANIFESTS, COMPLETION, COMPLETE, VERSION,
 ), foreign_commands=(
     ("submit start-job launch", "`rowlock run -- python train.py` submits a command, `rowlock run -d` does not follow it."),

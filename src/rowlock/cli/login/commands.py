@@ -9,7 +9,8 @@ from rowlock.cli import client
 from rowlock.cli.accounts.users import read_password
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.login.session import read_session, remove_session, write_session
+from rowlock.cli.login.provider import find_provider, log_in_at_provider
+from rowlock.cli.login.session import end_of_session, read_session, remove_session, write_session
 from rowlock.cli.output import show
 
 TOKEN_PATH = "/api/v1/token"
@@ -27,6 +28,38 @@ def login_owner(line: CommandLine) -> int:
     client.connect(line).get("/api/v1/clusters")
     show("Logged in successfully")
     return 0
+
+
+def login(line: CommandLine) -> int:
+    """`rowlock login`: with a password where a name is given, else at the identity provider, else as the owner."""
+    if line.user and (line.oidc or line.device):
+        raise CommandError(
+            "-u is for a password of this server, --oidc and --device for the identity provider: give one of them", 2
+        )
+    if line.password and not line.user:
+        raise CommandError("--password needs a name: -u NAME", 2)
+    if line.user:
+        return login_user(line)
+    if line.oidc or line.device:
+        return log_in_at_provider(line, with_code=bool(line.device))
+    return login_as_offered(line)
+
+
+def login_as_offered(line: CommandLine) -> int:
+    """The owner of the data directory is who he is; anybody else goes to the identity provider, if the server has one."""
+    if not os.access(os.path.join(data_dir(line), "token"), os.R_OK) and find_provider(client.connect(line)):
+        return log_in_at_provider(line, with_code=False)
+    return login_owner(line)
+
+
+def login_sso(line: CommandLine) -> int:
+    """`runai login sso`: at the identity provider, with a browser of this machine; the owner's token where there is none."""
+    return log_in_at_provider(line, with_code=False) if find_provider(client.connect(line)) else login_owner(line)
+
+
+def login_remote_browser(line: CommandLine) -> int:
+    """`runai login remote-browser`: at the identity provider, with a code for any browser; the owner's token where there is none."""
+    return log_in_at_provider(line, with_code=True) if find_provider(client.connect(line)) else login_owner(line)
 
 
 def login_user(line: CommandLine) -> int:
@@ -87,4 +120,6 @@ def whoami(line: CommandLine) -> int:
     session = read_session(data_dir(line))
     show(f"User: {name}")
     show(f"Logged in Id: {session['user'] if session else name}")
+    if session:
+        show(f"Until: {end_of_session(session)}")
     return 0

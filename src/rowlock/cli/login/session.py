@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from rowlock.cli.grammar import CommandError
@@ -58,9 +60,40 @@ def is_over(session: dict[str, Any]) -> bool:
     return time.time() > float(session.get("expiresAt") or 0) - _EARLY
 
 
+def renew_session(server: Any, directory: str, session: dict[str, Any]) -> str:
+    """A token of the identity provider for the one that has ended; several commands at a time do it once, for what renews it may work
+    once. `server` is the client of the server, which asks the provider. Raises CommandError."""
+    with _locked_session(directory):
+        current = read_session(directory)
+        if current is not None and not is_over(current):
+            return str(current["token"])
+        body = {"grantType": "refresh_token", "refreshToken": (current or session)["refreshToken"]}
+        answer = server.call("POST", "/api/v1/token", body=body, anonymous=True)
+        kept = {"provider": str(session.get("provider") or ""), "refreshToken": str(answer.get("refreshToken") or "")}
+        write_session(directory, str(session["user"]), answer, **{name: text for name, text in kept.items() if text})
+        return str(answer["accessToken"])
+
+
+@contextlib.contextmanager
+def _locked_session(directory: str) -> Iterator[None]:
+    import fcntl
+
+    with open(os.open(os.path.join(directory, f"{FILE_NAME}.lock"), os.O_RDWR | os.O_CREAT, 0o600), "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def end_of_session(session: dict[str, Any]) -> str:
+    """Until when somebody is logged in, in words."""
+    ends = datetime.fromtimestamp(float(session.get("expiresAt") or 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{ends}, then renewed by itself" if "refreshToken" in session or "clientSecret" in session else ends
+
+
 def login_again_hint(session: dict[str, Any]) -> str:
     """What to write when the token has ended."""
     user = str(session.get("user") or "")
+    if "provider" in session:
+        return "`rowlock login --oidc`"
     if user.startswith("app:"):
         return f"`runai login application --client-id {user.removeprefix('app:')}`"
     return f"`runai login user -u {user}`"

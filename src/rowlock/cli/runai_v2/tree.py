@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.cli.accounts.provider_flags import LISTEN_FLAGS
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
@@ -133,23 +134,16 @@ RESOURCES: tuple[Group, ...] = (
 )  # fmt: skip
 
 _SWITCH = "enabled|disabled"
-_BROWSER = (
-    Flag(
-        "--listen-host", "text", "", value="HOST", refuse="no browser is needed: the token lies in the data directory"
-    ),
-    Flag("--listen-port", "int", "", value="PORT", refuse="no browser is needed: the token lies in the data directory"),
-    DATA_DIR,
-)
-_OWNER = "login.commands:login_owner"
+_BROWSER = (*LISTEN_FLAGS, DATA_DIR)
 LOGIN = Group("login", "Log in.", (
-    Command("owner", "Log in with the token of the data directory.", _OWNER, flags=_BROWSER),
+    Command("owner", "Log in as who one is: the owner of the data directory, or at the identity provider.", "login.commands:login_as_offered", flags=_BROWSER),
     Command("user", "Log in with a password.", "login.commands:login_user", flags=(
         Flag("-u --user", "text", "the user's name", value="NAME"),
         Flag("-p --password", "text", "the password (default: typed, or read from stdin; others see it in `ps`)", value="PASSWORD"),
         DATA_DIR,
     )),
-    Command("sso", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
-    Command("remote-browser", "Log in with the token of the data directory.", _OWNER, flags=(DATA_DIR,)),
+    Command("sso", "Log in at the identity provider, with a browser of this machine.", "login.commands:login_sso", flags=_BROWSER),
+    Command("remote-browser", "Log in at the identity provider, with a code to type in any browser.", "login.commands:login_remote_browser", flags=(DATA_DIR,)),
     Command("application", "Log in as an application.", "login.commands:login_application", aliases="app access-key", flags=(
         Flag("--client-id", "text", "the application's name", value="NAME"),
         Flag("--secret", "text", "its secret (default: typed, or read from stdin)", value="SECRET"),
