@@ -13,7 +13,7 @@ import yaml
 
 from rowlock import __version__
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
-from rowlock.kube.manifests import SCHEDULER_ROLE, install_objects
+from rowlock.kube.manifests import OPERATOR_ROLE, SCHEDULER_ROLE, install_objects
 from rowlock.objects import Object, name
 
 CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm" / "rowlock"
@@ -21,15 +21,20 @@ _NOTE = "# made by scripts/make_chart.py (`make docs`): edit src/rowlock/kube/in
 _VALUES = {
     "VALUE-IMAGE": '"{{ .Values.image }}"',
     "VALUE-SCHEDULER": '"{{ .Values.scheduler }}"',
+    "VALUE-OPERATOR": '"{{ .Values.operator }}"',
     "VALUE-STORAGE": '"{{ .Values.storage.size }}"',
     "VALUE-CLASS": '"{{ .Values.storage.class }}"',
     "VALUE-HOST": '"{{ .Values.ingress.host }}"',
 }
-_INSTALL = ServerInstall("VALUE-IMAGE", "VALUE-SCHEDULER", "VALUE-STORAGE", "VALUE-CLASS", "VALUE-HOST")
+_INSTALL = ServerInstall(
+    "VALUE-IMAGE", "VALUE-SCHEDULER", "VALUE-STORAGE", "VALUE-CLASS", "VALUE-HOST", operator="VALUE-OPERATOR"
+)
 VALUES = """# The server's image, made with `docker build -f deploy/Dockerfile -t IMAGE .`
 image: rowlock:{version}
 # Who places the pods of jobs: own (rowlock), kai, cluster (the default scheduler), auto
 scheduler: own
+# Who makes the pods of jobs: kubeflow (its training operator), or own (rowlock, which brings the kinds of jobs)
+operator: kubeflow
 # The volume of the archive; with the class "" the cluster's default is used
 storage:
   size: 10Gi
@@ -50,10 +55,13 @@ kubeVersion: ">=1.27.0-0"
 
 def chart_files() -> dict[str, str]:
     """Path in the chart → text."""
-    objects = [obj for obj in install_objects(scheduler="own", crds=True) if obj["kind"] != "Namespace"]
-    crds = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
+    objects = [obj for obj in install_objects(scheduler="own", crds=True, operator="own") if obj["kind"] != "Namespace"]
+    definitions = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
+    crds = [obj for obj in definitions if obj["spec"]["group"] != "kubeflow.org"]
+    operating = [_keep(obj) for obj in definitions if obj not in crds]
+    operating += [obj for obj in objects if name(obj) == OPERATOR_ROLE]
     scheduling = [obj for obj in objects if name(obj) == SCHEDULER_ROLE]
-    rest = [obj for obj in objects if obj not in crds and obj not in scheduling]
+    rest = [obj for obj in objects if obj not in definitions and name(obj) not in (SCHEDULER_ROLE, OPERATOR_ROLE)]
     server = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_INSTALL)]
     ingress = [obj for obj in server if obj["kind"] == "Ingress"]
     return {
@@ -62,13 +70,14 @@ def chart_files() -> dict[str, str]:
         "crds/scheduling.yaml": _text(crds),
         "templates/rights.yaml": _text(rest),
         "templates/scheduler-rights.yaml": _when('eq .Values.scheduler "own"', _text(scheduling)),
+        "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
         "templates/server.yaml": _text([obj for obj in server if obj not in ingress]),
         "templates/ingress.yaml": _when(".Values.ingress.host", _text(ingress)),
     }
 
 
 def _keep(claim: Object) -> Object:
-    """What ran stays when the release is deleted."""
+    """What ran, and the jobs of users, stay when the release is deleted."""
     return {**claim, "metadata": {**claim["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
 
 

@@ -14,7 +14,7 @@ WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
     "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
     "http_server", "storage", "apiserver", "kubelet", "diagnostics",
-    "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence",
+    "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence", "kube_operator",
 )  # fmt: skip
 """In the order of the storeys."""
 ABOVE = ("server_files", "cluster", "kube_scheduler", "kube_users", "assembly", "kube_assembly", "serve")

@@ -33,6 +33,7 @@ STOREYS: tuple[set[str], ...] = (
     {
         "cluster",
         "kube_scheduler",
+        "kube_operator",
         "kube_users",
         "kube_evidence",
         "server_log",

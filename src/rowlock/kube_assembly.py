@@ -36,10 +36,11 @@ from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import SCHEDULER_RULES, missing_rights
+from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, missing_rights
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
-from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
+from rowlock.kube_operator.operator import KubeOperator
+from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
@@ -75,13 +76,16 @@ class KubeServer(Server):
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             await _require_access(kube, self.options.kubeconfig)
-            missing = await require_kinds(kube, install=self.options.install_crds)
+            missing = await require_kinds(
+                kube, install=self.options.install_crds, has_operator=self.options.operator == "own"
+            )
             dialect, consequence = await choose_dialect(kube, self.options.scheduler)
             notice = "; ".join(filter(None, (missing, consequence)))
             if self._certificate_process.wait():
                 raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
             token = server_files.ensure_token(self.data_dir / "token")
             scheduler = await self._make_scheduler(stack) if dialect is OWN else None
+            operator = await self._make_operator(stack) if self.options.operator == "own" else None
             users = KubeUsers.connect(
                 kube, self.options.kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
@@ -121,6 +125,7 @@ class KubeServer(Server):
                         users.run(),
                         supervise("the audit log", audit_log.run),
                         *((scheduler.run(),) if scheduler else ()),
+                        *((operator.run(),) if operator else ()),
                     ),
                     browser_listeners=browser_listeners,
                     announce=partial(self.write_server_json, url, door, self.options.kubeconfig, notice),
@@ -136,6 +141,19 @@ class KubeServer(Server):
             )
         await ensure_system_namespace(kube)
         return KubeScheduler(kube)
+
+    async def _make_operator(self, stack: AsyncExitStack) -> KubeOperator:
+        """Raises Forbidden where these credentials may not do its work, and Conflict where Kubeflow's operator does it."""
+        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
+        if missing := await missing_rights(kube, OPERATOR_RULES):
+            raise Forbidden(
+                f"these credentials may not do what the job operators do ({', '.join(missing)}): give them the rights of"
+                " `rowlock manifests --operator own`, or leave out --operator own"
+            )
+        await ensure_system_namespace(kube)
+        operator = KubeOperator(kube, process_name())
+        await operator.refuse_second()
+        return operator
 
 
 class _KubernetesFirst:

@@ -38,9 +38,11 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         yield account_kubeconfig(admin, directory)
 
 
-def account_kubeconfig(admin: Path, directory: Path) -> Path:
+def account_kubeconfig(admin: Path, directory: Path, *flags: str) -> Path:
     """Of the service account that `rowlock manifests` makes: it has the rights that they list, and no others."""
-    manifests = subprocess.run([BIN / "rowlock", "manifests"], capture_output=True, text=True, check=True).stdout
+    manifests = subprocess.run(
+        [BIN / "rowlock", "manifests", *flags], capture_output=True, text=True, check=True
+    ).stdout
     (directory / "manifests.yaml").write_text(manifests)
     kubectl(admin, "apply", "-f", str(directory / "manifests.yaml"))
     kubectl(

@@ -15,6 +15,7 @@ from rowlock.api import Api, WriteOptions
 from rowlock.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
 from rowlock.gangs.dialects import DIALECTS, Dialect
 from rowlock.kinds import Kind
+from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.objects import Object, is_condition_true
 
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
@@ -79,7 +80,7 @@ async def missing_kinds(api: Api, wanted: Iterable[Kind]) -> list[Kind]:
 
 async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
     """Create the definitions of these kinds, and wait until they are served. Raises ApiError."""
-    for definition in crd_objects():
+    for definition in (*crd_objects(), *job_crd_objects()):
         if definition["metadata"]["name"] not in {kind.resource for kind in missing}:
             continue
         try:
@@ -100,10 +101,11 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
         ) from None
 
 
-async def require_kinds(api: Api, *, install: bool) -> str:
+async def require_kinds(api: Api, *, install: bool, has_operator: bool = False) -> str:
     """Everything without which nothing works here; a warning about kinds of jobs that are missing, or "".
 
-    Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs never."""
+    Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs only where we bring
+    the operators, too (`has_operator`)."""
     missing = await missing_kinds(api, (kinds.QUEUE, kinds.POD_GROUP))
     if missing and not install:
         names = " and ".join(kind.resource for kind in missing)
@@ -113,9 +115,13 @@ async def require_kinds(api: Api, *, install: bool) -> str:
     if missing:
         await install_crds(api, missing)
     absent_jobs = await missing_kinds(api, kinds.JOBS)
+    if absent_jobs and install and has_operator:
+        await install_crds(api, absent_jobs)
+        return ""
     if len(absent_jobs) == len(kinds.JOBS):
         raise Unavailable(
-            f"the cluster serves no kind of job: install Kubeflow's training operator first, with `{OPERATOR_COMMAND}`"
+            f"the cluster serves no kind of job: install Kubeflow's training operator first, with `{OPERATOR_COMMAND}`,"
+            " or let rowlock do its work with `--operator own --install-crds`"
         )
     return f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}" if absent_jobs else ""
 

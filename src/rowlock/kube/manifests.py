@@ -13,17 +13,20 @@ from collections.abc import Mapping
 import yaml
 
 from rowlock import kinds
+from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.installation import crd_objects
-from rowlock.kube.rights import SCHEDULER_RULES, SERVER_RULES, SYSTEM_NAMESPACE, role_objects
+from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, SERVER_RULES, SYSTEM_NAMESPACE, role_objects
 from rowlock.objects import Object
 from rowlock.workloads.submission import PRIORITIES
 
 ACCOUNT = "rowlock"
-SERVER_ROLE, SCHEDULER_ROLE = "rowlock-server", "rowlock-scheduler"
+SERVER_ROLE, SCHEDULER_ROLE, OPERATOR_ROLE = "rowlock-server", "rowlock-scheduler", "rowlock-operator"
 
 
-def install_objects(*, scheduler: str, crds: bool, server: ServerInstall | None = None) -> list[Object]:
+def install_objects(
+    *, scheduler: str, crds: bool, operator: str = "kubeflow", server: ServerInstall | None = None
+) -> list[Object]:
     """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
     leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `server` runs in the cluster."""
     labels = {"app.kubernetes.io/name": "rowlock"}
@@ -31,10 +34,12 @@ def install_objects(*, scheduler: str, crds: bool, server: ServerInstall | None 
     made: list[Object] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}},
         *(crd_objects() if crds else ()),
+        *(job_crd_objects() if operator == "own" else ()),
         *_priority_classes(PRIORITIES),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
         *role_objects(SERVER_ROLE, SERVER_RULES, ACCOUNT),
         *(role_objects(SCHEDULER_ROLE, SCHEDULER_RULES, ACCOUNT) if scheduler == "own" else ()),
+        *(role_objects(OPERATOR_ROLE, OPERATOR_RULES, ACCOUNT) if operator == "own" else ()),
         *(server_objects(server) if server else ()),
     ]
     return [
@@ -63,13 +68,19 @@ def main(argv: list[str] | None = None) -> int:
     """Print the manifests as YAML."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
     parser.add_argument("--scheduler", choices=("own", "kai", "cluster"), default="own")
+    parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
     parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
     parser.add_argument("--storage", default="10Gi", help="size of the server's volume")
     parser.add_argument("--ingress-host", default="")
     options = parser.parse_args(argv)
-    server = ServerInstall(options.image, options.scheduler, options.storage, ingress_host=options.ingress_host)
+    server = ServerInstall(
+        options.image, options.scheduler, options.storage, ingress_host=options.ingress_host, operator=options.operator
+    )
     objects = install_objects(
-        scheduler=options.scheduler, crds=options.scheduler != "kai", server=server if options.image else None
+        scheduler=options.scheduler,
+        crds=options.scheduler != "kai",
+        operator=options.operator,
+        server=server if options.image else None,
     )
     sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
     return 0

@@ -18,6 +18,7 @@ from rowlock.objects import Object, dig
 SYSTEM_NAMESPACE = "rowlock-system"
 """Where rowlock's own objects live on a real cluster: its service account and its Lease."""
 SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
+OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", (), False)
 
 
@@ -74,6 +75,23 @@ SCHEDULER_RULES: tuple[Rule, ...] = (
 )
 """Of `--scheduler own`, besides the server's. The finalizers' right lets a PodGroup name its job as an owner that
 waits for it, on clusters that check this (OpenShift does)."""
+
+_MADE = ("list", "watch", "create", "patch", "update", "delete")
+OPERATOR_RULES: tuple[Rule, ...] = (
+    Rule("kubeflow.org", _JOBS, ("list", "watch", "get", "create", "patch", "update", "delete")),
+    Rule("kubeflow.org", tuple(f"{plural}/status" for plural in _JOBS), ("patch", "update")),
+    Rule("kubeflow.org", tuple(f"{plural}/finalizers" for plural in _JOBS), ("update",)),
+    Rule("", ("pods", "services", "configmaps", "serviceaccounts"), _MADE),
+    Rule("autoscaling", ("horizontalpodautoscalers",), _MADE),
+    Rule("rbac.authorization.k8s.io", ("roles", "rolebindings"), _MADE),
+    Rule("", ("pods/exec",), ("create",)),
+    Rule("", ("events",), ("create", "patch")),
+    Rule("apps", ("deployments",), ("list",)),
+    Rule("coordination.k8s.io", ("leases",), ("list",)),
+    Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
+)
+"""Of `--operator own`, besides the server's. An MPIJob's launcher gets a Role, and nobody may give a right that he has not:
+`pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
 
 
 async def missing_rights(api: Api, rules: Iterable[Rule]) -> list[str]:

@@ -22,6 +22,7 @@ from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_
 SETTINGS = (
     "kubeconfig",
     "scheduler",
+    "operator",
     "context",
     "install_crds",
     "nodes",
@@ -54,7 +55,7 @@ SETTINGS = (
 _POD_NETWORK_PORTS = (3128, 6443)
 """Of the pods' proxy and of the API server, at the address where pods reach this machine."""
 _REAL_CLUSTER_SETTINGS = (
-    "kubeconfig", "context", "install_crds", "scheduler", "port", "bind", "tls_san", "keep_runs", "archive_size",
+    "kubeconfig", "context", "install_crds", "scheduler", "operator", "port", "bind", "tls_san", "keep_runs", "archive_size",
 )  # fmt: skip
 """Flags of `up` that mean something where the machines are not ours."""
 _STALLED_TIMEOUT = 30.0
@@ -142,7 +143,7 @@ def _check_flags(line: CommandLine) -> None:
 def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
     """A real cluster has nodes, users and a scheduler of its own; other flags would be ignored, and are refused."""
     if "kubeconfig" not in settings:
-        for name in ("context", "install_crds", "scheduler"):
+        for name in ("context", "install_crds", "scheduler", "operator"):
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return
@@ -346,7 +347,9 @@ def status(line: CommandLine) -> int:
     if server_json.get("others"):
         show(f"For others:  {' '.join(server_json['others'])}")
     if (server_json.get("flags") or {}).get("scheduler") == "own":
-        show(f"Scheduler:   {_describe_leader(server)}")
+        show(f"Scheduler:   {_describe_leader(server, 'scheduler')}")
+    if (server_json.get("flags") or {}).get("operator") == "own":
+        show(f"Operator:    {_describe_leader(server, 'operator')}")
     show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
     if not nodes:
         return 0
@@ -367,20 +370,20 @@ def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
         return []
 
 
-def _describe_leader(server: client.ServerClient) -> str:
-    """Which process schedules on a real cluster, by its Lease; without one that is renewed, every job waits."""
+def _describe_leader(server: client.ServerClient, part: str) -> str:
+    """Which process does this part's work on a real cluster, by its Lease; without one that is renewed, every job waits."""
     try:
-        lease = server.get(_SCHEDULER_LEASE_PATH)["spec"]
+        lease = server.get(f"{_LEASES_PATH}/rowlock-{part}")["spec"]
     except CommandError as refusal:
         return f"not known: {refusal.message}"
     holder, renewed = lease.get("holderIdentity"), parse_time(lease.get("renewTime"))
     age = (datetime.now(UTC) - renewed).total_seconds() if renewed else 0.0
     if not holder or age > _LEASE_GRACE * float(lease.get("leaseDurationSeconds") or 0):
-        return "nobody schedules now: look into server.log of `rowlock up --scheduler own`"
+        return f"nobody does its work now: look into server.log of `rowlock up --{part} own`"
     return f"rowlock's, in process {holder} (machine_pid_start)"
 
 
-_SCHEDULER_LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/rowlock-system/leases/rowlock-scheduler"
+_LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/rowlock-system/leases"
 _LEASE_GRACE = 2
 """Lease durations after which a Lease is surely not renewed any more, for all that two clocks may differ."""
 _CORDONED_NOTE = """

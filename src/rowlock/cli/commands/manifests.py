@@ -17,4 +17,7 @@ def manifests(line: CommandLine) -> int:
         )
     module = [sys.executable, "-P", "-m", "rowlock.kube.manifests"]
     server = ["--image", line.image, "--storage", line.storage, "--ingress-host", line.ingress_host or ""]
-    os.execv(sys.executable, [*module, "--scheduler", line.scheduler, *(server if line.image else ())])
+    os.execv(
+        sys.executable,
+        [*module, "--scheduler", line.scheduler, "--operator", line.operator, *(server if line.image else ())],
+    )

@@ -63,6 +63,7 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
     Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who places the pods: KAI if it is there, rowlock, KAI, or the cluster's default scheduler", "auto"),
+    Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
     Flag("--system", "switch", "serve all users of this machine, who log in by who they are; needs root"),
     Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
@@ -359,6 +360,7 @@ MANIFESTS = Command(
     "commands.manifests:manifests",
     flags=(
         Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),
+        Flag("--operator", "kubeflow|own", "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
         Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
         Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),
         Flag("--ingress-host", "text", "with --image: an Ingress leads to the server under this name", value="NAME"),

@@ -33,6 +33,7 @@ class ServerInstall:
     ingress_host: str = ""
     """A host name under which an Ingress leads to the server; "" = no Ingress."""
     account: str = NAME
+    operator: str = "kubeflow"
 
 
 def server_objects(install: ServerInstall) -> list[Object]:
@@ -89,6 +90,7 @@ def _container(install: ServerInstall) -> dict[str, Any]:
         "--data-dir": DATA_DIRECTORY,
         "--kubeconfig": "in-cluster",
         "--scheduler": install.scheduler,
+        "--operator": install.operator,
         "--port": str(PORT),
         "--bind": "0.0.0.0",
         "--tls-san": names,

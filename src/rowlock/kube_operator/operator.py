@@ -1,0 +1,134 @@
+"""The job operators of the embedded cluster on a real one, behind a Lease, as long as Kubeflow's operator is not there.
+
+They decide as in `training`, unchanged, on a View that watches keep. They keep nothing that a restart loses. Kubeflow's
+operator may be installed at any moment: then ours stop within `LOOK_INTERVAL_S`, and go on when it has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from rowlock import controllers
+from rowlock.api import NOTHING, Decision, Record, View
+from rowlock.controllers.supervisor import supervise
+from rowlock.errors import ApiError, Conflict
+from rowlock.kinds import JOBS, Kind
+from rowlock.kube.cache import Cache
+from rowlock.kube.client import Kube
+from rowlock.kube.installation import missing_kinds
+from rowlock.kube.leader_election import LeaderElection, LeaseTimes
+from rowlock.kube.rights import OPERATOR_LEASE
+from rowlock.kube_operator.client import OperatorClient
+from rowlock.kube_operator.presence import PROBE_LABEL, find_kubeflow_operator
+from rowlock.objects import Key, Object, labels
+from rowlock.training.admission.webhooks import review_job
+from rowlock.training.controller import JobController
+
+log = logging.getLogger("rowlock.operator")
+START_PATIENCE_S = 3.0
+"""Seconds that Kubeflow's operator has to answer at the start of a server: idle it takes a tenth of one."""
+PATIENCE_S, LOOK_INTERVAL_S = 10.0, 60.0
+EVENT_SOURCE = "rowlock-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """Seconds: of the Lease, between looks for another operator, and how long one has to answer."""
+
+    lease: LeaseTimes = field(default_factory=LeaseTimes)
+    look_interval: float = LOOK_INTERVAL_S
+    patience: float = PATIENCE_S
+
+
+class CheckedJobController(JobController):
+    """A `JobController` for objects that no webhook of the operator has looked at: what one would have refused is told, and left
+    alone; and jobs that ask for other operators are theirs."""
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        job = view.get(self.framework.kind, key.namespace, key.name)
+        if job is None or PROBE_LABEL in labels(job):
+            return NOTHING
+        message = self._refusal(job)
+        if message:
+            return Decision((Record(job, "Warning", "InvalidJob", f"the job cannot run: {message}", EVENT_SOURCE),))
+        return super().decide(view, key, now)
+
+    def _refusal(self, job: Object) -> str:
+        """Kubeflow's own sentence; anything that is too odd to be looked at is refused as well."""
+        try:
+            return review_job(self.framework.kind, None, job).message
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            return f"its spec is not one of a {self.framework.kind.name} ({type(error).__name__}: {error})"
+
+
+class KubeOperator:
+    """`run()` until cancelled. `kube` is a client of its own: its requests do not queue behind users'."""
+
+    def __init__(self, kube: Kube, process: str, times: OperatorTimes | None = None) -> None:
+        """`process` is unique to this process."""
+        self._kube, self._times = kube, times or OperatorTimes()
+        self._probe = process.rsplit("_", 1)[-1].lower()
+        self.election = LeaderElection(kube, OPERATOR_LEASE, process, self._times.lease)
+
+    async def refuse_second(self) -> None:
+        """Raises Conflict where Kubeflow's operator works: two on one job would undo each other's writes."""
+        if found := await find_kubeflow_operator(self._kube, self._probe, START_PATIENCE_S):
+            raise Conflict(
+                f"the cluster has Kubeflow's training operator ({found}), and two operators on one job would fight:"
+                " leave out --operator own, or remove that one first"
+            )
+
+    async def run(self) -> None:
+        """Take part in the election, and act on jobs as long as this process leads and nobody else does."""
+        await supervise("the job operators", self._run_elected)
+
+    async def _run_elected(self) -> None:
+        await self.election.run(self._lead)
+
+    async def _lead(self) -> None:
+        """One term: act while Kubeflow's operator is absent, and look for it all the time."""
+        while True:
+            if found := await self._look():
+                log.warning("Kubeflow's training operator has the jobs (%s): rowlock's operators wait", found)
+                await asyncio.sleep(self._times.look_interval)
+                continue
+            acting = asyncio.ensure_future(self._act())
+            looking = asyncio.ensure_future(self._look_until_found())
+            try:
+                await asyncio.wait((acting, looking), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                acting.cancel()
+                looking.cancel()
+                results = await asyncio.gather(acting, looking, return_exceptions=True)
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+
+    async def _look_until_found(self) -> None:
+        while True:
+            await asyncio.sleep(self._times.look_interval)
+            try:
+                if await self._look():
+                    return
+            except ApiError as error:
+                log.warning("it is not known whether Kubeflow's operator has come: %s", error.message)
+
+    async def _look(self) -> str:
+        return await find_kubeflow_operator(self._kube, self._probe, self._times.patience)
+
+    async def _act(self) -> None:
+        """A new cache, new operators, and everything read anew."""
+        operators = [CheckedJobController(kind) for kind in await self._served_kinds()]
+        followed = tuple(dict.fromkeys(kind for operator in operators for kind in operator.kinds))
+        cache = Cache(self._kube, followed)
+        client = OperatorClient(self._kube.connection, cache, frozenset(followed))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(cache.run())
+            await cache.synced.wait()
+            await controllers.run(client, cache.view, operators, cache.changes())
+
+    async def _served_kinds(self) -> list[Kind]:
+        absent = await missing_kinds(self._kube, JOBS)
+        return [kind for kind in JOBS if kind not in absent]

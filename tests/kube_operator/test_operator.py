@@ -1,0 +1,225 @@
+"""`rowlock up --kubeconfig … --operator own`: our job operators on a cluster that is not ours, and never beside Kubeflow's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.conformance.subjects import REPO, embedded_server, open_store, real_cluster, real_cluster_missing
+from tests.end_to_end.cluster import BIN, Cluster, lent
+from tests.kube.played_nodes import played_nodes
+from tests.kube.test_own_scheduler import account_kubeconfig
+from tests.kube.test_served_cluster import kubectl
+
+from rowlock import kinds
+from rowlock.errors import Internal
+from rowlock.kube.install.job_kinds import job_crd_objects
+from rowlock.kube_operator.operator import CheckedJobController
+from rowlock.kube_operator.presence import find_kubeflow_operator, probe_job
+from rowlock.objects import Object, name
+from rowlock.storage.store import Store
+
+EXAMPLES = REPO / "examples" / "distributed-training-jobs"
+
+
+async def store_with_namespace() -> Store:
+    store = open_store()
+    await store.create(kinds.NAMESPACE, {"metadata": {"name": "rowlock-system"}})
+    return store
+
+
+def test_nobody_answers_and_the_question_is_taken_back() -> None:
+    async def ask() -> tuple[str, int]:
+        store = await store_with_namespace()
+        found = await find_kubeflow_operator(store, "abc", 0.2)
+        left = len((await store.list(kinds.PYTORCHJOB)).items)
+        await store.close()
+        return found, left
+
+    assert asyncio.run(ask()) == ("", 0)
+
+
+def test_who_writes_a_status_is_another_operator() -> None:
+    async def ask() -> str:
+        store = await store_with_namespace()
+        asking = asyncio.ensure_future(find_kubeflow_operator(store, "abc", 30))
+        while not (found := (await store.list(kinds.PYTORCHJOB)).items):
+            await asyncio.sleep(0)
+        status = {"conditions": [{"type": "Created", "status": "True"}]}
+        await store.update(kinds.PYTORCHJOB, {**found[0], "status": status}, subresource="status")
+        answer = await asking
+        await store.close()
+        return answer
+
+    assert "wrote a status" in asyncio.run(ask())
+
+
+def test_an_operator_that_is_down_is_there_by_its_webhook() -> None:
+    class Webhook:
+        async def list(self, *_: Any, **__: Any) -> Any:
+            from rowlock.api import Page
+
+            return Page([], 1, "", None)
+
+        async def create(self, *_: Any, **__: Any) -> Object:
+            raise Internal('failed calling webhook "validator.pytorchjob.training-operator.kubeflow.org"')
+
+    found = asyncio.run(find_kubeflow_operator(Webhook(), "abc", 1))  # type: ignore[arg-type]
+    assert "its webhook is installed" in found
+
+
+def decide(job: Object) -> list[str]:
+    """What our operator does about a job that no webhook has seen: the names of the writes, and reasons of events."""
+
+    class View:
+        def get(self, kind: Any, *_: Any) -> Object | None:
+            return job if kind is kinds.PYTORCHJOB else None
+
+        def by_label(self, *_: Any) -> list[Object]:
+            return []
+
+        by_owner = by_label
+
+    from rowlock.objects import Key
+
+    decision = CheckedJobController(kinds.PYTORCHJOB).decide(View(), Key("n", "j"), 0.0)  # type: ignore[arg-type]
+    return [getattr(write, "reason", type(write).__name__) for write in decision.writes]
+
+
+def pytorch_job(**spec: Any) -> Object:
+    metadata = {
+        "name": "j",
+        "namespace": "n",
+        "uid": "u",
+        "resourceVersion": "1",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": []}}}}},
+        {"pytorchReplicaSpecs": {"Captain": {"template": {"spec": {"containers": [{"name": "pytorch"}]}}}}},
+        {"pytorchReplicaSpecs": {"Master": {"template": {"spec": "nothing"}}}},
+        {"pytorchReplicaSpecs": 7},
+    ],
+)
+def test_what_no_webhook_has_refused_is_told_and_left_alone(spec: Any) -> None:
+    assert decide(pytorch_job(**spec)) == ["InvalidJob"]
+
+
+def test_a_question_to_another_operator_is_not_answered_by_ours() -> None:
+    job = probe_job("abc")
+    assert decide({**pytorch_job(), **job, "metadata": {**pytorch_job()["metadata"], **job["metadata"]}}) == []
+
+
+def test_the_kinds_are_those_of_kubeflow() -> None:
+    made = {
+        name(crd): crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] for crd in job_crd_objects()
+    }
+    assert set(made) == {kind.resource for kind in kinds.JOBS}
+    assert made["tfjobs.kubeflow.org"]["spec"]["required"] == ["tfReplicaSpecs"]
+
+
+def test_two_operators_are_refused(tmp_path: Path) -> None:
+    """The embedded cluster's operators stand for Kubeflow's: they answer."""
+    with (
+        embedded_server(tmp_path, "rowlock.serve", "--without", "scheduler,kubelet") as kubeconfig,
+        lent(tmp_path) as served,
+    ):
+        refusal = served.run("rowlock", "up", "-d", "--kubeconfig", str(kubeconfig), "--operator", "own", code=1)
+        assert "has Kubeflow's training operator" in refusal and "leave out --operator own" in refusal
+    assert "--operator needs --kubeconfig" in served.run("rowlock", "up", "-d", "--operator", "own", code=2)
+
+
+# ------------------------------------------------------------ a real kube-apiserver without the operator
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of an account with the rights of the manifests, on a cluster that had no kind of job before them."""
+    if missing := real_cluster_missing():
+        pytest.skip(missing)
+    directory = tmp_path_factory.mktemp("bare")
+    with real_cluster(directory, "--scheduler") as admin, played_nodes(admin, 2, 4):
+        (directory / "admin").write_text(str(admin))
+        yield account_kubeconfig(admin, directory, "--operator", "own")
+
+
+@pytest.fixture
+def served(bare: Path, tmp_path: Path) -> Iterator[Cluster]:
+    with lent(tmp_path) as made:
+        made.up("--kubeconfig", str(bare), "--operator", "own")
+        yield made
+
+
+def pods_of(admin: Path, job: str) -> list[dict[str, Any]]:
+    said = kubectl(admin, "get", "pods", "-l", f"training.kubeflow.org/job-name={job}", "-o", "json")
+    items: list[dict[str, Any]] = json.loads(said)["items"]
+    return items
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("manifest", ["distributed-tensorflow-job.yaml", "distributed-pytorch-job.yaml"])
+def test_the_notebooks_jobs_run_without_kubeflows_operator(served: Cluster, bare: Path, manifest: str) -> None:
+    """As the third and fourth seed create them, with kubectl."""
+    admin = Path((bare.parent / "admin").read_text())
+    job = yaml.safe_load((EXAMPLES / manifest).read_text())
+    kind, job_name = job["kind"].lower(), job["metadata"]["name"]
+    assert f"{kind}.kubeflow.org/{job_name} created" in kubectl(admin, "create", "-f", str(EXAMPLES / manifest))
+    wanted = 6 if kind == "tfjob" else 3
+
+    def running() -> list[dict[str, Any]]:
+        return [pod for pod in pods_of(admin, job_name) if pod["status"].get("phase") == "Running"]
+
+    served.until(lambda: len(running()) == wanted, "every pod runs", 60)
+    served.until(lambda: "Running" in kubectl(admin, "get", kind, job_name), "the job says so")
+    env = {e["name"]: e.get("value") for e in running()[-1]["spec"]["containers"][0]["env"]}
+    assert ("TF_CONFIG" in env) if kind == "tfjob" else (env["WORLD_SIZE"] == "3")
+    services = kubectl(admin, "get", "services", "-o", "name").split()
+    assert any(job_name in service for service in services), "names that ranks find each other by"
+    kubectl(admin, "delete", "pod", running()[0]["metadata"]["name"], "--wait=false")
+    kubectl(admin, "delete", kind, job_name)
+    served.until(lambda: not pods_of(admin, job_name), "its pods go with it")
+    assert "Operator:    rowlock's" in served.run("rowlock", "status")
+    assert "forbidden" not in served.last_words() and "Traceback" not in served.last_words()
+
+
+@pytest.mark.real
+def test_ours_stop_when_kubeflows_comes(bare: Path, tmp_path: Path) -> None:
+    """A Deployment of its label is enough: its pods may start at any moment."""
+    admin = Path((bare.parent / "admin").read_text())
+    labels = {"control-plane": "kubeflow-training-operator"}
+    container = {"name": "training-operator", "image": "kubeflow/training-operator:v1-855e096"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "training-operator", "namespace": "default", "labels": labels},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+    }
+    (tmp_path / "operator.json").write_text(json.dumps(deployment))
+    kubectl(admin, "apply", "-f", str(tmp_path / "operator.json"))
+    try:
+        with lent(tmp_path) as made:
+            refusal = made.run("rowlock", "up", "-d", "--kubeconfig", str(bare), "--operator", "own", code=1)
+        assert "default/training-operator" in refusal
+    finally:
+        kubectl(admin, "delete", "-f", str(tmp_path / "operator.json"))
+
+
+def test_the_manifests_bring_the_kinds_and_the_rights() -> None:
+    said = subprocess.run(
+        [BIN / "rowlock", "manifests", "--operator", "own"], capture_output=True, text=True, check=True
+    )
+    made = [obj for obj in yaml.safe_load_all(said.stdout)]
+    assert "pytorchjobs.kubeflow.org" in {name(obj) for obj in made}
+    assert "rowlock-operator" in {name(obj) for obj in made if obj["kind"] == "ClusterRole"}
