@@ -99,16 +99,25 @@ BODIES: dict[str, Any] = {
     "Manifests": {"objects": [POD], "project": "team-a"},
 }  # fmt: skip
 """A request's schema and a request as it says."""
+SPAN = "start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z"
 QUERIES = {
-    "/pods/{pod}/metrics": "?metricType=CPU_USAGE_CORES&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
-    "/metrics": "?metricType=POD_COUNT&start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z",
+    "/org-unit/projects/{id}/metrics": f"?metricType=GPU_QUOTA&{SPAN}",
+    "/org-unit/departments/{id}/metrics": f"?metricType=GPU_QUOTA&{SPAN}",
+    "/nodes/{id}/metrics": f"?metricType=CPU_USAGE_CORES&{SPAN}",
+    "/clusters/{id}/metrics": f"?metricType=TOTAL_GPU&{SPAN}",
+    "/nodepools/{pool}/metrics": f"?metricType=TOTAL_GPU&{SPAN}",
+    "/projects/telemetry": "?telemetryType=GPU_QUOTA",
+    "/departments/telemetry": "?telemetryType=GPU_QUOTA",
+    "/workloads/telemetry": "?telemetryType=WORKLOADS_COUNT",
+    "/pods/{pod}/metrics": f"?metricType=CPU_USAGE_CORES&{SPAN}",
+    "/metrics": f"?metricType=POD_COUNT&{SPAN}",
     "/wait": "?timeout=0&for=Creating",
     "/telemetry": "?telemetryType=TOTAL_GPUS",
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }
 ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/drain": 405,
-          "/api/v1/workloads/{id}/pods/{pod}/metrics": 207}  # fmt: skip
+          "/api/v1/workloads/{id}/pods/{pod}/metrics": 207, "/api/v1/nodes/{id}/metrics": 207}  # fmt: skip
 """What a server without a scheduler, or with a cluster that is somebody else's, has not; 207: nobody measures pods."""
 
 
@@ -135,7 +144,7 @@ class Filled:
             status = {"conditions": [ready], "allocatable": {"nvidia.com/gpu": "1"}}
             spec = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
             world.create(kinds.NODE, {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
-        self.ids["/api/v1/node-pools"] = "a100"
+        self.ids |= {"/api/v1/node-pools": "a100", "/api/v1/nodes": "node-9"}
         world.project()
         self.ids["/api/v1/org-unit/projects"] = world.project("empty")["id"]
         assert world.client.post("/api/v1/users", json={"name": "ana", "password": "long enough"}).status_code == 201
@@ -207,7 +216,11 @@ class Filled:
 
     def address(self, path: str) -> str:
         found = re.match(r"(.*?)/\{id\}", path)
-        filled = path.replace("{id}", self.ids[found[1]] if found else "").replace("{pod}", "pod-1")
+        filled = (
+            path.replace("{id}", self.ids[found[1]] if found else "")
+            .replace("{pod}", "pod-1")
+            .replace("{pool}", "a100")
+        )
         return paths_served(filled)[-1] + next((q for ending, q in QUERIES.items() if path.endswith(ending)), "")
 
 

@@ -222,6 +222,7 @@ def play(check: Check) -> None:
 def fill(path: str, identity: str, mark: str) -> str:
     query = {
         "/wait": "?timeout=0",
+        "/org-unit/projects/{id}/metrics": "?metricType=GPU_QUOTA&start=2026-01-02T03:04:05Z&end=2026-01-02T03:04:06Z",
         "/metrics": "?metricType=CPU_USAGE_CORES&start=2026-01-02T03:04:05Z&end=2026-01-02T03:04:06Z",
     }
     filled = path.replace("{id}", identity).replace("{pod}", f"pod-{mark}")
@@ -257,7 +258,11 @@ BODIES = {
     "/api/v1/authorization/access-rules": lambda project: {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "project", "scopeId": project},
     "/api/v1/check": lambda project: {"objects": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}], "project": project},
 }  # fmt: skip
-QUERIES = {"/api/v1/workload-templates/name-availability": "?templateName=asset-plain"}
+QUERIES = {
+    "/api/v1/workload-templates/name-availability": "?templateName=asset-plain",
+    "/api/v1/workloads/telemetry": "?telemetryType=WORKLOADS_COUNT&groupBy=project",
+    "/api/v1/org-unit/projects/telemetry": "?telemetryType=GPU_QUOTA&groupBy=project",
+}
 """What a path cannot do without."""
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 BY_SCOPE = {
@@ -277,7 +282,10 @@ def test_every_route_names_its_right() -> None:
         for _, path, right, _ in ROUTES
         if "{id}" in path and right.scope not in ("project", "workload", "asset", "rule")
     }
-    of_the_cluster = {f"/api/v1/clusters/{{id}}{rest}" for rest in ("", "/nodes", "/nodes/count")}
+    of_the_cluster = {
+        f"/api/v1/clusters/{{id}}{rest}"
+        for rest in ("", "/metrics", "/nodepools/{pool}/metrics", "/nodes", "/nodes/count")
+    }
     departments = "/api/v1/org-unit/departments/{id}"
     assert unbound == {
         "/api/v1/applications/{id}",
@@ -286,6 +294,8 @@ def test_every_route_names_its_right() -> None:
         "/api/v1/node-pools/{id}",
         departments,
         f"{departments}/resources",
+        f"{departments}/metrics",
+        "/api/v1/nodes/{id}/metrics",
         *of_the_cluster,
     }
 

@@ -47,6 +47,7 @@ from rowlock.rest.call import (
 )
 from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -105,6 +106,7 @@ class RestApi:
         self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self.usage = UsageHistory(self.cache, clock)
+        self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self._archive = archive
         self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
         self._context = AppContext(
@@ -116,6 +118,7 @@ class RestApi:
             diagnose=diagnose,
             image_problems=image_problems,
             usage=self.usage,
+            scopes=self.scopes,
             pod_usage=pod_usage,
             waiting_order=WaitingOrder(take_snapshot).job_uids,
             drain=drain,
@@ -134,6 +137,7 @@ class RestApi:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
+            tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
 

@@ -28,7 +28,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.scheduling.model.snapshot import Snapshot
 from rowlock.workloads.body_fields import did_you_mean
-from rowlock.workloads.figures.usage_series import PodUsageSource
+from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a request body."""
@@ -106,6 +106,14 @@ class UsageSamples(Protocol):
     def samples(self, uid: str, times: Sequence[float]) -> list[tuple[Decimal, ...] | None]: ...
 
 
+class ScopeFigures(Protocol):
+    """The figures of projects, departments, node pools, nodes and the cluster over time, by kind and name."""
+
+    def steps(self, key: tuple[str, str], times: Sequence[float]) -> list[tuple[Decimal, ...] | None]: ...
+
+    def series(self, key: tuple[str, str]) -> UsageSeries | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AppContext:
     """What every endpoint works with."""
@@ -120,6 +128,8 @@ class AppContext:
     image_problems: ImageProblems = None
     usage: UsageSamples | None = None
     """What workloads held over time; None where nobody keeps it."""
+    scopes: ScopeFigures | None = None
+    """The same of projects, departments, node pools and the cluster."""
     pod_usage: PodUsageSource | None = None
     """What pods use; None where nobody measures it."""
     archive: Archive | None = None

@@ -62,7 +62,8 @@ def _project_json(cache: InformerCache, project: Project) -> dict[str, Any]:
     return projects.project_json(project, cache.queue(project.queue), cache.cluster)
 
 
-def _find_project(call: RestCall) -> Project:
+def find_project(call: RestCall) -> Project:
+    """The project that the path names, by id or name. Raises NotFound."""
     id_or_name = str(call.path["id"])
     project = call.context.cache.project(id_or_name)
     if project is None:
@@ -75,7 +76,7 @@ def _find_project(call: RestCall) -> Project:
 async def show(call: RestCall) -> Any:
     """GET /org-unit/projects/{id}: by id or name. Raises NotFound."""
     call.validate_query()
-    return _project_json(call.context.cache, _find_project(call))
+    return _project_json(call.context.cache, find_project(call))
 
 
 async def create(call: RestCall) -> Any:
@@ -120,7 +121,7 @@ async def update(call: RestCall) -> Any:
     """PUT /org-unit/projects/{id}: new quotas, or another description; a project keeps its name, and what the request leaves
     out stays. Raises NotFound, BadRequest."""
     call.validate_query()
-    project, body = _find_project(call), await call.json()
+    project, body = find_project(call), await call.json()
     requested = projects.parse_project_request(
         {**body, "name": body.get("name", project.name)} if isinstance(body, dict) else body
     )
@@ -140,7 +141,7 @@ async def update(call: RestCall) -> Any:
 
 async def update_resources(call: RestCall) -> Any:
     """PUT and PATCH /org-unit/projects/{id}/resources: the quotas alone, as a list. Raises NotFound, BadRequest."""
-    project = _find_project(call)
+    project = find_project(call)
     await set_queue_quota(call, project.queue, *await parse_resources_body(call))
     cache = call.context.cache
     return _project_json(cache, cache.project(project.id) or project)
@@ -149,7 +150,7 @@ async def update_resources(call: RestCall) -> Any:
 async def delete(call: RestCall) -> Any:
     """DELETE /org-unit/projects/{id}: the namespace and the queue; not while workloads are unfinished. Raises NotFound, Conflict."""
     call.validate_query()
-    project = _find_project(call)
+    project = find_project(call)
     call.require(
         "delete", kinds.QUEUE, name=project.queue
     )  # both or neither: who may not delete the one deletes nothing

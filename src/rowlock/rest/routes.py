@@ -11,13 +11,22 @@ from rowlock.rest.accounts import access_rules, users
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import cards, queue, usage
-from rowlock.rest.inventory import clusters, departments, node_pools, node_telemetry, nodes, queue_quotas
+from rowlock.rest.inventory import (
+    clusters,
+    departments,
+    node_pools,
+    node_telemetry,
+    nodes,
+    organisation_telemetry,
+    queue_quotas,
+    scope_metrics,
+)
 from rowlock.rest.openapi.document import openapi_document
 from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.run_history import past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
-from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard
+from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard, workload_telemetry
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 
@@ -120,6 +129,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/pods/count", _LIST_PODS, pods.count),
     ("GET", _WORKLOADS, _LIST, workloads.index),
     ("GET", f"{_WORKLOADS}/count", _LIST, workloads.count),
+    ("GET", f"{_WORKLOADS}/telemetry", _LIST, workload_telemetry.show),
     ("GET", f"{_WORKLOADS}/{{id}}", _READ, or_past(workloads.show, past_workloads.show)),
     ("GET", f"{_WORKLOADS}/{{id}}/pods", _READ_PODS, or_past(workloads.pods, past_workloads.show_pods)),
     ("GET", f"{_WORKLOADS}/{{id}}/events", _READ_EVENTS, or_past(workloads.events, past_workloads.show_events)),
@@ -139,7 +149,9 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", _PROJECTS, _LIST_PROJECTS, projects.index),
     ("POST", _PROJECTS, _CREATE_PROJECT, projects.create),
     ("GET", f"{_PROJECTS}/count", _LIST_PROJECTS, projects.count),
+    ("GET", f"{_PROJECTS}/telemetry", _LIST_PROJECTS, organisation_telemetry.show_projects),
     ("GET", f"{_PROJECTS}/{{id}}", _READ_PROJECT, projects.show),
+    ("GET", f"{_PROJECTS}/{{id}}/metrics", _READ_PROJECT, scope_metrics.show_project),
     ("PUT", f"{_PROJECTS}/{{id}}", _CHANGE_PROJECT, projects.update),
     ("DELETE", f"{_PROJECTS}/{{id}}", _DELETE_PROJECT, projects.delete),
     ("PUT", f"{_PROJECTS}/{{id}}/resources", _CHANGE_PROJECT, projects.update_resources),
@@ -147,7 +159,9 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", _DEPARTMENTS, _LIST_QUEUES, departments.index),
     ("POST", _DEPARTMENTS, Right("cluster", "create", kinds.QUEUE), departments.create),
     ("GET", f"{_DEPARTMENTS}/count", _LIST_QUEUES, departments.count),
+    ("GET", f"{_DEPARTMENTS}/telemetry", _LIST_QUEUES, organisation_telemetry.show_departments),
     ("GET", f"{_DEPARTMENTS}/{{id}}", _LIST_QUEUES, departments.show),
+    ("GET", f"{_DEPARTMENTS}/{{id}}/metrics", _LIST_QUEUES, scope_metrics.show_department),
     ("PUT", f"{_DEPARTMENTS}/{{id}}", _CHANGE_QUEUE, departments.update),
     ("DELETE", f"{_DEPARTMENTS}/{{id}}", Right("cluster", "delete", kinds.QUEUE), departments.delete),
     ("PUT", f"{_DEPARTMENTS}/{{id}}/resources", _CHANGE_QUEUE, departments.update_resources),
@@ -192,6 +206,8 @@ ROUTES: tuple[RouteRow, ...] = (
     *(route for word in POLICY_TYPES for route in _policy_routes(word)),
     ("GET", _CLUSTERS, EVERYBODY, clusters.index),
     ("GET", f"{_CLUSTERS}/{{id}}", EVERYBODY, clusters.show),
+    ("GET", f"{_CLUSTERS}/{{id}}/metrics", _READ_CLUSTER, scope_metrics.show_cluster),
+    ("GET", f"{_CLUSTERS}/{{id}}/nodepools/{{pool}}/metrics", _READ_CLUSTER, scope_metrics.show_pool),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes", _LIST_NODES, nodes.index_of_cluster),
     ("GET", f"{_CLUSTERS}/{{id}}/nodes/count", _LIST_NODES, nodes.count_of_cluster),
     ("GET", _POOLS, _LIST_NODES, node_pools.index),
@@ -204,6 +220,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", _NODES, _LIST_NODES, nodes.index),
     ("GET", f"{_NODES}/count", _LIST_NODES, nodes.count),
     ("GET", f"{_NODES}/telemetry", _READ_CLUSTER, node_telemetry.show),
+    ("GET", f"{_NODES}/{{id}}/metrics", _LIST_NODES, scope_metrics.show_node),
     ("GET", "/api/v1/workload-priorities", EVERYBODY, dictionaries.priorities),
     ("GET", "/api/v1/workload-types", EVERYBODY, dictionaries.types),
     ("GET", "/api/v1/workload-categories", EVERYBODY, dictionaries.categories),

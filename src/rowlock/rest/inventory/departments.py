@@ -52,7 +52,8 @@ async def count(call: RestCall) -> Any:
     return {"count": len(_select_departments(call)[0])}
 
 
-def _find_department(call: RestCall) -> Object:
+def find_department(call: RestCall) -> Object:
+    """The department that the path names, by id or name. Raises NotFound."""
     wanted = str(call.path["id"])
     queues = [queue for queue in call.context.cache.queues() if departments.is_department(queue)]
     for identify in (departments.department_id, departments.department_name):
@@ -66,7 +67,7 @@ def _find_department(call: RestCall) -> Object:
 async def show(call: RestCall) -> Any:
     """GET /org-unit/departments/{id}: by id or name. Raises NotFound."""
     call.validate_query()
-    return _department_json(call, _find_department(call))
+    return _department_json(call, find_department(call))
 
 
 async def create(call: RestCall) -> Any:
@@ -87,7 +88,7 @@ async def update(call: RestCall) -> Any:
     """PUT /org-unit/departments/{id}: new quotas, or another description; what the request leaves out stays. Raises
     NotFound, BadRequest."""
     call.validate_query()
-    queue, body = _find_department(call), await call.json()
+    queue, body = find_department(call), await call.json()
     name, queue_name = departments.department_name(queue), objects.name(queue)
     request = departments.parse_department_request(
         {**body, "name": body.get("name", name)} if isinstance(body, dict) else body
@@ -108,7 +109,7 @@ async def update(call: RestCall) -> Any:
 
 async def update_resources(call: RestCall) -> Any:
     """PUT and PATCH /org-unit/departments/{id}/resources: the quotas alone, as a list. Raises NotFound, BadRequest."""
-    queue = _find_department(call)
+    queue = find_department(call)
     await set_queue_quota(call, objects.name(queue), *await parse_resources_body(call))
     return _department_json(call, call.context.cache.queue(objects.name(queue)) or queue)
 
@@ -116,7 +117,7 @@ async def update_resources(call: RestCall) -> Any:
 async def delete(call: RestCall) -> Any:
     """DELETE /org-unit/departments/{id}: not while it has projects. Raises NotFound, Conflict."""
     call.validate_query()
-    queue = _find_department(call)
+    queue = find_department(call)
     cache, name = call.context.cache, objects.name(queue)
     members = [objects.name(child) for child in cache.queues() if objects.dig(child, "spec.parentQueue") == name]
     if members:

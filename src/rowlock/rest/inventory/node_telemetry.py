@@ -7,13 +7,12 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from rowlock import objects, quantity
-from rowlock.errors import ApiError, BadRequest
+from rowlock.errors import ApiError
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
-from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.rest.inventory.telemetry import answer, parse_question
 from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.workloads import compute
-from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.inventory import nodes
 
 _MIB = 1024 * 1024
@@ -59,27 +58,10 @@ _GROUPS: dict[str, Callable[[NodeFigures], str]] = {
 
 async def show(call: RestCall) -> Any:
     """GET /nodes/telemetry: one figure of all nodes, or of each group of them. Raises BadRequest."""
-    query = call.validate_query("telemetryType", "clusterId", "nodepoolName", "groupBy")
-    check_cluster_id(call, query.get("clusterId", ""))
-    name = query.get("telemetryType", "")
-    if name not in _TYPES:
-        raise BadRequest(
-            f"telemetryType: there is no {name[:60]!r} here.{did_you_mean(name[:60], _TYPES)} Known: {', '.join(_TYPES)}."
-        )
-    words = [word for word in query.get("groupBy", "").split(",") if word]
-    for word in words:
-        if word.lower() not in _GROUPS:
-            raise BadRequest(f"groupBy: there is no group {word[:60]!r}; there are {', '.join(_GROUPS)}.")
-    figures = list(_node_figures(call, query.get("nodepoolName", "")))
-    sums: dict[tuple[str, ...], Decimal] = {} if words else {(): Decimal(0)}
-    for one in figures:
-        key = tuple(_GROUPS[word.lower()](one) for word in words)
-        sums[key] = sums.get(key, Decimal(0)) + _TYPES[name](one)
-    values = [
-        {"value": f"{total:f}", "groups": [{"key": word, "value": part} for word, part in zip(words, key, strict=True)]}
-        for key, total in sorted(sums.items())
-    ]
-    return {"type": name, "timestamp": objects.timestamp(call.context.clock()), "values": values}
+    question = parse_question(call, _TYPES, _GROUPS, "nodepoolName")
+    read = _TYPES[question.type]
+    figures = _node_figures(call, question.query.get("nodepoolName", ""))
+    return answer(call, question, ((one, read(one)) for one in figures), _GROUPS)
 
 
 def _node_figures(call: RestCall, pool: str) -> Iterable[NodeFigures]:

@@ -25,6 +25,7 @@ _LOGS = (
 _RULE_FILTERS = ("subjectType", "subjectIdFilter", "subjectIds", "lastUpdated", "includeDeleted", "clusterId", "scopeType",
                  "scopeId", "roleId")  # fmt: skip
 _ASSET_FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
+_TELEMETRY = ("telemetryType", "clusterId", "nodepoolName", "groupBy")
 _SAMPLES = ("metricType", "start", "end", "numberOfSamples")
 
 
@@ -55,6 +56,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "GET", f"{base}/{word}", Operation("Count" if "count" in word else "Pods", query=query)
     yield "GET", base, Operation("Workloads", query=(*LIST, "deleted"))
     yield "GET", f"{base}/count", Operation("Count", query=(*LIST, "deleted"))
+    yield "GET", f"{base}/telemetry", Operation("Telemetry", query=(*_TELEMETRY, "departmentId", "filterByPhases"))
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
         ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
@@ -76,6 +78,8 @@ def _organisation_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "GET", word, Operation(f"{name}s", query=query)
         yield "POST", word, Operation(name, 201, f"{name}Request")
         yield "GET", f"{word}/count", Operation("Count", query=query)
+        yield "GET", f"{word}/telemetry", Operation("Telemetry", query=(*_TELEMETRY, "nodepoolId", "departmentId"))
+        yield "GET", f"{word}/{{id}}/metrics", Operation("Metrics", query=(*_SAMPLES, "nodepoolName"))
         yield "GET", f"{word}/{{id}}", Operation(name)
         yield "PUT", f"{word}/{{id}}", Operation(name, body="ProjectUpdate")
         yield "DELETE", f"{word}/{{id}}", Operation("Accepted", 202)
@@ -117,11 +121,10 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", "clusters/{id}/nodes/count", Operation("Count", query=LIST)
     yield "GET", "nodes", Operation("Nodes", query=LIST)
     yield "GET", "nodes/count", Operation("Count", query=LIST)
-    yield (
-        "GET",
-        "nodes/telemetry",
-        Operation("Telemetry", query=("telemetryType", "clusterId", "nodepoolName", "groupBy")),
-    )
+    yield "GET", "nodes/telemetry", Operation("Telemetry", query=_TELEMETRY)
+    yield "GET", "nodes/{id}/metrics", Operation("Metrics", query=_SAMPLES)
+    yield "GET", "clusters/{id}/metrics", Operation("Metrics", query=(*_SAMPLES, "groupBy", "nodepoolName"))
+    yield "GET", "clusters/{id}/nodepools/{pool}/metrics", Operation("Metrics", query=_SAMPLES)
     yield "GET", "node-pools", Operation("NodePools", query=LIST)
     yield "POST", "node-pools", Operation("NodePool", 201, "NodePoolRequest")
     yield "GET", "node-pools/count", Operation("Count", query=LIST)

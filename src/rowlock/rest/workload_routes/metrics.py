@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +18,7 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.figures.gauges import GAUGES, MEASURED, NOT_MEASURED, POD_TYPES
 
 DEFAULT_SAMPLES, MAX_SAMPLES = 20, 1000
-_PARAMETERS = ("metricType", "start", "end", "numberOfSamples")
+SAMPLE_PARAMETERS = ("metricType", "start", "end", "numberOfSamples")
 _PER_GPU = "_PER_GPU"
 Values = Sequence[float | Decimal | None]
 
@@ -26,9 +26,9 @@ Values = Sequence[float | Decimal | None]
 async def show(call: RestCall) -> Any:
     """GET /workloads/{id}/metrics: what the workload held and used at points of time; 207 where there are no values of one of the
     types. Raises NotFound, BadRequest."""
-    query = call.validate_query(*_PARAMETERS)
+    query = call.validate_query(*SAMPLE_PARAMETERS)
     workload = find_workload(call)
-    types, times = _parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), _parse_times(query)
+    types, times = parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), parse_times(query)
     usage = call.context.usage
     if usage is None:
         raise Unsupported("this server keeps no figures over time")
@@ -39,19 +39,19 @@ async def show(call: RestCall) -> Any:
         if name in types
     }
     found |= await _measure(call, objects.uid(workload.job), list(workload.pods), types, times)
-    return _answer(types, times, found)
+    return answer_series(types, times, found)
 
 
 async def show_past(call: RestCall, run: PastRun) -> Any:
     """The same of a workload that is gone: what its pods used. What it held is not kept."""
-    query = call.validate_query(*_PARAMETERS)
-    types, times = _parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), _parse_times(query)
-    return _answer(types, times, await _measure(call, run.record.uid, [], types, times))
+    query = call.validate_query(*SAMPLE_PARAMETERS)
+    types, times = parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), parse_times(query)
+    return answer_series(types, times, await _measure(call, run.record.uid, [], types, times))
 
 
 async def show_pod(call: RestCall) -> Any:
     """GET /workloads/{id}/pods/{pod}/metrics: what one pod used, by its name or its uid. Raises NotFound, BadRequest."""
-    query = call.validate_query(*_PARAMETERS)
+    query = call.validate_query(*SAMPLE_PARAMETERS)
     workload = find_workload(call)
     asked, pods = str(call.path["pod"]), list(workload.pods)
     pod = next((pod for pod in pods if asked in (objects.name(pod), objects.uid(pod))), None)
@@ -61,18 +61,18 @@ async def show_pod(call: RestCall) -> Any:
             f"the workload {objects.name(workload.job)} has no pod {asked[:253]!r} now.{did_you_mean(asked, names)}"
         )
     gpus = compute.pod_gpus(pod, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or "")))
-    types, times = _parse_types(query, POD_TYPES), _parse_times(query)
+    types, times = parse_types(query, POD_TYPES), parse_times(query)
     return await _answer_pod(call, objects.uid(workload.job), pod, types, times, has_one_gpu=gpus <= 1)
 
 
 async def show_past_pod(call: RestCall, run: PastRun) -> Any:
     """The same of a workload that is gone."""
-    query = call.validate_query(*_PARAMETERS)
+    query = call.validate_query(*SAMPLE_PARAMETERS)
     asked = str(call.path["pod"])
     body = next((pod.body for pod in run.pods if asked in (pod.name, pod.pod_uid)), None)
     if body is None:
         raise NotFound(f"the run {run.record.name} had no pod {asked[:253]!r}.")
-    types, times = _parse_types(query, POD_TYPES), _parse_times(query)
+    types, times = parse_types(query, POD_TYPES), parse_times(query)
     return await _answer_pod(call, run.record.uid, body, types, times, has_one_gpu=compute.pod_gpus(body, 0) <= 1)
 
 
@@ -82,7 +82,7 @@ async def _answer_pod(
     plain = [name.removesuffix(_PER_GPU) for name in types]
     found = await _measure(call, run_uid, [pod], plain, times, objects.name(pod))
     found |= {name + _PER_GPU: values for name, values in found.items() if has_one_gpu}
-    return _answer(types, times, found)
+    return answer_series(types, times, found)
 
 
 async def _measure(
@@ -97,7 +97,8 @@ async def _measure(
     return {name: values for name, values in measured.items() if any(value is not None for value in values)}
 
 
-def _answer(types: list[str], times: list[float], found: dict[str, Values]) -> JsonResult:
+def answer_series(types: list[str], times: list[float], found: Mapping[str, Values]) -> JsonResult:
+    """Run:ai's measurements; 207 where one of the types is not among those that were found."""
     measurements = []
     for name in types:
         values = [
@@ -115,7 +116,8 @@ def _number(value: float | Decimal) -> str:
     return f"{exact.normalize():f}"
 
 
-def _parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
+def parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
+    """What `metricType` asks for. Raises BadRequest."""
     types = list(dict.fromkeys(filter(None, query.get("metricType", "").split(","))))
     if not types:
         raise BadRequest(f"metricType says what is asked for, separated by commas: {', '.join(known)}.")
@@ -125,8 +127,8 @@ def _parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
     return types
 
 
-def _parse_times(query: dict[str, str]) -> list[float]:
-    """The points of time from `start` to `end`, both included."""
+def parse_times(query: dict[str, str]) -> list[float]:
+    """The points of time from `start` to `end`, both included. Raises BadRequest."""
     try:
         start, end = (objects.seconds(query[name].replace(" ", "+")) for name in ("start", "end"))
     except (KeyError, ValueError):

@@ -29,8 +29,8 @@ Gauges = tuple[Decimal, ...]
 
 
 @dataclass(slots=True)
-class _Steps:
-    """The values of one workload: from each time on, until the next."""
+class Steps:
+    """Values of one workload, or of another thing that has some: from each time on, until the next."""
 
     times: list[float] = field(default_factory=list)
     values: list[Gauges] = field(default_factory=list)
@@ -44,13 +44,18 @@ class _Steps:
         if len(self.times) > _MAX_CHANGES:
             del self.times[0], self.values[0]
 
+    def at(self, times: Sequence[float]) -> list[Gauges | None]:
+        """The values at these times; None before the first."""
+        found = [bisect_right(self.times, time) for time in times]
+        return [self.values[index - 1] if index else None for index in found]
+
 
 class UsageHistory:
     """The steps of every workload, by the uid of its job."""
 
     def __init__(self, cache: InformerCache, clock: Callable[[], float]) -> None:
         self._cache, self._clock = cache, clock
-        self._steps: dict[str, _Steps] = {}
+        self._steps: dict[str, Steps] = {}
 
     async def run(self) -> None:
         """Look at all workloads again and again, until cancelled."""
@@ -74,7 +79,7 @@ class UsageHistory:
         workload = self._cache.workload(uid) if steps is None or not steps.is_over else None
         if workload is None:
             return
-        steps = self._steps.setdefault(uid, _Steps())
+        steps = self._steps.setdefault(uid, Steps())
         try:
             steps.add(self._clock(), read_gauges(workload))
         except (
@@ -91,6 +96,9 @@ class UsageHistory:
 
     def samples(self, uid: str, times: Sequence[float]) -> list[Gauges | None]:
         """The values at these times; None before the workload was seen first."""
-        steps = self._steps.get(uid, _Steps())
-        found = [bisect_right(steps.times, time) for time in times]
-        return [steps.values[index - 1] if index else None for index in found]
+        return self._steps.get(uid, Steps()).at(times)
+
+    def latest(self, uid: str) -> Gauges | None:
+        """The values at the last look; None for a workload that was not there."""
+        steps = self._steps.get(uid)
+        return steps.values[-1] if steps is not None and steps.values else None

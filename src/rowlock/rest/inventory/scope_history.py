@@ -1,0 +1,202 @@
+"""What projects, departments, node pools and the cluster held over time, and what the pods of their nodes used. In memory.
+
+A server that starts again begins anew. What is gone is forgotten, so the figures of a project end with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import NamedTuple
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.workload_routes.usage_history import Gauges, Steps, UsageHistory
+from rowlock.scheduling.model.from_objects import parse_node
+from rowlock.workloads import compute, runai_json
+from rowlock.workloads.figures.gauges import GAUGES
+from rowlock.workloads.figures.usage_series import NOT_MEASURED, PodUsageSource, UsageSample, UsageSeries
+from rowlock.workloads.inventory import nodes, quotas
+from rowlock.workloads.inventory.departments import department_id, is_department
+from rowlock.workloads.phase import TERMINAL
+
+INTERVAL_S = 15.0
+"""Seconds between looks."""
+_OBJECTS_PER_TURN = 256
+ORGANISATION_GAUGES = (
+    "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
+    "CPU_MEMORY_ALLOCATION_MB",
+)  # fmt: skip
+"""Run:ai's types of a project or department, in the order of its steps. A quota of -1 is none."""
+POOL_GAUGES = ("TOTAL_GPU_NODES", "TOTAL_GPU", "ALLOCATED_GPU", "UNALLOCATED_GPU", "WORKLOADS_COUNT")
+"""Of a node pool or the cluster."""
+CLUSTER_GAUGES = (*POOL_GAUGES, "GPU_QUOTA")
+_HELD = tuple(GAUGES.index(name) for name in ("GPU_ALLOCATION", "CPU_REQUEST_CORES", "CPU_MEMORY_REQUEST_BYTES"))
+_UNITS = (Decimal(1), Decimal(1000), Decimal("0.000001"))
+_NOTHING: Gauges = (Decimal(0), Decimal(0), Decimal(0))
+
+ScopeKey = tuple[str, str]
+"""`("project", its namespace)`, `("department", its id)`, `("pool", its name)`, `("node", its name)`, `CLUSTER`."""
+CLUSTER: ScopeKey = ("cluster", "")
+
+
+class _NodeLook(NamedTuple):
+    """One node at one look."""
+
+    pool: str
+    gpus: int
+    allocated: Decimal
+    used: UsageSample
+
+
+class ScopeHistory:
+    """The figures of every scope, by its key."""
+
+    def __init__(
+        self, cache: InformerCache, usage: UsageHistory, pod_usage: PodUsageSource | None, clock: Callable[[], float]
+    ) -> None:
+        self._cache, self._usage, self._pod_usage, self._clock = cache, usage, pod_usage, clock
+        self._steps: dict[ScopeKey, Steps] = {}
+        self._series: dict[ScopeKey, UsageSeries] = {}
+
+    async def run(self) -> None:
+        """Look at everything again and again, until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self) -> None:
+        """Write down what has changed, and forget what is gone."""
+        held, counts = await self._look_at_workloads()
+        now = self._clock()
+        present = {
+            CLUSTER,
+            *self._note_organisation(now, held),
+            *self._note_pools(now, await self._look_at_nodes(), counts),
+        }
+        for known in (self._steps, self._series):
+            for key in [key for key in known if key not in present]:
+                del known[key]
+
+    def steps(self, key: ScopeKey, times: Sequence[float]) -> list[Gauges | None]:
+        """The gauges of a scope at these times; None before it was seen first."""
+        return self._steps.get(key, Steps()).at(times)
+
+    def series(self, key: ScopeKey) -> UsageSeries | None:
+        """What the pods of a node, of a pool's nodes or of all nodes used; None where nobody measures it."""
+        return self._series.get(key)
+
+    # ------------------------------------------------------------ workloads, projects, departments
+
+    async def _look_at_workloads(self) -> tuple[dict[str, Gauges], dict[str, int]]:
+        """What is held, by namespace; workloads that have not ended, by node pool."""
+        held: dict[str, Gauges] = {}
+        counts: dict[str, int] = {}
+        for number, row in enumerate(self._cache.rows(), 1):
+            gauges = self._usage.latest(row.uid)
+            if gauges is not None and any(gauges[index] for index in _HELD):
+                held[row.namespace] = _sum(held.get(row.namespace, _NOTHING), tuple(gauges[index] for index in _HELD))
+            if self._cache.phase(row.uid) not in TERMINAL:
+                pool = runai_json.node_pool_name(row.job) or nodes.DEFAULT_POOL
+                counts[pool] = counts.get(pool, 0) + 1
+            if number % _OBJECTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return held, counts
+
+    def _note_organisation(self, now: float, held: dict[str, Gauges]) -> list[ScopeKey]:
+        keys: list[ScopeKey] = []
+        by_department: dict[str, Gauges] = {}
+        for namespace, project in self._cache.projects().items():
+            amounts = held.get(namespace, _NOTHING)
+            by_department[project.department] = _sum(by_department.get(project.department, _NOTHING), amounts)
+            keys.append(("project", namespace))
+            self._note(keys[-1], now, _organisation_gauges(self._cache.queue(project.queue), amounts))
+        for queue in filter(is_department, self._cache.queues()):
+            keys.append(("department", department_id(queue)))
+            self._note(keys[-1], now, _organisation_gauges(queue, by_department.get(keys[-1][1], _NOTHING)))
+        return keys
+
+    def _note(self, key: ScopeKey, now: float, values: Gauges) -> None:
+        self._steps.setdefault(key, Steps()).add(now, values)
+
+    # ------------------------------------------------------------ nodes, pools, the cluster
+
+    async def _look_at_nodes(self) -> dict[str, _NodeLook]:
+        allocated: dict[str, Decimal] = {}
+        used: dict[str, list[UsageSample]] = {}
+        for number, pod in enumerate(list(self._cache.pods()), 1):
+            place = str(objects.dig(pod, "spec.nodeName") or "")
+            if place and objects.phase(pod) in ("Pending", "Running"):
+                gpus = compute.pod_gpus(pod, self._cache.card_memory(place))
+                allocated[place] = allocated.get(place, Decimal(0)) + gpus
+                latest = self._pod_usage.latest(objects.uid(pod)) if self._pod_usage else None
+                if latest is not None:
+                    busy = math.fsum(part for part, _ in latest.gpus.values() if not math.isnan(part))
+                    used.setdefault(place, []).append(
+                        latest.sample._replace(gpu_utilization=busy if latest.gpus else NOT_MEASURED)
+                    )
+            if number % _OBJECTS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        looks = {}
+        for node in self._cache.nodes():
+            name = objects.name(node)
+            sample = _sum_samples(used.get(name, [UsageSample(0, 0)]))
+            looks[name] = _NodeLook(
+                nodes.pool_name(node), parse_node(node).gpus, allocated.get(name, Decimal(0)), sample
+            )
+        return looks
+
+    def _note_pools(self, now: float, looks: dict[str, _NodeLook], counts: dict[str, int]) -> list[ScopeKey]:
+        keys: list[ScopeKey] = []
+        for pool in sorted({nodes.DEFAULT_POOL, *(look.pool for look in looks.values())}):
+            members = [look for look in looks.values() if look.pool == pool]
+            keys.append(("pool", pool))
+            self._note(keys[-1], now, (*_pool_gauges(members), Decimal(counts.get(pool, 0))))
+            self._note_usage(keys[-1], now, members)
+        for name, look in looks.items():
+            keys.append(("node", name))
+            self._note_usage(keys[-1], now, [look])
+        everything = (*_pool_gauges(looks.values()), Decimal(sum(counts.values())), self._total_quota())
+        self._note(CLUSTER, now, everything)
+        self._note_usage(CLUSTER, now, list(looks.values()))
+        return keys
+
+    def _note_usage(self, key: ScopeKey, now: float, members: Sequence[_NodeLook]) -> None:
+        """The GPUs' utilization is the mean over all GPUs: those that nobody uses count."""
+        if self._pod_usage is None or not members:
+            return
+        total, gpus = _sum_samples([look.used for look in members]), sum(look.gpus for look in members)
+        busy = total.gpu_utilization / gpus if gpus else NOT_MEASURED
+        self._series.setdefault(key, UsageSeries(now)).add(now, total._replace(gpu_utilization=busy))
+
+    def _total_quota(self) -> Decimal:
+        return sum((max(Decimal(0), project.quota) for project in self._cache.projects().values()), Decimal(0))
+
+
+def _sum(one: Gauges, other: Gauges) -> Gauges:
+    return tuple(first + second for first, second in zip(one, other, strict=True))
+
+
+def _organisation_gauges(queue: Object | None, held: Gauges) -> Gauges:
+    quota = quotas.total_resources_json(queue)
+    promised = tuple(Decimal(str(quota[f"{name}Quota"])) for name in ("gpu", "cpu", "memory"))
+    return (*promised, *(amount * unit for amount, unit in zip(held, _UNITS, strict=True)))
+
+
+def _pool_gauges(members: Iterable[_NodeLook]) -> Gauges:
+    with_gpus = [look for look in members if look.gpus]
+    total = Decimal(sum(look.gpus for look in with_gpus))
+    allocated = sum((look.allocated for look in with_gpus), Decimal(0))
+    return Decimal(len(with_gpus)), total, allocated, max(Decimal(0), total - allocated)
+
+
+def _sum_samples(samples: Sequence[UsageSample]) -> UsageSample:
+    """Field by field, over those that were measured."""
+    sums = []
+    for values in zip(*samples, strict=True):
+        known = [value for value in values if not math.isnan(value)]
+        sums.append(math.fsum(known) if known else NOT_MEASURED)
+    return UsageSample(*sums)
