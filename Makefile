@@ -61,9 +61,11 @@ fix: $(STAMP) ## let ruff repair what it can
 	$(BIN)/ruff check --fix src tests benchmarks scripts
 	$(BIN)/ruff format src tests benchmarks scripts
 
-bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md
+bench: $(TORCH) ## measure, print ratios, write docs/benchmarks.md; BENCH=first-byte: that budget alone (BENCH=help names them)
+ifeq ($(BENCH),)
 	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
-	$(BIN)/python -m benchmarks
+endif
+	$(BIN)/python -m benchmarks $(BENCH:help=--help)
 
 .runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
 	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0

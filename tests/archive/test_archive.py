@@ -7,6 +7,7 @@ import gzip
 import os
 import sqlite3
 import threading
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -250,3 +251,23 @@ def test_values_of_secret_variables_are_not_kept() -> None:
         and kept["spec"]["template"][0]["env"][0]["value"] == "(not kept)"
     )
     assert redaction.redact({"env": [{"name": "LR", "value": "1"}]}, []) == {"env": [{"name": "LR", "value": "1"}]}
+
+
+def test_a_file_of_the_first_format_is_read_and_written_on(tmp_path: Path) -> None:
+    path = tmp_path / "archive.db"
+    connection = database.open_database(path, writes=True)
+    connection.execute(
+        "INSERT INTO runs VALUES ('u-1', 'id', 'old', 'ns', 'ns-1', 'p', 'PyTorchJob', 1.0, 2.0, NULL, 'Completed', 1, '', ?)",
+        (zlib.compress(b'{"job": {"kind": "PyTorchJob"}}', 1),),
+    )
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    connection = database.open_database(path, writes=True)
+    large = {"text": "x" * 100_000}
+    database.write_all(connection, [database.put_run(run_record("u-2", name="new", body=large))])
+    runs = {record.name: record.body for record in database.read_runs(connection)}
+    assert runs == {"old": {"job": {"kind": "PyTorchJob"}}, "new": large}
+    (stored,) = connection.execute("SELECT length(body) FROM runs WHERE name = 'new'").fetchone()
+    assert stored < 10_000
+    assert connection.execute("PRAGMA user_version").fetchone() == (database.FORMAT,)
+    connection.close()

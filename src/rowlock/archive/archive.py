@@ -35,8 +35,8 @@ MAX_PENDING = 50_000
 """Writes that wait for the disk; more are dropped, and counted."""
 _BATCH = 500
 """Writes of one transaction."""
-_SETTLE = 0.1
-"""Seconds in which writes gather."""
+_SETTLE = 0.5
+"""Seconds in which writes gather while nobody waits for them: a commit costs as much as a few runs."""
 _RETRY = 5.0
 """Seconds until a disk that refused is asked again."""
 _LOOK = 30.0
@@ -57,7 +57,7 @@ class Archive:
         self._single_logs: dict[log_intake.AsideLog, None] = {}
         self._spools: list[Path] = []
         self._lock, self._wakeup = threading.Lock(), threading.Event()
-        self._stopping = threading.Event()
+        self._stopping, self._hurry = threading.Event(), threading.Event()
         self._written = threading.Condition(self._lock)
         self._is_writing = False
         self.dropped = 0
@@ -95,6 +95,7 @@ class Archive:
 
     async def settle(self, timeout: float = 5.0) -> bool:
         """Until what was handed over is written; False when it could not be in this time."""
+        self._hurry.set()
         return await asyncio.to_thread(self._wait_written, timeout)
 
     def _wait_written(self, timeout: float) -> bool:
@@ -135,6 +136,7 @@ class Archive:
             await asyncio.Event().wait()
         finally:
             self._stopping.set()
+            self._hurry.set()
             self._wakeup.set()
             await asyncio.shield(asyncio.to_thread(thread.join, 10.0))
 
@@ -144,7 +146,8 @@ class Archive:
         last_look = 0.0
         while True:
             self._wakeup.wait(_LOOK)
-            self._stopping.wait(_SETTLE)  # on this thread: what comes meanwhile goes along
+            self._hurry.wait(_SETTLE)  # on this thread: what comes meanwhile goes along
+            self._hurry.clear()
             self._wakeup.clear()
             is_last = self._stopping.is_set()
             try:

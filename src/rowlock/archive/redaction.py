@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -37,9 +37,12 @@ def secret_values(record: Any) -> list[str]:
             name, text = value.get("name"), value.get("value")
             if isinstance(name, str) and isinstance(text, str) and text and _is_secret(name):
                 found.add(text)
-            waiting += [part for part in value.values() if isinstance(part, dict | list)]
+            parts: Iterable[Any] = value.values()
         else:
-            waiting += [part for part in value if isinstance(part, dict | list)]
+            parts = value
+        for part in parts:
+            if part.__class__ is dict or part.__class__ is list:
+                waiting.append(part)
     return sorted(found, key=len, reverse=True)
 
 

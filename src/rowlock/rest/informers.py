@@ -353,13 +353,17 @@ class InformerCache:
 
     def pods_of(self, uid: str) -> list[Object]:
         """The pods of the job of this uid, in the order of ranks; also of one that has gone before them."""
-        return ranks.sort_by_rank(self._own_pods(uid))
+        return ranks.sort_by_rank(self.own_pods(uid))
 
-    def _own_pods(self, uid: str) -> list[Object]:
-        """Anybody may write the uid of a job of others into a pod of his own namespace: it is no pod of that job."""
+    def own_pods(self, uid: str) -> list[Object]:
+        """The same in no order. Anybody may write the uid of a job of others into a pod of his own namespace: it is no pod of that job."""
         job, job_pods = self._jobs.get(uid), self._pods.get(uid, {})
         home = objects.namespace(job) if job else ""
         return [pod for key, pod in job_pods.items() if not job or key.namespace == home]
+
+    def group_of(self, uid: str) -> Object | None:
+        """The pod group of the job of this uid; None when there is none."""
+        return self._groups.get(uid)
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
@@ -370,14 +374,14 @@ class InformerCache:
         """The phase alone: what lists filter and sort by, without the sentence that explains it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
+            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self.own_pods(uid), self._groups.get(uid))
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
         """The status of the workload whose job has this uid, computed once per change. Raises KeyError for an unknown uid."""
         job_status = self._statuses.get(uid)
         if job_status is None:
-            job_status = workload_status(self._jobs[uid], self._own_pods(uid), self._groups.get(uid))
+            job_status = workload_status(self._jobs[uid], self.own_pods(uid), self._groups.get(uid))
             self._statuses[uid] = job_status
         return job_status
 

@@ -18,6 +18,7 @@ _PHASE_BY_CONDITION = {
 """A job's condition as the phase that began with it."""
 _WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
 """Reasons of events that say why something waits."""
+_GOOD_END = "It completed; no rank failed."
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 
@@ -186,12 +187,17 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif verdict is not None and verdict["kind"] != "moving":
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
-        sentence = f"It completed, but before that: {last_failure}" if last_failure else "It completed; no rank failed."
+        sentence = f"It completed, but before that: {last_failure}" if last_failure else _GOOD_END
     elif verdict is not None:
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
         sentence = last_failure or message or "No problem was found."
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis}
+
+
+def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:
+    """The same answer for a workload that has completed without any incident, from less."""
+    return {"name": name, "phase": "Completed", "sentence": _GOOD_END, **diagnosis}
 
 
 def suspended_sentence(job: str) -> str:

@@ -64,6 +64,12 @@ def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
     return _phase_and_condition(job, pods, group)[0]
 
 
+def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, str]:
+    """The phase with its sentence, without the rest of the status."""
+    phase, condition = _phase_and_condition(job, pods, group)
+    return phase, _explanation(job, pods, group, phase, condition)[0]
+
+
 def _phase_and_condition(
     job: Object, pods: Sequence[Object], group: Object | None
 ) -> tuple[str, dict[str, Any] | None]:
@@ -88,13 +94,15 @@ def _active_phase(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, A
     done_count = counts.running + counts.succeeded
     if counts.running and done_count >= desired:
         return "Running", objects.condition(job, "Running")
-    is_broken = any(pod_status(p) in _BROKEN for p in pods)
-    if counts.running and (is_broken or counts.failed or len(pods) < desired):
+    if counts.running and (counts.failed or len(pods) < desired or _is_broken(pods)):
         return "Degraded", objects.condition(job, "Restarting")
-    bound_count = sum(1 for p in pods if objects.dig(p, "spec.nodeName", ""))
-    if len(pods) < desired or bound_count < len(pods):
+    if len(pods) < desired or not all((p.get("spec") or {}).get("nodeName") for p in pods):
         return "Pending", None
-    return ("Degraded" if is_broken and _has_restarted(pods) else "Initializing"), None
+    return ("Degraded" if _has_restarted(pods) and _is_broken(pods) else "Initializing"), None
+
+
+def _is_broken(pods: Sequence[Object]) -> bool:
+    return any(pod_status(p) in _BROKEN for p in pods)
 
 
 def _has_restarted(pods: Sequence[Object]) -> bool:
@@ -112,9 +120,15 @@ class PodCounts:
 
 
 def count_pods(pods: Sequence[Object]) -> PodCounts:
-    running = sum(1 for p in pods if is_running(p))
-    succeeded = sum(1 for p in pods if objects.phase(p) == "Succeeded")
-    failed = sum(1 for p in pods if objects.phase(p) == "Failed")
+    running = succeeded = failed = 0
+    for pod in pods:
+        phase = objects.phase(pod)
+        if phase == "Succeeded":
+            succeeded += 1
+        elif phase == "Failed":
+            failed += 1
+        elif is_running(pod):
+            running += 1
     return PodCounts(running, len(pods) - running - succeeded - failed, succeeded, failed)
 
 

@@ -25,13 +25,15 @@ from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history.run_notes import RunNotes, new_notes, notes_of_record
 from rowlock.workloads import history
-from rowlock.workloads.phase import TERMINAL
-from rowlock.workloads.runai_json import Workload
+from rowlock.workloads.phase import TERMINAL, phase_and_message
+from rowlock.workloads.projects import Project
 
 log = logging.getLogger(__name__)
 
-_FIRST_LOOK = 0.05
-"""Seconds after a change in which others gather."""
+_FIRST_LOOK, _LATEST_LOOK = 0.05, 0.25
+"""Seconds after a change in which others gather: while little happens, and at most."""
+_GATHER_PER_RUN = 0.005
+"""Seconds longer for each job of the last turn: while many jobs come and go at once, each is looked at less often."""
 _LOOK_PER_POD = 0.0005
 """Seconds between two looks at a job, for each of its pods."""
 _WRITE_DELAY = 1.0
@@ -65,8 +67,8 @@ class RunRecorder:
         self._runs: dict[str, RunNotes] = {}
         self._known: dict[str, str] = {}
         """Runs of the archive that are not deleted: the uid of the job → its phase as it was written."""
-        self._first_seen: dict[str, Workload] = {}
-        """Jobs that are new, until they are looked at."""
+        self._first_seen: dict[str, tuple[Object, Project]] = {}
+        """Jobs that are new, until they are looked at, with their projects."""
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
@@ -80,9 +82,8 @@ class RunRecorder:
         if not uid:
             return
         if uid not in self._dirty and uid not in self._runs and uid not in self._known:
-            workload = self._cache.workload(uid)
-            if workload is not None:
-                self._first_seen[uid] = workload  # it may be gone before it is looked at
+            if (first := self._job_and_project(uid)) is not None:
+                self._first_seen[uid] = first  # it may be gone before it is looked at
         self._dirty[uid] = None
         self._wakeup.set()
 
@@ -114,11 +115,12 @@ class RunRecorder:
         await self._cache.wait_until("", self._cache.has_synced, None)
         for uid in set(self._known) - set(self._cache.job_uids()):
             self._dirty[uid] = None  # it went while nobody looked
+        looked = 0
         while True:
             if not self._dirty:
                 await self._wakeup.wait()
             self._wakeup.clear()
-            await asyncio.sleep(_FIRST_LOOK)
+            await asyncio.sleep(min(_FIRST_LOOK + looked * _GATHER_PER_RUN, _LATEST_LOOK))
             now, looked = self._clock(), 0
             for uid in list(self._dirty):
                 notes = self._runs.get(uid)
@@ -148,21 +150,29 @@ class RunRecorder:
         if (job := self._cache.job(uid)) is None:
             self._note_deleted(notes, now)
             return True
-        workload = self._cache.workload(uid)
-        if workload is None:
+        project = self._cache.projects().get(objects.namespace(job))
+        if project is None:
             return False
-        notes.take_workload(workload)
-        phase = self._cache.phase(uid)
-        notes.note_phase(now, phase, self._cache.status(uid).message if phase != notes.record.phase else "")
-        self._note_pods(notes, workload.pods, now)
-        notes.next_look = now + len(workload.pods) * _LOOK_PER_POD
-        if phase in TERMINAL and notes.record.finished is None:
-            notes.record.finished = now
-        if phase in TERMINAL and not notes.is_explained:
-            self._begin_explaining(notes, workload)
+        pods, group = self._cache.own_pods(uid), self._cache.group_of(uid)
+        notes.take_objects(job, group, project, self._cache.cluster)
+        phase, message = phase_and_message(job, pods, group)
+        notes.note_phase(now, phase, message)
+        self._note_pods(notes, pods, now)
+        notes.next_look = now + len(pods) * _LOOK_PER_POD
+        if phase in TERMINAL:
+            if notes.record.finished is None:
+                notes.record.finished = now
+            if not notes.is_explained:
+                self._begin_explaining(notes)
         if notes.is_changed:
             self._write_soon(notes)
         return True
+
+    def _job_and_project(self, uid: str) -> tuple[Object, Project] | None:
+        """None where it is no job, or the job of no project."""
+        job = self._cache.job(uid)
+        project = self._cache.projects().get(objects.namespace(job)) if job is not None else None
+        return None if job is None or project is None else (job, project)
 
     async def _find_notes(self, uid: str) -> RunNotes | None:
         """Of this run, new or as an earlier look left them; None where it is no workload."""
@@ -174,14 +184,15 @@ class RunRecorder:
             except (sqlite3.Error, OSError, UnusableArchive) as error:
                 log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread says so
         if notes is None:
-            workload = self._first_seen.get(uid) or self._cache.workload(uid)
-            if workload is None:
+            first = self._first_seen.get(uid) or self._job_and_project(uid)
+            if first is None:
                 return None
-            namespace = self._cache.namespace(objects.namespace(workload.job))
-            notes = new_notes(workload, objects.uid(namespace) if namespace else "")
+            job, project = first
+            namespace = self._cache.namespace(objects.namespace(job))
+            notes = new_notes(job, project, objects.uid(namespace) if namespace else "")
             # a creationTimestamp has whole seconds; runs of one name are told apart by which was first
             notes.record.created = min(max(self._clock(), notes.record.created), notes.record.created + 0.999)
-            notes.take_workload(workload)
+            notes.take_objects(job, None, project, self._cache.cluster)
             notes.note_phase(notes.record.created, "Creating", "")
         self._first_seen.pop(uid, None)
         for event in self._early_events.pop(uid, ()):
@@ -233,7 +244,7 @@ class RunRecorder:
             return
         for pod_uid, (pod, deleted) in notes.changed_pods.items():
             self._archive.put(f"pod/{pod_uid}", database.put_pod(notes.to_pod_record(pod, deleted)))
-        self._archive.put(f"run/{notes.record.uid}", database.put_run(notes.to_record()))
+        self._archive.put(f"run/{notes.record.uid}", notes.to_statement())
         notes.changed_pods, notes.is_changed = {}, False
 
     def _write_soon(self, notes: RunNotes) -> None:
@@ -252,10 +263,12 @@ class RunRecorder:
 
     # ------------------------------------------------------------ verdicts
 
-    def _begin_explaining(self, notes: RunNotes, workload: Workload) -> None:
+    def _begin_explaining(self, notes: RunNotes) -> None:
         notes.is_explained = True
-        if self._diagnose is None or notes.job is None or not _had_trouble(notes):
-            self._note_verdict(notes, workload, _NO_DIAGNOSIS)  # most runs end well: no task for them
+        if notes.record.phase == "Completed" and not _had_trouble(
+            notes
+        ):  # most runs end well: no look at them is needed
+            self._note_answer(notes, history.explain_good_end(notes.record.name, _NO_DIAGNOSIS))
             return
         task = asyncio.create_task(self._explain(notes))
         self._explaining.add(task)
@@ -270,15 +283,18 @@ class RunRecorder:
                     diagnosis = await self._diagnose(notes.job)
                 except Exception:
                     log.exception("the end of the job %s is archived without its diagnosis", notes.record.name)
-        self._note_verdict(notes, self._cache.workload(notes.record.uid), diagnosis)
-
-    def _note_verdict(self, notes: RunNotes, workload: Workload | None, diagnosis: dict[str, Any]) -> None:
-        uid = notes.record.uid
+        workload = self._cache.workload(notes.record.uid)
         if workload is not None:
-            answer = history.explain_workload(workload, diagnosis, list(notes.events.values()))
-            notes.record.verdict, notes.record.body["why"] = str(answer["sentence"]), answer
-        elif diagnosis["incidents"]:
+            self._note_answer(notes, history.explain_workload(workload, diagnosis, list(notes.events.values())))
+            return
+        if diagnosis["incidents"]:
             notes.record.verdict = str(diagnosis["incidents"][-1]["sentence"])
+        self._note_answer(notes, None)
+
+    def _note_answer(self, notes: RunNotes, answer: dict[str, Any] | None) -> None:
+        uid = notes.record.uid
+        if answer is not None:
+            notes.record.verdict, notes.record.body["why"] = str(answer["sentence"]), answer
         notes.is_changed = True
         self._write(notes)
         if notes.record.deleted is None:
@@ -336,22 +352,22 @@ class RunRecorder:
         notes = self._runs.get(uid)
         if notes is not None:
             notes.note_event(event)
-            self._write_soon(notes)
+            if not notes.is_write_due:
+                self._write_soon(notes)
         elif uid in self._dirty and len(self._early_events) < _MAX_EARLY:
             self._early_events.setdefault(uid, []).append(event)
 
     def _run_of_event(self, event: Object) -> str:
         """The uid of the job that an event is about; "" where it is about none that is known."""
         regarding = event.get("involvedObject") or {}
-        uid, name = str(regarding.get("uid") or ""), str(regarding.get("name") or "")
-        if regarding.get("kind") == "PodGroup":
-            return name[-36:]
-        if regarding.get("kind") != "Pod":
-            return uid
-        if uid in self._pod_owners:
-            return self._pod_owners[uid]
-        jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
-        return objects.uid(jobs[0]) if jobs else ""
+        uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
+        if kind == "Pod":
+            if (owner := self._pod_owners.get(uid)) is not None:
+                return owner
+            name = str(regarding.get("name") or "")
+            jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
+            return objects.uid(jobs[0]) if jobs else ""
+        return str(regarding.get("name") or "")[-36:] if kind == "PodGroup" else uid
 
 
 def _had_trouble(notes: RunNotes) -> bool:

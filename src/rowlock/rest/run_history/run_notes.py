@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from rowlock import objects
-from rowlock.archive import redaction
+from rowlock.archive import database, redaction
+from rowlock.archive.database import Statement
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.objects import Object
 from rowlock.workloads import runai_json
 from rowlock.workloads.projects import Project
-from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 500
 """Events of a run that are kept, the newest."""
@@ -86,35 +87,31 @@ class RunNotes:
             if name.startswith(objects.uid(pod)) and life[1] is None:
                 life[1] = now
 
-    def take_workload(self, workload: Workload) -> None:
-        """The job and its group as they are now."""
-        if workload.job is not self.job:
-            if self.job is None or objects.meta(self.job).get("generation") != objects.meta(workload.job).get(
-                "generation"
-            ):
-                self.secrets = redaction.secret_values(workload.job)
-            self.job, self.is_changed = workload.job, True
-        if workload.group is not None and workload.group is not self.group:
-            self.group, self.is_changed = workload.group, True
-        if workload.project is not self.project:
-            self.project = workload.project
-            self.record.body["project"] = {
-                part.name: getattr(workload.project, part.name) for part in fields(workload.project)
-            } | {"quota": None, "limit": None}
-        self.record.body["cluster"] = workload.cluster
+    def take_objects(self, job: Object, group: Object | None, project: Project, cluster: str) -> None:
+        """The job, its group and its project as they are now."""
+        if job is not self.job:
+            if self.job is None or objects.meta(self.job).get("generation") != objects.meta(job).get("generation"):
+                self.secrets = redaction.secret_values(job)
+            self.job, self.is_changed = job, True
+        if group is not None and group is not self.group:
+            self.group, self.is_changed = group, True
+        if project is not self.project:
+            self.project = project
+            self.record.body["project"] = _project_body(project)
+        self.record.body["cluster"] = cluster
 
-    def to_record(self) -> RunRecord:
-        """The row as it stands; a value of its own."""
+    def to_statement(self) -> Statement:
+        """The row as it stands, as a write; a value of its own."""
+        record = self.record
         body = {
-            **self.record.body,
-            "job": without_bookkeeping(self.job) if self.job else self.record.body.get("job"),
-            "group": without_bookkeeping(self.group) if self.group else self.record.body.get("group"),
-            "phases": [[step.at, step.phase, step.message] for step in self.phases],
+            **record.body,
+            "job": without_bookkeeping(self.job) if self.job else record.body.get("job"),
+            "group": without_bookkeeping(self.group) if self.group else record.body.get("group"),
+            "phases": list(self.phases),
             "events": [without_bookkeeping(event) for event in self.events.values()],
             "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
         }
-        row = {name: getattr(self.record, name) for name in RunRecord.__slots__ if name != "body"}
-        return RunRecord(**row, body=redaction.redact(body, self.secrets))
+        return database.put_run(record, redaction.redact(body, self.secrets))
 
     def to_pod_record(self, pod: Object, deleted: float | None) -> PodRecord:
         body = redaction.redact(without_bookkeeping(pod), self.secrets)
@@ -122,12 +119,17 @@ class RunNotes:
         return PodRecord(objects.uid(pod), self.record.uid, objects.name(pod), created, deleted, body)
 
 
-def new_notes(workload: Workload, namespace_uid: str) -> RunNotes:
+@lru_cache(64)
+def _project_body(project: Project) -> dict[str, Any]:
+    """Nobody changes it: the runs of a project share it."""
+    return {part.name: getattr(project, part.name) for part in fields(project)} | {"quota": None, "limit": None}
+
+
+def new_notes(job: Object, project: Project, namespace_uid: str) -> RunNotes:
     """Of a run that is seen for the first time."""
-    job = workload.job
     record = RunRecord(
         objects.uid(job), runai_json.workload_id(job), objects.name(job), objects.namespace(job), namespace_uid,
-        workload.project.name, str(job.get("kind")), objects.seconds(runai_json.created_at(job)),
+        project.name, str(job.get("kind")), objects.seconds(runai_json.created_at(job)),
     )  # fmt: skip
     return RunNotes(record)
 
