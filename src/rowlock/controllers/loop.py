@@ -28,6 +28,7 @@ from rowlock.objects import Key, Object
 FIRST_DELAY, MAX_DELAY = 0.005, 960.0  # client-go's: 5 ms, doubled up to 16 minutes
 CATCH_UP_SECONDS = 1.0  # seconds to wait for a view that lags behind our own writes
 WRITES_PER_SLICE = 64  # writes that are issued in one round of the event loop
+CHANGES_PER_SLICE = 64  # changes that controllers are told in one round of the event loop
 TURNS_PER_SLICE = 32  # turns that are begun in one round of the event loop, of those that a start begins with
 CATCH_UP_ROUNDS = 10  # of the event loop, for changes to be delivered
 
@@ -96,7 +97,11 @@ class _Loop:
         for controller in controllers:
             for kind in controller.kinds:
                 controllers_by_kind.setdefault(kind, []).append(controller)
+        fed = 0
         async for change in changes:
+            fed += 1
+            if fed % CHANGES_PER_SLICE == 0:
+                await asyncio.sleep(0)
             if change.revision > self.last_delivered:
                 self.last_delivered = change.revision
             for waiter in self.view_waiters:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rowlock import objects
 from rowlock.api import INDEXED, Change
-from rowlock.kinds import Kind
+from rowlock.kinds import POD, Kind
 from rowlock.objects import Key, Object
 
 
@@ -92,8 +92,9 @@ class CachedView:
             yield from self._put(change.kind, change.object)
 
     def initial_changes(self) -> list[Change]:
-        """The state as Added changes and a bookmark: how a subscriber begins."""
-        added = [Change("Added", objects.revision(obj), kind, obj) for kind in self._kinds for obj in self.all(kind)]
+        """The state as Added changes, pods last, and a bookmark: how a subscriber begins."""
+        ordered = sorted(self._kinds, key=lambda kind: kind is POD)
+        added = [Change("Added", objects.revision(obj), kind, obj) for kind in ordered for obj in self.all(kind)]
         return [*added, Change("Bookmark", self._revision)]
 
     def _put(self, kind: Kind, obj: Object) -> list[Change]:

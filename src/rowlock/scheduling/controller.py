@@ -88,6 +88,11 @@ class Scheduler:
     def decide(self, view: View, key: Key, now: float) -> api.Decision:
         usage_writes, usage_due_in = self._measure_usage(view, now)
         changed = self.tracker.sync(view, now) or self.has_unplanned_changes
+        self.has_unplanned_changes = changed
+        if self.tracker.outdated_gangs:
+            return api.Decision(
+                tuple(usage_writes), 0.0
+            )  # the plan waits for the rest, and others have their turn meanwhile
         self.has_unplanned_changes = False
         for name, q in self.tracker.planner.session.queues.items():
             q.usage = self.usage.shares.get(name, q.queue.usage)
@@ -125,6 +130,8 @@ class Scheduler:
     def snapshot(self, view: View, now: float) -> Snapshot:
         """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
         self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
+        while self.tracker.outdated_gangs:
+            self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
         session = self.tracker.planner.session
         return Snapshot(
             now=now,

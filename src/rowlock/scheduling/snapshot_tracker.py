@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from rowlock.api import Change, View
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
@@ -22,6 +23,8 @@ KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLAS
 RESCAN_INTERVAL = 30.0
 ABSORBED_CHANGES = 64
 """Changes that are taken in without waiting for a decision."""
+GANGS_PER_SLICE = 256
+"""Gangs that are read anew in one go: a label of a namespace, or a priority class, concerns all of them."""
 
 
 @dataclass(slots=True)
@@ -50,6 +53,9 @@ class SnapshotTracker:
     ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
 
+    outdated_gangs: dict[str, None] = field(default_factory=dict)
+    """Those that `sync` or `absorb` have yet to read anew: there were too many for one slice."""
+
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
 
@@ -59,7 +65,7 @@ class SnapshotTracker:
             self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
-        """Bring the session up to the view; False when nothing the planner cares about has changed."""
+        """Bring the session up to the view, but for `outdated_gangs`; False when nothing the planner cares about has changed."""
         has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
             self._reset()
@@ -73,7 +79,9 @@ class SnapshotTracker:
     def absorb(self, view: View) -> bool:
         """Bring the session up to what was noted so far, where that is much: a decision after ten thousand changes would
         keep everybody else waiting. False when nothing the planner cares about has changed."""
-        if len(self.changed_keys) < ABSORBED_CHANGES or (self.view is not None and view is not self.view):
+        if (len(self.changed_keys) < ABSORBED_CHANGES and not self.outdated_gangs) or (
+            self.view is not None and view is not self.view
+        ):
             return False
         self.view, self.revision = view, view.revision
         return self._apply_noted(view)
@@ -102,7 +110,7 @@ class SnapshotTracker:
                 self.changed_keys[kind, object_key] = 0
 
     def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> bool:
-        gangs: dict[str, None] = {}
+        gangs = self.outdated_gangs
         ungrouped: set[Key] = set()
         namespaces: set[str] = set()
         nodes_changed = queues_changed = rebuild_all = False
@@ -137,7 +145,7 @@ class SnapshotTracker:
             self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
         known = {**self.pods_of_gang, **self.planner.session.gangs} if rebuild_all or namespaces else ()
         gangs.update((gang, None) for gang in known if rebuild_all or gang.partition("/")[0] in namespaces)
-        return self._rebuild_gangs(view, gangs, nodes_changed=nodes_changed, queues_changed=queues_changed)
+        return self._rebuild_gangs(view, nodes_changed=nodes_changed, queues_changed=queues_changed)
 
     def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
         old = self.nodes.pop(node_key.name, None)
@@ -213,13 +221,15 @@ class SnapshotTracker:
 
     # ------------------------------------------------------------ the session
 
-    def _rebuild_gangs(self, view: View, gangs: dict[str, None], *, nodes_changed: bool, queues_changed: bool) -> bool:
+    def _rebuild_gangs(self, view: View, *, nodes_changed: bool, queues_changed: bool) -> bool:
         session, pending_gangs = self.planner.session, self.planner.pending_gangs
         if nodes_changed:
             session.put_nodes(self.nodes.values())
+        gangs = list(islice(self.outdated_gangs, GANGS_PER_SLICE))
         priority_classes = self._priority_classes(view) if gangs else {}
         changed = nodes_changed or queues_changed
         for gang_key in gangs:
+            del self.outdated_gangs[gang_key]
             gang = self._read_gang(view, gang_key, priority_classes)
             old = session.gangs.get(gang_key)
             changed = changed or gang != (old.gang if old else None)

@@ -214,8 +214,9 @@ class Store:
     async def changes(self) -> AsyncIterator[Change]:
         """All kinds at once, for controllers: the state as Added changes, a bookmark, then everything that happens.
 
-        The state is that of the first step; the event loop is let go between chunks of it."""
-        frozen = [(kind, self.view.freeze(kind)) for kind in kinds.KINDS]
+        The state is that of the first step; the event loop is let go between chunks of it. Pods come last: what they refer to is
+        known by then."""
+        frozen = [(kind, self.view.freeze(kind)) for kind in sorted(kinds.KINDS, key=lambda k: k is kinds.POD)]
         watcher = Watcher(self)
         for number, added in enumerate(change for kind, items in frozen for change in _as_added(kind, items)):
             yield added
