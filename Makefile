@@ -9,6 +9,8 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraints $(LOCK)
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
+# How many processes share the tests of `make test` (0: this one alone). Two fit a machine of two cores.
+WORKERS ?= 2
 UI_FILES := src/rowlock/browser/static
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
@@ -44,7 +46,7 @@ demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank 
 	@$(BIN)/python examples/demo.py
 
 test: $(TORCH) ## every test this machine can run but those of test-real; says what it skipped and why
-	$(BIN)/python -m pytest -rs -m 'not real and not examples' tests
+	$(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real and not examples' tests
 
 test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning
 	$(BIN)/python -m pytest -rs tests/examples

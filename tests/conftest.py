@@ -1,4 +1,5 @@
-"""For all tests: what they start is started as a terminal starts it; where CI=true, a skip needs a listed reason."""
+"""For all tests: what they start is started as a terminal starts it; where CI=true, a skip needs a listed reason;
+where two processes share the work (`pytest -n 2`), they share it by file."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,21 @@ def pytest_configure() -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each file is one process's work, in the files' order, because its tests may share a server. The pages of the docs
+    share nothing and take long: each of them is work of its own, else they would be the whole end of a run."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist is not typed
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return nodeid if file == "tests/test_docs.py" else file
+
+    config.option.loadscopereorder = False
+    return FileScheduling(config, log)
 
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -119,13 +120,18 @@ ROOTS = (REPO, REPO / "src" / "rowlock", REPO / "examples")
 DESIGN = sorted((REPO / "docs" / "design").glob("*.md"))
 
 
+@cache
+def rooms_and_modules() -> tuple[list[Path], set[str]]:
+    """The folders of the package, and the names of all modules: looked up once for all pages."""
+    rooms = [p.parent for p in (REPO / "src" / "rowlock").rglob("__init__.py")]
+    roots = ("src", "tests", "scripts", "benchmarks", "examples")
+    return rooms, {p.name for root in roots for p in (REPO / root).rglob("*.py")}
+
+
 @pytest.mark.parametrize("page", [*PAGES, *DESIGN], ids=lambda p: p.name)
 def test_paths_that_a_page_names_exist(page: Path) -> None:
     """With a slash: below the repository, the package, the examples, or a room that the page is about; else by name."""
-    rooms = [p.parent for p in (REPO / "src" / "rowlock").rglob("__init__.py")]
-    names = {
-        p.name for root in ("src", "tests", "scripts", "benchmarks", "examples") for p in (REPO / root).rglob("*.py")
-    }
+    rooms, names = rooms_and_modules()
     for path in PATH.findall(page.read_text(encoding="utf-8")):
         if "/" in path:
             assert any((root / path).exists() for root in (*ROOTS, *rooms)), f"no such path: {path}"

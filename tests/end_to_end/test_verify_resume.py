@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.end_to_end.cluster import BIN, REPO
 
-pytest.importorskip("torch", reason="torch is not installed: `make .venv/.torch` installs it")
+if not find_spec("torch"):  # not imported: the programs do that
+    pytest.skip("torch is not installed: `make .venv/.torch` installs it", allow_module_level=True)
 
 PROGRAM = """
 import torch

@@ -16,7 +16,14 @@ import pytest
 from rowlock.runtime import Checkpoint, ResumableSampler, progress
 from rowlock.runtime.snapshot_files import CheckpointError
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed: `make .venv/.torch` installs it")
+torch: Any = None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_imported() -> None:
+    """For the first test, not when tests are collected: every run of other tests would pay three seconds and 470 MB."""
+    global torch
+    torch = pytest.importorskip("torch", reason="torch is not installed: `make .venv/.torch` installs it")
 
 
 class Training:
