@@ -48,6 +48,7 @@ from rowlock.rest.call import (
 from rowlock.rest.cluster_view.queue import WaitingOrder
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
+from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -136,10 +137,15 @@ class RestApi:
         """Keep the cache up to date, and note what workloads hold, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
+            tasks.create_task(self._read_ahead(), name="first reading of rows")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
+
+    async def _read_ahead(self) -> None:
+        await self.cache.wait_until("", self.cache.has_synced, timeout=None)
+        await read_ahead(self.cache.rows())
 
     async def _record_runs(self, archive: Archive, recorder: RunRecorder) -> None:
         """The recorder ends first: what it holds at the end is written, too."""

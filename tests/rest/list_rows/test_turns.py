@@ -1,0 +1,83 @@
+"""A list of any size lets others have their turn, and the first list after a start finds the rows read already."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.rest.conftest import World
+
+from rowlock import kinds
+from rowlock.objects import Key
+from rowlock.rest.list_rows.workload_rows import read_ahead
+
+COUNT = 3000
+
+
+@pytest.fixture
+def crowd(world: World) -> Iterator[World]:
+    """Thousands of copies of one workload, that the cache has heard of just now."""
+    world.project()
+    assert world.submit().status_code == 202
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1")
+    assert job is not None
+
+    async def feed() -> None:
+        for number in range(COUNT):
+            meta = {**job["metadata"], "name": f"copy-{number}", "uid": f"uid-{number}"}
+            meta["labels"] = {**meta["labels"], "rowlock.dev/workload-id": f"id-{number}"}
+            copy = {**job, "metadata": meta}
+            world.rest.cache._store_object(kinds.PYTORCHJOB, Key("runai-team-a", meta["name"]), copy)
+
+    world.do(feed)
+    yield world
+
+
+@pytest.fixture
+def holds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The CPU seconds of each callback of an event loop, by the clock of the thread: other processes do not count. The collector of
+    garbage is off, as in a server (`heap_collector`), for it would count as whatever runs when it comes."""
+    found: list[float] = []
+    run = asyncio.Handle._run
+
+    def run_and_note(handle: asyncio.Handle) -> Any:
+        began = time.thread_time()
+        try:
+            return run(handle)
+        finally:
+            found.append(time.thread_time() - began)
+
+    monkeypatch.setattr(asyncio.Handle, "_run", run_and_note)
+    gc.disable()
+    yield found
+    gc.enable()
+
+
+@pytest.mark.parametrize("query", ["sortBy=phaseUpdatedAt&limit=500", "filterBy=phase==Creating&search=copy-9"])
+def test_no_list_holds_the_loop(crowd: World, holds: list[float], query: str) -> None:
+    """Nothing has been read of the rows yet: the dearest list there is. Its longest hold is a small part of the whole."""
+    holds.clear()
+    answer = crowd.client.get(f"/api/v1/workloads?{query}")
+    assert answer.status_code == 200 and answer.json()["workloads"]
+    assert len(holds) > COUNT / 256 and max(holds) < sum(holds) / 3, (max(holds), sum(holds), len(holds))
+
+
+def test_rows_are_read_ahead(crowd: World) -> None:
+    rows = crowd.rest.cache.rows()
+    crowd.do(lambda: read_ahead(rows))
+    assert all(len(row.known) > 10 for row in rows)
+
+
+def test_a_workload_that_goes_between_two_steps_is_left_out(crowd: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, sleep = crowd.rest.cache, asyncio.sleep
+
+    async def drop_one(delay: float) -> None:
+        cache._drop_object(kinds.PYTORCHJOB, Key("runai-team-a", "copy-7"))
+        await sleep(delay)
+
+    monkeypatch.setattr("rowlock.rest.workloads.asyncio.sleep", drop_one)
+    assert crowd.client.get("/api/v1/workloads/count?filterBy=phase!=Running").json() == {"count": COUNT}
