@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import os
 import sqlite3
 import threading
@@ -167,18 +168,41 @@ def test_a_full_disk_is_said_once_and_heals(
         async with working(tmp_path) as archive:
             archive.put("run/u-1", database.put_run(run_record()))
             archive.take_logs(str(directory))
-            assert not await archive.settle(0.5)
+            assert not await archive.settle(600)  # at once: `rowlock describe` waited 6 s on a full disk
             assert "No space left" in archive.problem
             full.clear()
-            assert await archive.settle(10)
             while archive.problem:
                 await asyncio.sleep(0.01)
+            assert await archive.settle(10)
             assert len(await archive.read(database.read_headers)) == 1
             assert len(await archive.read(database.read_logs, "u-1")) == 1
 
     asyncio.run(body())
     said = [record.message for record in caplog.records if record.name == archive_module.__name__]
     assert len(said) == 2 and "takes nothing now" in said[0] and "works again" in said[1]
+
+
+def test_a_reader_waits_for_what_was_there_before_it_and_for_nothing_else(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with working(tmp_path) as archive:
+            more = threading.Event()
+
+            def hand_over() -> None:
+                for n in itertools.count():
+                    if more.wait(0.0001):
+                        return
+                    archive.put(f"run/{n % 100}", database.put_run(run_record(f"u-{n % 100}")))
+
+            thread = threading.Thread(target=hand_over)
+            thread.start()
+            try:
+                for _ in range(5):
+                    assert await archive.settle(600)
+            finally:
+                more.set()
+                await asyncio.to_thread(thread.join)
+
+    asyncio.run(body())
 
 
 def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,8 @@ class Archive:
         self._lock, self._wakeup = threading.Lock(), threading.Event()
         self._stopping, self._hurry = threading.Event(), threading.Event()
         self._written = threading.Condition(self._lock)
-        self._is_writing = False
+        self._handed_over = self._settled = 0
+        """How often something was handed over; how often when the thread's last whole round began."""
         self.dropped = 0
         """Writes that were lost because the disk took none for too long."""
         self.problem = ""
@@ -74,18 +75,21 @@ class Archive:
                 self.dropped += 1
                 return
             self._pending[key] = statement
+            self._handed_over += 1
         self._wakeup.set()
 
     def take_logs(self, directory: str) -> None:
         """The logs of a pod were put aside in this directory."""
         with self._lock:
             self._directories[directory] = None
+            self._handed_over += 1
         self._wakeup.set()
 
     def take_log(self, log: log_intake.AsideLog) -> None:
         """This log is whole, alone in a directory, which is removed once it is in the archive."""
         with self._lock:
             self._single_logs[log] = None
+            self._handed_over += 1
         self._wakeup.set()
 
     def watch_spool(self, spool: Path) -> None:
@@ -94,15 +98,20 @@ class Archive:
         self._wakeup.set()
 
     async def settle(self, timeout: float = 5.0) -> bool:
-        """Until what was handed over is written; False when it could not be in this time."""
+        """Until what was handed over before is written; False when it could not be in this time, and at once while the disk takes
+        nothing (`problem`): a reader shall not wait for what does not come."""
+        if self._is_settled(self._handed_over):
+            return True
         self._hurry.set()
-        return await asyncio.to_thread(self._wait_written, timeout)
+        return await asyncio.to_thread(self._wait_written, self._handed_over, timeout)
 
-    def _wait_written(self, timeout: float) -> bool:
+    def _is_settled(self, handed_over: int) -> bool:
+        return self._settled >= handed_over
+
+    def _wait_written(self, handed_over: int, timeout: float) -> bool:
         with self._written:
-            return self._written.wait_for(
-                lambda: not (self._pending or self._directories or self._single_logs or self._is_writing), timeout
-            )
+            self._written.wait_for(lambda: self._is_settled(handed_over) or self.problem, timeout)
+            return self._is_settled(handed_over)
 
     # ------------------------------------------------------------ reading
 
@@ -150,6 +159,7 @@ class Archive:
             self._hurry.clear()
             self._wakeup.clear()
             is_last = self._stopping.is_set()
+            handed_over = self._handed_over
             try:
                 connection = connection or self._open()
                 self._write_pending(connection)
@@ -159,6 +169,9 @@ class Archive:
                     last_look = time.monotonic()
                     self._look_around(connection)
                 self._say_healed()
+                with self._written:
+                    self._settled = handed_over
+                    self._written.notify_all()
             except Exception as error:  # noqa: BLE001 (whatever it is, it costs the archive and not the server)
                 self._say_trouble(error)
                 if connection is not None:
@@ -187,8 +200,6 @@ class Archive:
             with self._lock:
                 keys = list(self._pending)[:_BATCH]
                 batch = {key: self._pending.pop(key) for key in keys}
-                self._is_writing = bool(batch)
-                self._written.notify_all()
             if not batch:
                 return
             try:
@@ -196,7 +207,6 @@ class Archive:
                 database.write_all(connection, batch.values())
             except BaseException:
                 with self._lock:
-                    self._is_writing = False
                     for key, statement in batch.items():
                         self._pending.setdefault(key, statement)  # a newer one of the same key is right
                 raise
@@ -211,7 +221,6 @@ class Archive:
             with self._lock:
                 for directory in directories:
                     self._directories.pop(directory, None)
-                self._written.notify_all()
 
     def _take(self, connection: sqlite3.Connection, directories: list[str]) -> None:
         """What lies in these directories and is not in the archive. Raises sqlite3.Error, OSError for the archive's own disk."""
@@ -244,7 +253,6 @@ class Archive:
             with self._lock:
                 for one in logs:
                     self._single_logs.pop(one, None)
-                self._written.notify_all()
 
     def _compress(self, file: log_intake.AsideLog) -> Statement | None:
         """None where the file cannot be read; what the archive's own disk refuses is raised."""
@@ -278,7 +286,9 @@ class Archive:
         sentence = f"{self.directory} takes nothing now ({error}): what runs goes on, but is not archived until it does"
         if not self.problem:
             log.warning("%s", sentence)
-        self.problem = sentence
+        with self._written:
+            self.problem = sentence
+            self._written.notify_all()
 
     def _say_healed(self) -> None:
         if self.problem:
