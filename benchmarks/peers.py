@@ -68,6 +68,17 @@ def ours(client: Client) -> Peer:
     )  # fmt: skip
 
 
+def write_kubeconfig(peer: Peer, path: Path) -> Path:
+    """The kubeconfig by which rowlock reaches an API server as its benchmark does."""
+    cluster = {"server": f"https://{peer.host}:{peer.port}", "certificate-authority": str(peer.authority)}
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": peer.token}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }  # fmt: skip
+    path.write_text(json.dumps(config))
+    return path
+
+
 def missing() -> str:
     """Why there is no real API server to stand beside; "" when there is one."""
     done = subprocess.run([sys.executable, str(SCRIPT), "where"], capture_output=True, text=True, check=True)

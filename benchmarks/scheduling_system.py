@@ -478,13 +478,7 @@ def real_fill(nodes: int, *, own: bool) -> Iterator[Line]:
 def _own_scheduler(peer: Peer) -> Iterator[Peer]:
     """`rowlock up --kubeconfig … --scheduler own` for the API server of a peer, with a queue."""
     with tempfile.TemporaryDirectory() as scratch:
-        where = {"server": f"https://{peer.host}:{peer.port}", "certificate-authority": str(peer.authority)}
-        config = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "c", "cluster": where}],
-            "users": [{"name": "u", "user": {"token": peer.token}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        }  # fmt: skip
-        path = Path(scratch) / "kubeconfig"
-        path.write_text(json.dumps(config))
+        path = peers.write_kubeconfig(peer, Path(scratch) / "kubeconfig")
         with running("--kubeconfig", str(path), "--scheduler", "own", "--install-crds") as client:
             door = Door(peer)
             queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "none"}}

@@ -104,6 +104,7 @@ class KubeServer(Server):
                 take_snapshot=scheduler.snapshot if scheduler else None,
                 archive=archive,
                 audit_log=audit_log,
+                index_events=True,
             )
             kube.kept_log = users.kept_log = partial(read_kept_log, archive)
             diagnostics.pods_of = rest_api.cache.pods_of

@@ -6,10 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rowlock import controllers
+from rowlock.errors import ApiError
 from rowlock.kinds import NODE, POD
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
@@ -54,6 +55,7 @@ async def _play(kubeconfig: Path, count: int, gpus: int, ready: threading.Event)
 async def _heartbeat(kube: Kube, count: int, gpus: int, ready: threading.Event) -> None:
     while True:
         for node in make_fake_nodes(count, gpus, time.time()):
-            await kube.patch(NODE, "", node["metadata"]["name"], {"status": node["status"]}, subresource="status")
+            with suppress(ApiError):  # the API server may be gone for a while: the next one comes in time
+                await kube.patch(NODE, "", node["metadata"]["name"], {"status": node["status"]}, subresource="status")
         ready.set()
         await asyncio.sleep(HEARTBEAT_S)

@@ -83,7 +83,7 @@ class BrowserDoor:
         self._rest_api, self._elsewhere = rest_api, elsewhere
         self._port, self._version = port, version
         self._files = StaticFiles(load_files())
-        self._feed = WorkloadFeed(rest_api.cache, rest_api.api, clock)
+        self._feed = WorkloadFeed(rest_api.cache, rest_api.api, clock, rest_api.events)
         own = (
             rest_api.route("GET", SESSION_PATH, EVERYBODY, self._show_session),
             rest_api.route("GET", FEED_PATH, Right("list", "list"), self._follow_workloads),

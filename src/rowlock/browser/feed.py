@@ -24,10 +24,10 @@ from rowlock import kinds, objects
 from rowlock.api import Api
 from rowlock.browser.rows import workload_row
 from rowlock.errors import TooManyRequests
+from rowlock.rest.event_index import EventIndex, failure_messages
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import Rights
 from rowlock.workloads import runai_json
-from rowlock.workloads.history import create_failure_messages
 from rowlock.workloads.projects import Project
 
 HEARTBEAT_S = 15.0
@@ -65,8 +65,10 @@ class WorkloadFeed:
     """All workloads of one cluster, by the number of their last change. It begins with the first reader and goes on from then:
     who comes back wants to know what has changed meanwhile."""
 
-    def __init__(self, cache: InformerCache, api: Api, clock: Callable[[], float]) -> None:
-        self._cache, self._api, self._clock = cache, api, clock
+    def __init__(
+        self, cache: InformerCache, api: Api, clock: Callable[[], float], events: EventIndex | None = None
+    ) -> None:
+        self._cache, self._api, self._clock, self._events = cache, api, clock, events
         self._name = secrets.token_hex(4)
         self._number = 0
         self._entries: dict[str, _Entry] = {}
@@ -142,7 +144,7 @@ class WorkloadFeed:
             if diagnose is not None and (is_timed or is_fresh) and diagnose(uid, phase) != entry.diagnosis:
                 self._note_change(uid)
         for namespace in {namespace for _, namespace in silent}:
-            messages = create_failure_messages((await self._api.list(kinds.EVENT, namespace)).items)
+            messages = await failure_messages(self._api, self._events, namespace)
             for uid, own in silent:
                 current = self._entries.get(uid)
                 if own == namespace and current and current.create_failure != messages.get(uid, ""):

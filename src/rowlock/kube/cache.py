@@ -22,6 +22,8 @@ from rowlock.objects import Key, Object, key
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
 """Seconds, first and most, between looks for a kind that the cluster does not have (its CRD is not installed)."""
+CHANGES_PER_SLICE = 512
+"""Changes that are told in one round of the event loop."""
 
 
 class Cache:
@@ -63,7 +65,9 @@ class Cache:
             for change in state:
                 yield change
             while True:
-                yield await queue.get()
+                for _ in range(CHANGES_PER_SLICE):
+                    yield await queue.get()
+                await asyncio.sleep(0)  # a full queue does not wait: after a list it would hold up everybody else
         finally:
             self._subscribers.remove(queue)
 

@@ -39,6 +39,8 @@ from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
 """How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
+STATE_SLICE = 256
+"""Objects of a state that are told in one round of the event loop."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """Namespace, pod and part of a log → its bytes. Raises NotFound."""
 _NO_LOG = b"unable to retrieve container logs for "
@@ -134,7 +136,9 @@ class Kube:
             event = None
             try:
                 if since is None:
-                    for event in await self._initial_state(target):
+                    for number, event in enumerate(await self._initial_state(target), 1):
+                        if number % STATE_SLICE == 0:
+                            await asyncio.sleep(0)  # who takes ten thousand objects keeps others waiting
                         yield self._without_managed_fields(event)
                         since = event.revision
                 async for event in self._watch_changes(target, since or 0):

@@ -46,6 +46,7 @@ from rowlock.rest.call import (
     SnapshotSource,
 )
 from rowlock.rest.cluster_view.queue import WaitingOrder
+from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
@@ -100,14 +101,16 @@ class RestApi:
         archive: Archive | None = None,
         pod_usage: PodUsageSource | None = None,
         audit_log: AuditLog | None = None,
+        index_events: bool = False,
     ) -> None:
-        """`observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs. `pod_usage` knows what pods
+        """`index_events`: the cluster is far away and has no index of its own. `observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs. `pod_usage` knows what pods
         use."""
         self._observe, self._audit_log = observe, audit_log
         self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
         self.usage = UsageHistory(self.cache, clock)
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
+        self.events = EventIndex(api) if index_events else None
         self._archive = archive
         self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
         self._context = AppContext(
@@ -122,6 +125,7 @@ class RestApi:
             scopes=self.scopes,
             pod_usage=pod_usage,
             waiting_order=WaitingOrder(take_snapshot).job_uids,
+            events=self.events,
             drain=drain,
             archive=archive,
             catch_up=self._recorder.catch_up if self._recorder else None,
@@ -140,6 +144,8 @@ class RestApi:
             tasks.create_task(self._read_ahead(), name="first reading of rows")
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
+            if self.events:
+                tasks.create_task(supervise("the index of events", self.events.run), name="events")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
 

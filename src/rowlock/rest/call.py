@@ -24,6 +24,7 @@ from rowlock.gangs.dialects import Dialect
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
+from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -142,6 +143,8 @@ class AppContext:
     """The cluster as the server sees it, whoever asks: for what everybody may read of himself. None where it is `api`."""
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by whoever asks the planner something for one user: they come one after the other."""
+    events: EventIndex | None = None
+    """The cluster's Events by what they are about; None where the cluster itself is asked, which is quick in memory."""
     drain: Callable[[float], None] | None = None
     """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
 

@@ -16,6 +16,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
 from rowlock.rest.manifest_check import image_problems
@@ -399,8 +400,8 @@ async def _fill_creation_failures(
             if call.rights is not None and not call.rights.allows("list", kinds.EVENT, namespace):
                 continue
             if namespace not in messages:
-                events = (await call.context.api.list(kinds.EVENT, namespace)).items
-                messages[namespace] = workload_history.create_failure_messages(events)
+                context = call.context
+                messages[namespace] = await failure_messages(context.api, context.events, namespace)
             body["phaseMessage"] = messages[namespace].get(objects.uid(workload.job), "")
 
 
@@ -453,12 +454,9 @@ async def pods(call: RestCall) -> Any:
 
 
 async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
-    """The workload's events, oldest first."""
-    event_list = await call.context.api.list(kinds.EVENT, objects.namespace(workload.job))
-    return sorted(
-        (e for e in event_list.items if workload_history.is_about_workload(e, workload)),
-        key=workload_history.event_order,
-    )
+    """The workload's events, oldest first. Raises Forbidden for who may not list them."""
+    may_list = call.rights is None or call.rights.allows("list", kinds.EVENT, objects.namespace(workload.job))
+    return await workload_events(call.context.api, call.context.events if may_list else None, workload)
 
 
 async def events(call: RestCall) -> Any:

@@ -38,6 +38,10 @@ def event_order(event: Object) -> tuple[str, int]:
     return event_time(event)[:19], objects.revision(event)
 
 
+FAILED_CREATE = "FailedCreate"
+"""How reasons of Events begin that say that something could not be made."""
+
+
 def is_about_workload(event: Object, workload: Workload) -> bool:
     """True when the event is about the job, one of its pods (gone ones too, by name) or its pod group."""
     regarding = event.get("involvedObject") or {}
@@ -163,7 +167,7 @@ def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
     """Job's uid → why a pod of it could not be made; of many jobs at once, for the price of one look at the events."""
     newest: dict[str, Object] = {}
     for event in events:
-        if str(event.get("reason")).startswith("FailedCreate"):
+        if str(event.get("reason")).startswith(FAILED_CREATE):
             uid = _regarding_uid(event)
             if uid not in newest or event_order(event) > event_order(newest[uid]):
                 newest[uid] = event

@@ -1,0 +1,150 @@
+"""The Events of a real cluster by what they are about: an API server has no index of them, and reads all of a namespace for each question.
+
+They are followed by one watch and kept as JSON, which takes a fifth of what objects take. While they are not all known (at the
+start, after a broken watch, or because there are too many) `is_complete` is False, and the cluster is asked instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from rowlock import kinds, objects
+from rowlock.api import Api, Change
+from rowlock.errors import ApiError, Expired
+from rowlock.objects import Object
+from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, event_order, is_about_workload
+from rowlock.workloads.runai_json import Workload
+
+MAX_EVENTS = 60_000
+"""More are not kept: about 60 MiB."""
+PAGE = 500
+"""Events that are read in one go at the start: neither memory nor the event loop notices them."""
+_RETRY_DELAY, _MAX_RETRY_DELAY = 1.0, 30.0
+
+
+@dataclass(slots=True)
+class _EventNamespace:
+    """Events of one namespace by the name of the object that they are about; `names` are sorted."""
+
+    names: list[str] = field(default_factory=list)
+    events: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Name of the object → name of the event → the event."""
+    subjects: dict[str, str] = field(default_factory=dict)
+    """Name of the event → name of the object."""
+    failed_creates: set[str] = field(default_factory=set)
+    """Names of the events that say that a pod could not be made."""
+
+
+class EventIndex:
+    """`run` keeps it; questions are answered without waiting."""
+
+    def __init__(self, api: Api, max_events: int = MAX_EVENTS) -> None:
+        self._api, self._max_events = api, max_events
+        self._namespaces: dict[str, _EventNamespace] = {}
+        self._count = 0
+        self.is_complete = False
+
+    async def run(self) -> None:
+        """Follow the cluster's events for ever. One task of the server's TaskGroup."""
+        delay = _RETRY_DELAY
+        while True:
+            try:
+                revision = await self._read_all()
+                self.is_complete, delay = self._count <= self._max_events, _RETRY_DELAY
+                async for change in self._api.watch(kinds.EVENT, since=revision):
+                    self._apply(change)
+            except Expired:
+                pass  # some were missed: they are read again
+            except ApiError:
+                delay = min(delay * 2, _MAX_RETRY_DELAY)
+            self.is_complete = False
+            await asyncio.sleep(delay)
+
+    def about(self, namespace: str, job: Object) -> Iterator[Object]:
+        """Events about the job, its PodGroup, and whatever has a name that begins with the job's: its pods, those that are gone, too."""
+        space, job_name = self._namespaces.get(namespace), objects.name(job)
+        if space is None:
+            return
+        for name in (job_name, f"pg-{job_name}-{objects.uid(job)}"):
+            yield from map(msgspec.json.decode, space.events.get(name, {}).values())
+        prefix = f"{job_name}-"
+        for position in range(bisect_left(space.names, prefix), len(space.names)):
+            if not space.names[position].startswith(prefix):
+                return
+            yield from map(msgspec.json.decode, space.events[space.names[position]].values())
+
+    def failed_creates(self, namespace: str) -> Iterator[Object]:
+        """Events of the namespace that say that something could not be made."""
+        space = self._namespaces.get(namespace)
+        for event_name in space.failed_creates if space else ():
+            assert space is not None
+            yield msgspec.json.decode(space.events[space.subjects[event_name]][event_name])
+
+    async def _read_all(self) -> int:
+        self._namespaces, self._count, token = {}, 0, ""
+        while True:
+            page = await self._api.list(kinds.EVENT, limit=PAGE, token=token)
+            for event in page.items:
+                self._put(event)
+            if not page.token or self._count > self._max_events:
+                return page.revision
+            token = page.token
+
+    def _apply(self, change: Change) -> None:
+        if change.type == "Deleted":
+            self._remove(objects.namespace(change.object), objects.name(change.object))
+        elif change.type != "Bookmark":
+            self._put(change.object)
+            self.is_complete = self.is_complete and self._count <= self._max_events
+
+    def _put(self, event: Object) -> None:
+        namespace, event_name = objects.namespace(event), objects.name(event)
+        self._remove(namespace, event_name)
+        if self._count > self._max_events:
+            return
+        subject = str(objects.dig(event, "involvedObject.name") or "")
+        space = self._namespaces.setdefault(namespace, _EventNamespace())
+        if subject not in space.events:
+            space.events[subject] = {}
+            insort(space.names, subject)
+        metadata = {field: value for field, value in objects.meta(event).items() if field != "managedFields"}
+        space.events[subject][event_name] = msgspec.json.encode({**event, "metadata": metadata})
+        space.subjects[event_name] = subject
+        if str(event.get("reason")).startswith(FAILED_CREATE):
+            space.failed_creates.add(event_name)
+        self._count += 1
+
+    def _remove(self, namespace: str, event_name: str) -> None:
+        space = self._namespaces.get(namespace)
+        subject = space.subjects.pop(event_name, None) if space else None
+        if space is None or subject is None:
+            return
+        self._count -= 1
+        space.failed_creates.discard(event_name)
+        events = space.events[subject]
+        del events[event_name]
+        if not events:
+            del space.events[subject]
+            del space.names[bisect_left(space.names, subject)]
+            if not space.names:
+                del self._namespaces[namespace]
+
+
+async def workload_events(api: Api, index: EventIndex | None, workload: Workload) -> list[Object]:
+    """The workload's events, oldest first; from the index where there is one that knows."""
+    namespace = objects.namespace(workload.job)
+    known = index.about(namespace, workload.job) if index is not None and index.is_complete else None
+    events = known if known is not None else (await api.list(kinds.EVENT, namespace)).items
+    return sorted((e for e in events if is_about_workload(e, workload)), key=event_order)
+
+
+async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:
+    """Job's uid → why a pod of it could not be made."""
+    if index is not None and index.is_complete:
+        return create_failure_messages(index.failed_creates(namespace))
+    return create_failure_messages((await api.list(kinds.EVENT, namespace)).items)

@@ -1,0 +1,24 @@
+"""One replica of rowlock's scheduler as a process that can be killed: `python -m tests.kube.chaos.scheduler_replica KUBECONFIG`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from rowlock.kube.client import Kube
+from rowlock.kube.leader_election import LeaseTimes
+from rowlock.kube.rate_limit import Limits
+from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
+
+TIMES = LeaseTimes(duration=3.0, deadline=2.0, retry=0.3)
+"""Shorter than in production: a killed leader shall be followed soon."""
+
+
+async def main(kubeconfig: str) -> None:
+    async with Kube.connect(kubeconfig, limits=Limits(qps=0), keep_managed_fields=False) as kube:
+        await ensure_system_namespace(kube)
+        await KubeScheduler(kube, TIMES).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
