@@ -18,7 +18,7 @@ from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
+from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.workloads import history as workload_history
@@ -376,7 +376,7 @@ async def index(call: RestCall) -> Any:
         gone, next_offset = list_query.page_of(await deleted_workloads(call, parsed_query), parsed_query)
         return _list_body("workloads", list(gone), next_offset)
     cache = call.context.cache
-    page, next_offset = list_query.page_of(await _select_rows(cache, parsed_query), parsed_query)
+    page, next_offset = list_query.page_of(await select_rows(cache, parsed_query), parsed_query)
     page_workloads: list[Workload] = []
     bodies: list[dict[str, Any]] = []
     for number, row in enumerate(page, 1):
@@ -405,25 +405,6 @@ async def _fill_creation_failures(
             body["phaseMessage"] = messages[namespace].get(objects.uid(workload.job), "")
 
 
-async def _select_rows(cache: InformerCache, parsed_query: list_query.Query) -> Sequence[WorkloadRow]:
-    """The rows that match, in order; others are served between the steps."""
-    name = next((f.value for f in parsed_query.filters if (f.field, f.operator) == ("name", "==")), None)
-
-    def rows() -> Sequence[WorkloadRow]:
-        return cache.rows() if name is None else cache.rows_named(name)
-
-    steps = list_query.select_in_steps(rows(), parsed_query, FIELDS)
-    try:
-        while True:
-            next(steps)
-            await asyncio.sleep(0)
-    except StopIteration as end:
-        found: Sequence[WorkloadRow] = end.value
-        return found
-    except KeyError:  # a workload has gone between two steps: what was read is remembered, so this is quick
-        return list_query.select_rows(rows(), parsed_query, FIELDS)
-
-
 def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str, Any]:
     return {name: items} if next_offset is None else {name: items, "next": next_offset}
 
@@ -433,7 +414,7 @@ async def count(call: RestCall) -> Any:
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     if list_query.asks_for_deleted(call.query):
         return {"count": len(await deleted_workloads(call, parsed_query))}
-    return {"count": len(await _select_rows(call.context.cache, parsed_query))}
+    return {"count": len(await select_rows(call.context.cache, parsed_query))}
 
 
 async def pods(call: RestCall) -> Any:

@@ -79,5 +79,5 @@ def test_a_workload_that_goes_between_two_steps_is_left_out(crowd: World, monkey
         cache._drop_object(kinds.PYTORCHJOB, Key("runai-team-a", "copy-7"))
         await sleep(delay)
 
-    monkeypatch.setattr("rowlock.rest.workloads.asyncio.sleep", drop_one)
+    monkeypatch.setattr("rowlock.rest.list_rows.selection.asyncio.sleep", drop_one)
     assert crowd.client.get("/api/v1/workloads/count?filterBy=phase!=Running").json() == {"count": COUNT}

@@ -1,0 +1,29 @@
+"""The workloads that a query leaves, found in steps: a list of any size lets others have their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
+from rowlock.workloads import list_query
+
+
+async def select_rows(cache: InformerCache, parsed_query: list_query.Query) -> Sequence[WorkloadRow]:
+    """The rows that match, in order; others are served between the steps."""
+    name = next((f.value for f in parsed_query.filters if (f.field, f.operator) == ("name", "==")), None)
+
+    def rows() -> Sequence[WorkloadRow]:
+        return cache.rows() if name is None else cache.rows_named(name)
+
+    steps = list_query.select_in_steps(rows(), parsed_query, FIELDS)
+    try:
+        while True:
+            next(steps)
+            await asyncio.sleep(0)
+    except StopIteration as end:
+        found: Sequence[WorkloadRow] = end.value
+        return found
+    except KeyError:  # a workload has gone between two steps: what was read is remembered, so this is quick
+        return list_query.select_rows(rows(), parsed_query, FIELDS)
