@@ -17,7 +17,7 @@ from rowlock import kinds, objects
 from rowlock.api import Api, Change
 from rowlock.errors import ApiError, Expired
 from rowlock.objects import Object
-from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, event_order, is_about_workload
+from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, events_of
 from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 60_000
@@ -140,7 +140,7 @@ async def workload_events(api: Api, index: EventIndex | None, workload: Workload
     namespace = objects.namespace(workload.job)
     known = index.about(namespace, workload.job) if index is not None and index.is_complete else None
     events = known if known is not None else (await api.list(kinds.EVENT, namespace)).items
-    return sorted((e for e in events if is_about_workload(e, workload)), key=event_order)
+    return events_of(workload, events)
 
 
 async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:

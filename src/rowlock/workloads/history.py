@@ -42,21 +42,24 @@ FAILED_CREATE = "FailedCreate"
 """How reasons of Events begin that say that something could not be made."""
 
 
-def is_about_workload(event: Object, workload: Workload) -> bool:
-    """True when the event is about the job, one of its pods (gone ones too, by name) or its pod group."""
-    regarding = event.get("involvedObject") or {}
-    if regarding.get("namespace") != objects.namespace(workload.job):
-        return False
-    job, name = workload.job, str(regarding.get("name") or "")
-    if regarding.get("kind") == "Pod":
-        pod_uids = {objects.uid(p) for p in workload.pods}
-        is_own_pod_name = name.startswith(f"{objects.name(job)}-") and event_time(event) >= str(
-            objects.meta(job).get("creationTimestamp") or ""
-        )
-        return regarding.get("uid") in pod_uids or (is_own_pod_name and _is_replica_name(name, objects.name(job)))
-    if regarding.get("kind") == "PodGroup":
-        return name == f"pg-{objects.name(job)}-{objects.uid(job)}"
-    return bool(regarding.get("uid")) and regarding.get("uid") == objects.uid(job)
+def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
+    """Those about the job, one of its pods (gone ones too, by name) or its pod group, the oldest first. There may be ten thousand."""
+    job, name, namespace = workload.job, objects.name(workload.job), objects.namespace(workload.job)
+    uids = {uid for uid in (objects.uid(job), *map(objects.uid, workload.pods)) if uid}
+    pod_group, created = f"pg-{name}-{objects.uid(job)}", str(objects.meta(job).get("creationTimestamp") or "")
+    found = []
+    for event in events:
+        regarding = event.get("involvedObject") or {}
+        if regarding.get("namespace") != namespace:
+            continue
+        kind, about = regarding.get("kind"), str(regarding.get("name") or "")
+        if (
+            regarding.get("uid") in uids
+            or (kind == "PodGroup" and about == pod_group)
+            or (kind == "Pod" and _is_replica_name(about, name) and event_time(event) >= created)
+        ):
+            found.append(event)
+    return sorted(found, key=event_order)
 
 
 def _regarding_uid(event: Object) -> str:
@@ -64,6 +67,8 @@ def _regarding_uid(event: Object) -> str:
 
 
 def _is_replica_name(pod: str, job: str) -> bool:
+    if not pod.startswith(f"{job}-"):
+        return False
     role, _, number = pod[len(job) + 1 :].partition("-")
     return role in _ROLES and (objects.is_digits(number) or not number)
 

@@ -1,0 +1,63 @@
+"""Which Events are about a workload."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from rowlock.objects import Object
+from rowlock.workloads.history import events_of
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+
+JOB = {"metadata": {"name": "a", "namespace": "n", "uid": "job", "creationTimestamp": "2026-01-01T00:00:10Z"}}
+OTHERS_BEFORE = "2026-01-01T00:00:09Z"
+
+
+def event(kind: str, about: str, uid: str = "", time: str = "2026-01-01T00:00:20Z", namespace: str = "n") -> Object:
+    regarding = {"kind": kind, "name": about, "uid": uid, "namespace": namespace}
+    return {"metadata": {"name": f"{about}.{uid}", "resourceVersion": "7"}, "involvedObject": regarding, "lastTimestamp": time}  # fmt: skip
+
+
+def workload_of(pods: tuple[Any, ...]) -> Workload:
+    return Workload(JOB, pods, None, cast(Project, None), "cluster")
+
+
+def test_events_of_a_job_its_pods_and_its_group_are_its_own() -> None:
+    own = [
+        event("PyTorchJob", "a", "job", "2026-01-01T00:00:11Z"),
+        event("PodGroup", "pg-a-job", "group", "2026-01-01T00:00:12Z"),
+        event("Pod", "a-worker-0", "pod", "2026-01-01T00:00:13Z"),
+        event("Pod", "a-master-0", "gone", "2026-01-01T00:00:14Z"),
+    ]
+    others = [
+        event("PyTorchJob", "a", "job", namespace="elsewhere"),
+        event("PyTorchJob", "a", "earlier"),
+        event("Pod", "a-worker-0", "earlier", OTHERS_BEFORE),
+        event("Pod", "a-b-worker-0", "other"),
+        event("Pod", "aa-worker-0", "other"),
+        event("PodGroup", "pg-a-earlier", "other"),
+        {"metadata": {"name": "empty"}},
+    ]
+    pods: tuple[Any, ...] = ({"metadata": {"name": "a-worker-0", "uid": "pod"}},)
+    workload = workload_of(pods)
+    assert events_of(workload, [*others, *reversed(own)]) == own
+
+
+def test_events_do_not_cost_their_number_times_that_of_pods() -> None:
+    """2,400 events and 40 pods held the event loop for 89 ms."""
+    looked = 0
+
+    class Pod(dict[str, Any]):
+        def get(self, *path: Any) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().get(*path)
+
+        def __getitem__(self, key: str) -> Any:
+            nonlocal looked
+            looked += 1
+            return super().__getitem__(key)
+
+    pods = tuple(Pod(metadata={"name": f"a-worker-{n}", "uid": f"pod{n}"}) for n in range(40))
+    found = events_of(workload_of(pods), [event("Pod", f"a-worker-{n % 40}", f"pod{n % 40}") for n in range(400)])
+    assert len(found) == 400 and 0 < looked < 400
