@@ -51,3 +51,32 @@ def test_an_allowed_reason_is_a_whole_sentence() -> None:
     for line in allowed_lines():
         assert len(re.sub(r"\\.|[.*+?()\[\]]", "", line)) > 15, f"this could be any reason: {line}"
         assert not re.match(r"[.(\[]", line) and line.count(".*") <= 1, f"this is not one sentence: {line}"
+
+
+def test_two_processes_tell_of_skips_and_failures_as_one_does(tmp_path: Path) -> None:
+    for path in (CONFTEST, CONFTEST.with_name("allowed_skips.txt")):
+        (tmp_path / path.name).write_text(path.read_text())
+    (tmp_path / "test_first.py").write_text("import pytest\ndef test_skipped(): pytest.skip('it was late')\n")
+    (tmp_path / "test_second.py").write_text("def test_failed(): assert False\ndef test_passed(): pass\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-n",
+        "2",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+    ]
+    skipped, failed = (
+        subprocess.run(
+            [*command, "-k", word], cwd=tmp_path, env={"CI": "true"}, text=True, capture_output=True, timeout=90
+        )
+        for word in ("skipped or passed", "failed or passed")
+    )
+    assert skipped.returncode == 1 and "1 passed, 1 skipped" in skipped.stdout, skipped.stdout + skipped.stderr
+    assert "test_first.py::test_skipped was skipped for a reason that allowed_skips.txt does not list" in skipped.stdout
+    assert failed.returncode == 1 and "1 failed, 1 passed" in failed.stdout, failed.stdout + failed.stderr
