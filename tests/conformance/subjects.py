@@ -32,7 +32,7 @@ def embedded_server(directory: Path, program: str = "tests.conformance.embedded"
     with (directory / "output").open("wb") as output:
         server = subprocess.Popen(command, cwd=REPO, stdout=output, stderr=subprocess.STDOUT)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while not (directory / "server.json").exists():
             said = (directory / "output").read_text()
             assert server.poll() is None, f"the server ended at once: {said[-2000:]}"

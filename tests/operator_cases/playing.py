@@ -7,6 +7,7 @@ record, it ends when the namespace has been quiet for a while.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import ssl
 import time
@@ -31,7 +32,7 @@ Json = Any
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds."""
+    """Seconds, on a machine that is not overloaded; all but the first are longer on one that is (`slowness`)."""
 
     settle: float = 0.35
     """So long a right state must last."""
@@ -41,6 +42,12 @@ class Pace:
     """Recording: so long nothing changes before a state counts."""
     limit: float = 10.0
     """A step that goes on changing is judged then."""
+
+
+def slowness() -> float:
+    """How many times as long everything takes now: programs that want to run, for each processor. An operator that has
+    not had its turn yet is quiet, too, and a record would say that it does nothing."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass
@@ -71,7 +78,7 @@ class Play:
         return await self._settled(None if record else step)
 
     async def _settled(self, wanted: Step | None) -> State:
-        space, began = self.side.space(self.hands.namespace), time.monotonic()
+        space, began, slow = self.side.space(self.hands.namespace), time.monotonic(), slowness()
         changed, last = began, None
         while True:
             space.news.clear()
@@ -79,10 +86,10 @@ class Play:
             now = time.monotonic()
             if state != last:
                 changed, last = now, state
-            enough = self.pace.quiet
+            enough = self.pace.quiet * slow
             if wanted:
-                enough = self.pace.patience if wrong(wanted, state) else self.pace.settle
-            left = min(changed + enough, began + self.pace.limit) - now
+                enough = self.pace.patience * slow if wrong(wanted, state) else self.pace.settle
+            left = min(changed + enough, began + self.pace.limit * slow) - now
             if left <= 0:
                 self.known |= known
                 self.starts |= starts

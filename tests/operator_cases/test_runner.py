@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.operator_cases.__main__ import written
 from tests.operator_cases.actions import path
 from tests.operator_cases.cases import Case, Step, load, manifest, merged
 from tests.operator_cases.picture import bare, combined, decided, differences, job, marked, plain, tidy, wrong
+from tests.operator_cases.playing import slowness
 
 FILES = sorted(OPERATOR_CASES.glob("*.yaml"))
 
@@ -162,3 +164,11 @@ def test_runs_are_combined_into_what_is_accepted() -> None:
     assert combined({}, runs, "MPIJob", noisy=False).maybe == ("*",)
     assert combined({"nocheck": True}, [None, None], "TFJob", noisy=False) == Step({"nocheck": True})
     assert Case("f", "TFJob", "n", (step,)).json()["steps"][0]["maybe"] == ["E 2", "E already exists"]
+
+
+def test_an_overloaded_machine_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that waits for a processor writes nothing, and would be recorded as one that does nothing."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for waiting, slow in ((0.1, 1.0), (2.0, 1.0), (30.0, 15.0)):
+        monkeypatch.setattr(os, "getloadavg", lambda waiting=waiting: (waiting, 0.0, 0.0))
+        assert slowness() == slow
