@@ -182,7 +182,12 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai config set --auto-update enabled", 1, "never updates itself"),
         ("runai cluster set other", 1, "Cluster other does not exist"),
         ("runai inference submit j -i x", 1, "rowlock trains models and serves none"),
-        ("runai template create x", 1, "`POST /api/v1/workload-templates/TYPE` makes one"),
+        ("runai datasource create x", 2, "a data source is one volume, but 0 are given"),
+        ("runai datasource create x --nfs server=a,path=/x,mountpath=/y", 1, "the kubelet mounts no NFS"),
+        ("runai datasource create x --host-path path=a,mount=/y", 1, "must be a directory of the node"),
+        ("runai template create x --type training --workers 2", 2, "--workers is for distributed workloads"),
+        ("runai template create x --framework pytroch", 2, "there is no such framework"),
+        ("runai template create x --wrokers 2", 2, "Did you mean"),
         ("runai completion tcsh", 2, "Known: bash, zsh, fish"),
         ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
         ("runai trainning list", 2, "Did you mean `training`?"),
@@ -404,3 +409,28 @@ def test_assets_and_templates_by_name(served: Served) -> None:
     assert tf["spec"]["runPolicy"]["backoffLimit"] == 1
     assert served.ok("runai template delete base") == "template base deleted successfully\n"
     assert "was not found" in served.run("runai template describe base")[2]
+
+
+def test_data_sources_and_templates_from_flags(served: Served) -> None:
+    """Made with the flags of a submit, named by a submit, deleted."""
+    served.node("a", 2)
+    made = served.ok("runai datasource create corpus --host-path path=/srv/corpus,mount=/corpus --scope cluster")
+    assert made == "datasource corpus created successfully\n"
+    served.ok("runai datasource create labels --existing-pvc claimname=labels,path=/labels")
+    served.ok("runai datasource create code --git-sync repository=https://example.test/x.git,path=/code")
+    served.ok("runai datasource create settings --configmap-map-volume name=settings,path=/etc/settings")
+    assert len(served.ok("runai datasource list --no-headers").splitlines()) == 4
+    assert "mountPath: /corpus" in served.ok("runai datasource describe corpus")
+    assert served.ok(
+        "runai template create base -i pytorch-dist-mnist --workers 2 --master-args one -- two"
+    ) == "template base created successfully\n"  # fmt: skip
+    served.ok("runai template create alone --type training -i pytorch-dist-mnist --scope department")
+    served.ok("runai distributed submit j --template base --datasource corpus --datasource labels")
+    job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "j") or {}
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    container = replicas["Worker"]["template"]["spec"]["containers"][0]
+    assert replicas["Worker"]["replicas"] == 2 and container["args"] == ["two"]
+    assert replicas["Master"]["template"]["spec"]["containers"][0]["args"] == ["one"]
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/corpus", "/labels"}
+    assert served.ok("runai datasource delete corpus") == "datasource corpus deleted successfully\n"
+    assert served.ok("runai template delete alone") == "template alone deleted successfully\n"

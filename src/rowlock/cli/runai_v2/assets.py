@@ -9,7 +9,10 @@ from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import show
+from rowlock.cli.runai_v2.flags import STANDARD, TEMPLATE
+from rowlock.cli.runai_v2.submit import framework_of
 from rowlock.cli.runai_v2.tables import Column, show_list, show_yaml, slice_items
+from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.request import request_specs
 from rowlock.submit_fields import flag_names
 
@@ -19,6 +22,12 @@ _PATHS = {
     "datasource": "/api/v1/asset/datasource",
     "template": "/api/v1/workload-templates",
 }
+
+_SOURCE_PATHS = {"pvc": "pvc", "hostPath": "host-path", "git": "git", "config-map": "config-map"}
+"""Kinds of data sources, and the last part of their address."""
+_SOURCE_KINDS = {"configMapVolume": "config-map"}
+"""Places below `spec.storage` that have another name than the kind."""
+_SCOPE_PLACES = {"scope", "description", "project", "data_dir"}
 
 
 def _noun(line: CommandLine) -> str:
@@ -97,6 +106,43 @@ def create(line: CommandLine) -> int:
     spec, _ = request_specs(line, 2, "")
     security = spec.pop("security", {})
     asset_spec = spec.get("compute", {}) if noun == "compute" else spec | security
+    return _post(line, server, _PATHS[noun], {"meta": _asset_meta(line, server, name), "spec": asset_spec})
+
+
+def create_data_source(line: CommandLine) -> int:
+    """A data source, from the one flag of a submit that mounts a volume."""
+    spec, _ = request_specs(line, 2, "")
+    volumes = [(place, item) for place, items in spec.get("storage", {}).items() for item in items]
+    if len(volumes) != 1:
+        flags = "--host-path, --existing-pvc, --new-pvc, --configmap-map-volume, --git-sync"
+        raise CommandError(f"a data source is one volume, but {len(volumes)} are given: give one of {flags}", 2)
+    (place, item), server = volumes[0], client.connect(line)
+    path = f"{_PATHS['datasource']}/{_SOURCE_PATHS[_SOURCE_KINDS.get(place, place)]}"
+    return _post(line, server, path, {"meta": _asset_meta(line, server, line.word("name")), "spec": item})
+
+
+def create_template(line: CommandLine) -> int:
+    """A template, from the flags of a submit."""
+    is_distributed = line.type == "distributed"
+    fields = {"distributedFramework": framework_of(line)} if is_distributed else {}
+    if not is_distributed:
+        of_one_pod = {flag.dest for flag in (*STANDARD, *TEMPLATE[:1])}
+        for flag in TEMPLATE:
+            if flag.dest in line.given_flags and flag.dest not in of_one_pod | _SCOPE_PLACES:
+                name = flag.names.split()[-1]
+                raise CommandError(f"{name} is for distributed workloads: leave it out, or --type {line.type}", 2)
+    spec, master = request_specs(line, 2, ANY_FRAMEWORK if is_distributed else "Standard")
+    server, name = client.connect(line), line.word("name")
+    asset_meta = _asset_meta(line, server, name)
+    scope_id = asset_meta.pop("projectId", None) or asset_meta.pop("departmentId", None)
+    meta = {"scopeType": asset_meta.pop("scope"), **asset_meta} | ({"scopeId": str(scope_id)} if scope_id else {})
+    body = {"meta": meta, "spec": spec | fields} | ({"master": {"spec": master}} if master else {})
+    path = {"distributed": "distributed", "training": "trainings", "workspace": "workspaces"}[line.type]
+    return _post(line, server, f"{_PATHS['template']}/{path}", body)
+
+
+def _asset_meta(line: CommandLine, server: client.ServerClient, name: str) -> dict[str, Any]:
+    """The name and the scope that the line asks for."""
     meta: dict[str, Any] = {"name": name, "scope": line.scope}
     if line.scope == "project":
         meta["projectId"] = rowlock_projects.find_project(server, project(line))["id"]
@@ -104,11 +150,15 @@ def create(line: CommandLine) -> int:
         meta["description"] = line.description
     if line.scope == "department":
         meta["departmentId"] = rowlock_projects.find_project(server, project(line))["parent"]["id"]
+    return meta
+
+
+def _post(line: CommandLine, server: client.ServerClient, path: str, body: dict[str, Any]) -> int:
     try:
-        server.post(_PATHS[noun], {"meta": meta, "spec": asset_spec})
+        server.post(path, body)
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, flag_names(2))) from None
-    show(f"{noun} {name} created successfully")
+    show(f"{_noun(line)} {body['meta']['name']} created successfully")
     return 0
 
 
@@ -116,9 +166,8 @@ def delete(line: CommandLine) -> int:
     """Delete an asset or a template; workloads keep its values."""
     server, noun = client.connect(line), _noun(line)
     asset = _named_asset(line, server)
-    paths = {"pvc": "pvc", "hostPath": "host-path", "git": "git", "config-map": "config-map"}
     kinds = {"Distributed": "distributed", "Training": "trainings", "Workspace": "workspaces"}
-    below = {"datasource": paths, "template": kinds}.get(noun, {}).get(_workload_type(asset), "")
+    below = {"datasource": _SOURCE_PATHS, "template": kinds}.get(noun, {}).get(_workload_type(asset), "")
     server.delete("/".join(part for part in (_PATHS[noun], below, asset["meta"]["id"]) if part))
     show(f"{noun} {asset['meta']['name']} deleted successfully")
     return 0

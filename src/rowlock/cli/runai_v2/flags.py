@@ -101,3 +101,19 @@ _SCOPE = (
 )  # fmt: skip
 COMPUTE_ASSET = (*asset_flags("compute."), *_SCOPE)
 ENVIRONMENT_ASSET = (*asset_flags(*ENVIRONMENT_FIELDS), *_SCOPE)
+DATA_SOURCE_ASSET = (
+    *asset_flags(
+        "storage.hostPath", "storage.pvc", "storage.configMapVolume", "storage.git", "storage.nfs", "storage.s3"
+    ),
+    *_SCOPE,
+)
+_OF_ONE_SUBMIT = {
+    "--name-prefix", "--template", "--attach", "--pod-running-timeout", "--wait-for-submit", "--compute", "--datasource",
+    "--environment", "--dry-run", "--project", "--data-dir",
+}  # fmt: skip
+"""Flags of a submit that a template does not keep: it writes out what a workload is, and names no other asset."""
+TEMPLATE = (
+    Flag("--type", "distributed|training|workspace", "the workloads it is for", "distributed"),
+    *(flag for flag in DISTRIBUTED if not _OF_ONE_SUBMIT & set(flag.names.split())),
+    *_SCOPE,
+)

@@ -22,6 +22,11 @@ def any_framework(line: CommandLine) -> int:
     """`runai distributed submit`: --framework says which."""
     if line.template and not line.framework:
         return submit(line, ANY_FRAMEWORK, {})  # it names the framework
+    return submit(line, ANY_FRAMEWORK, {"distributedFramework": framework_of(line)})
+
+
+def framework_of(line: CommandLine) -> str:
+    """The framework that --framework names, PyTorch without it. Raises CommandError."""
     word = line.framework or "pytorch"
     framework = FRAMEWORKS.get(word.lower().removesuffix("job"))
     if framework is None:
@@ -29,7 +34,7 @@ def any_framework(line: CommandLine) -> int:
         raise CommandError(
             f"--framework {word}: there is no such framework.{hint} Known: PyTorch, TF, MPI, XGBoost, JAX.", 2
         )
-    return submit(line, ANY_FRAMEWORK, {"distributedFramework": framework})
+    return str(framework)
 
 
 def framework(line: CommandLine) -> int:

@@ -100,10 +100,6 @@ def _create_asset(what: str, flags: str) -> Command:
     return Command("create", f"Make {what}.", "runai_v2.assets:create", "NAME", f"{_FLAGS}{flags}", "ARGUMENTS...")
 
 
-def _created_by_rest(what: str, path: str) -> Command:
-    return Command("create", f"Make {what}.", "", hidden=True, refuse=f"`POST /api/v1/{path}` makes one (docs/rest.md)")
-
-
 _SET_PROJECT = Command("set", "Set the default project.", "runai_v1.context:project_set", "NAME", (DATA_DIR,))
 PROJECTS = Group("project", "Select, list or create projects.", (
     _SET_PROJECT,
@@ -124,8 +120,12 @@ RESOURCES: tuple[Group, ...] = (
     Group("pvc", "Show persistent volume claims.", (_CLAIMS,)),
     _asset("compute", "compute resources", _create_asset("a compute resource", "COMPUTE_ASSET")),
     _asset("environment", "environments", _create_asset("an environment", "ENVIRONMENT_ASSET")),
-    _asset("datasource", "data sources", _created_by_rest("a data source", "asset/datasource/KIND")),
-    _asset("template", "templates", _created_by_rest("a template", "workload-templates/TYPE")),
+    _asset("datasource", "data sources", Command(
+        "create", "Make a data source.", "runai_v2.assets:create_data_source", "NAME", f"{_FLAGS}DATA_SOURCE_ASSET",
+    )),
+    _asset("template", "templates", Command(
+        "create", "Make a template.", "runai_v2.assets:create_template", "NAME", f"{_FLAGS}TEMPLATE", "ARGUMENTS...",
+    )),
     Group("my-credential", "User credentials: this cluster keeps none.", (
         Command("list", "List your credentials.", "", refuse=_NO_CREDENTIALS),
         Command("create", "Make one.", "", hidden=True, refuse=_NO_CREDENTIALS),
