@@ -108,25 +108,37 @@ def parse_ui_address(text: str) -> tuple[str, int]:
 def open_browser_listeners(data: Path, api_port: int, ui_address: str) -> BrowserListeners:
     """Both. Raises OSError where a port that was asked for is taken, BadRequest."""
     address, port = parse_ui_address(ui_address)
-    local = open_browser_listener(data, api_port)
-    if not address:
-        return BrowserListeners(local, [])
-    taken = (api_port, local.getsockname()[1])
-    last = _last_port(data, "uiOthers")
-    for candidate in (port,) if port else (last if last not in taken else 0, 0):
+    with ExitStack() as undo:
+        local = undo.enter_context(open_browser_listener(data, api_port))
+        taken = (api_port, local.getsockname()[1])  # whose face a request is for is told by the port alone
+        elsewhere = _open_elsewhere((address, port), _last_port(data, "uiOthers"), taken) if address else []
+        undo.pop_all()
+        return BrowserListeners(local, elsewhere)
+
+
+def _open_elsewhere(where: tuple[str, int], last: int, taken: Sequence[int]) -> list[socket.socket]:
+    """Raises BadRequest, OSError."""
+    address, port = where
+    if port in taken:
+        raise BadRequest(f"port {port} is the server's own already: choose another with --ui-address {address}:PORT")
+    for candidate in (port,) if port else (last, *[0] * _TRIES):
         try:
-            return BrowserListeners(local, _bind_all([address], candidate))
+            listeners = _bind_all([address], candidate)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                local_addresses = ", ".join([*_local_addresses(), *WILDCARD_ADDRESSES])
+                choice = ", ".join([*_local_addresses(), *WILDCARD_ADDRESSES])
                 raise BadRequest(
-                    f"{address} is not an address of this machine: --ui-address takes one of {local_addresses}"
+                    f"{address} is not an address of this machine: --ui-address takes one of {choice}"
                 ) from None
-            if port or not candidate:
+            if port:
                 raise BadRequest(
-                    f"port {candidate} of {address} is taken: choose another with --ui-address {address}:PORT"
+                    f"port {port} of {address} cannot be listened on ({error.strerror}): choose another with --ui-address {address}:PORT"
                 ) from None
-    raise AssertionError("the last candidate either binds or raises")
+            continue
+        if listeners[0].getsockname()[1] not in taken:
+            return listeners
+        listeners[0].close()
+    raise OSError(errno.EADDRINUSE, f"no port is free on {address}")
 
 
 def open_browser_listener(data: Path, api_port: int) -> socket.socket:

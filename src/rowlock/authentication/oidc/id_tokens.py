@@ -42,15 +42,19 @@ class IdTokens:
         """To be awaited before `find_user`: a key that is not known yet is asked for. Raises Unavailable where no keys are known at all."""
         if token in self._checked or not self.is_ours(token):
             return
+        if (
+            not self._provider.has_keys
+        ):  # before anything is read of the token: whoever reads keys loads the library, on a thread
+            await self._provider.refresh_for_unknown_key()
+        if not self._provider.has_keys:
+            label, problem = self._settings.label, self._provider.problem
+            raise Unavailable(f"tokens of {label} cannot be checked yet ({problem}): try again in a moment")
         try:
             known = self._find_keys(token)
         except Unauthorized:
             return
         if not known:
             await self._provider.refresh_for_unknown_key()
-        if not self._provider.has_keys:
-            label, problem = self._settings.label, self._provider.problem
-            raise Unavailable(f"tokens of {label} cannot be checked yet ({problem}): try again in a moment")
 
     def find_user(self, token: str) -> User | None:
         """Whose token it is; None where it is nobody's."""
@@ -135,6 +139,8 @@ class IdTokens:
     def _check_signature(self, token: str) -> Mapping[str, Any]:
         import jwt
 
+        if not self._provider.has_keys:
+            raise Unauthorized(f"the keys of {self._settings.label} are not known yet")
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthorized(f"a token has at most {MAX_TOKEN_BYTES} bytes")
         keys = self._find_keys(token)
