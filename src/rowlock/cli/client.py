@@ -127,8 +127,7 @@ def connect(line: Any) -> ServerClient:
         return server
     directory = data_dir(line)
     server_json = read_server_json(directory)
-    remote = str((read_config(line).get("control_plane") or {}).get("url") or "") if server_json is None else ""
-    if remote:
+    if remote := remote_url(line):
         return _open(line, remote, directory)
     if server_json is None or not is_alive(server_json):
         shared_server = find_system_server(line)
@@ -145,6 +144,13 @@ def connect(line: Any) -> ServerClient:
             f"Start it again: `{restart_command(server_json)}`; nothing is lost"
         )
     return _open(line, str(server_json["url"]), directory)
+
+
+def remote_url(line: Any) -> str:
+    """The server on another machine that `runai config set --cp-url` named for the data directory; "" where there is none."""
+    if read_server_json(data_dir(line)) is not None:
+        return ""
+    return str((read_config(line).get("control_plane") or {}).get("url") or "")
 
 
 def find_system_server(line: Any) -> ServerClient | None:
@@ -329,8 +335,8 @@ class ServerClient:
                 return file.read().strip()
         except OSError as error:
             raise CommandError(
-                f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it; others log in with `runai login"
-                " user -u NAME`"
+                f"{path} cannot be read ({error.strerror}): only the cluster's owner may use it; others log in with `rowlock login"
+                " --oidc`, or with `runai login user -u NAME`"
             ) from None
 
     def _token_of(self, session: dict[str, Any]) -> str:

@@ -61,5 +61,13 @@ def test_a_server_elsewhere(served: Served, tmp_path: Path) -> None:
     (other / "config.json").write_text(json.dumps({"control_plane": {"url": url}}))
     code, _, err = call("runai", ["login"], other, served.capsys)
     assert code == 1 and "`runai login user -u NAME`" in err
+    code, out, _ = call("rowlock", ["whoami"], other, served.capsys)
+    assert (code, out) == (1, "You are currently not logged in\n")
     assert call("runai", ["login", "user", "-u", "bob", "-p", PASSWORD], other, served.capsys)[0] == 0
+    assert f"{url} (as bob)" in call("rowlock", ["status"], other, served.capsys)[1]
+    line = ["run", "-d", "--name", "far", "--", "python", "-c", "1"]
+    assert call("rowlock", line, other, served.capsys)[0] == 0, "no server of its own is started"
+    assert not (other / "server.json").exists() and "far" in served.ok("rowlock list")
+    code, _, err = call("rowlock", [*line[:2], "--simulated-gpus", "1", *line[2:]], other, served.capsys)
+    assert code == 2 and "leave it out" in err
     assert call("runai", ["whoami"], other, served.capsys)[1].startswith("User: bob\nLogged in Id: bob\nUntil: ")

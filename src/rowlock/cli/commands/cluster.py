@@ -313,6 +313,8 @@ def status(line: CommandLine) -> int:
     if server_json is None and (shared_server := client.find_system_server(line)) is not None:
         directory, line.server = shared_server.directory, shared_server
         server_json = client.running_server(directory)
+    if server_json is None and (url := client.remote_url(line)):
+        return _show_remote_status(line, url)
     if server_json is None:
         last_server_json = client.read_server_json(directory)
         body: dict[str, Any] = {"running": False, "dataDir": directory, "pid": None, "url": None, "kubeconfig": None}
@@ -327,11 +329,7 @@ def status(line: CommandLine) -> int:
             show(f"No server is running for {directory}{client.describe_copy(directory)}. {start}")
         return 1
     server = client.connect(line)
-    nodes = _visible_nodes(server)
-    workloads = client.list_all(server, "/api/v1/workloads", "workloads")
-    phases: dict[str, int] = {}
-    for workload in workloads:
-        phases[workload["phase"]] = phases.get(workload["phase"], 0) + 1
+    nodes, phases = _visible_nodes(server), _count_phases(server)
     if line.json:
         node_list = [{"name": n["metadata"]["name"], "allocatable": n["status"].get("allocatable", {})} for n in nodes]
         show_json({"running": True, "dataDir": directory, **server_json, "nodes": node_list, "workloads": phases})
@@ -350,7 +348,7 @@ def status(line: CommandLine) -> int:
         show(f"Scheduler:   {_describe_leader(server, 'scheduler')}")
     if (server_json.get("flags") or {}).get("operator") == "own":
         show(f"Operator:    {_describe_leader(server, 'operator')}")
-    show("Workloads:   " + (", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"))
+    show(f"Workloads:   {_describe_phases(phases)}")
     if not nodes:
         return 0
     show("")
@@ -358,6 +356,29 @@ def status(line: CommandLine) -> int:
     if any(node.get("spec", {}).get("unschedulable") for node in nodes):
         show(_CORDONED_NOTE)
     return 0
+
+
+def _show_remote_status(line: CommandLine, url: str) -> int:
+    """Of a server on another machine: what its user sees there."""
+    server = client.connect(line)
+    user, phases = str(server.get("/api/v1/me")["username"]), _count_phases(server)
+    if line.json:
+        show_json({"running": True, "dataDir": data_dir(line), "url": url, "user": user, "workloads": phases})
+        return 0
+    show(f"Server:      {url} (as {user})")
+    show(f"Workloads:   {_describe_phases(phases)}")
+    return 0
+
+
+def _count_phases(server: client.ServerClient) -> dict[str, int]:
+    phases: dict[str, int] = {}
+    for workload in client.list_all(server, "/api/v1/workloads", "workloads"):
+        phases[workload["phase"]] = phases.get(workload["phase"], 0) + 1
+    return phases
+
+
+def _describe_phases(phases: dict[str, int]) -> str:
+    return ", ".join(f"{n} {p}" for p, n in sorted(phases.items())) or "none"
 
 
 def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:

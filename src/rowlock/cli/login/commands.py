@@ -115,7 +115,7 @@ def whoami(line: CommandLine) -> int:
     try:
         name = client.connect(line).get("/api/v1/me")["username"]
     except CommandError:
-        show("You are currently not logged in to Run:AI")
+        show("You are currently not logged in" + (" to Run:AI" if line.program == "runai" else ""))
         raise
     session = read_session(data_dir(line))
     show(f"User: {name}")

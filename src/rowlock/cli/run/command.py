@@ -223,6 +223,12 @@ def find_server(line: CommandLine) -> ServerClient:
     """The server; one is started when none runs."""
     directory = data_dir(line)
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
+    if url := client.remote_url(line):
+        if settings:
+            raise CommandError(
+                f"--simulated-gpus is for a server that is started here, and this directory's is {url}: leave it out", 2
+            )
+        return client.connect(line)
     server_json = client.running_server(directory)
     if server_json is None and (shared_server := client.find_system_server(line)) is not None:
         line.server = shared_server
