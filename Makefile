@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench docs soak hostile soak-live chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,10 @@ ifeq ($(BENCH),)
 	$(BIN)/python scripts/real_cluster build --kwok --or-say # peers to stand beside
 endif
 	$(BIN)/python -m benchmarks $(BENCH:help=--help)
+
+bench-ui: $(STAMP) ## what the web UI promises, measured in a real browser (apt-get install chromium)
+	$(INSTALL) -e '.[ui]'
+	$(BIN)/python -m benchmarks.ui
 
 .runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
 	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0

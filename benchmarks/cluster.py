@@ -48,8 +48,18 @@ class Client:
             raise RuntimeError(f"{verb} {path}: {response.status} {text[:500]!r}")
         return json.loads(text)
 
-    def _answer(self, verb: str, path: str, body: str | None) -> http.client.HTTPResponse:
-        headers = {**self._headers, "Content-Type": "application/json"}
+    def patch(self, path: str, changes: Any) -> Any:
+        """A merge patch."""
+        response = self._answer("PATCH", path, json.dumps(changes), "application/merge-patch+json")
+        text = response.read()
+        if response.status >= 300:
+            raise RuntimeError(f"PATCH {path}: {response.status} {text[:500]!r}")
+        return json.loads(text)
+
+    def _answer(
+        self, verb: str, path: str, body: str | None, content: str = "application/json"
+    ) -> http.client.HTTPResponse:
+        headers = {**self._headers, "Content-Type": content}
         try:
             self._connection.request(verb, path, body, headers)
             return self._connection.getresponse()

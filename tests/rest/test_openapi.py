@@ -97,6 +97,7 @@ BODIES: dict[str, Any] = {
     "OwnPasswordRequest": {"currentPassword": "long enough", "newPassword": "longer than that"},
     "AccessRuleRequest": {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "cluster"},
     "Manifests": {"objects": [POD], "project": "team-a"},
+    "QuotaTrial": {"projects": [{"id": "team-a", "gpuQuota": 2}]},
 }  # fmt: skip
 """A request's schema and a request as it says."""
 SPAN = "start=2026-01-02T03:04:05Z&end=2090-01-02T03:04:05Z"
@@ -116,7 +117,7 @@ QUERIES = {
     "name-availability": "?templateName=x",
     "/drain": "?seconds=1",
 }
-ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/drain": 405,
+ABSENT = {"/api/v1/scheduler/snapshot": 409, "/api/v1/scheduler/what-if": 409, "/api/v1/scheduler/quota-what-if": 409, "/api/v1/drain": 405,
           "/api/v1/workloads/{id}/pods/{pod}/metrics": 207, "/api/v1/nodes/{id}/metrics": 207}  # fmt: skip
 """What a server without a scheduler, or with a cluster that is somebody else's, has not; 207: nobody measures pods."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rowlock.scheduling.explain.quota_what_if import try_quotas
 from rowlock.scheduling.explain.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
-from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task
+from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps
 
 GB = 10**9
 
@@ -105,3 +106,29 @@ def test_a_node_that_is_cordoned_is_the_hint_where_it_alone_would_do() -> None:
     tasks = tuple(replace(t, shape=replace(t.shape, cpu=65000)) for t in on_cpu.tasks)
     large = replace(cordoned, cpu=99000)
     assert hint(replace(on_cpu, tasks=tasks), small, large) == f"ask for less per pod, or {opens}"
+
+
+def test_a_larger_quota_takes_back_what_others_hold_beyond_theirs() -> None:
+    running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
+    world = cluster(*running, gang("new", 4, queue="b"))
+    world = replace(world, queues=tuple(replace(q, quota=(-1, -1, {"a": 800, "b": 0}[q.name])) for q in world.queues))
+    before = dumps(world)
+    assert try_quotas(world, {}).starts_after == ()
+    found = try_quotas(world, {"a": 400, "b": 400})
+    assert [one.name for one in found.starts_after] == ["new"] and not found.starts
+    ((yielding),) = found.yields
+    assert (yielding.gang.name in ("old0", "old1"), yielding.pods, yielding.action) == (True, 4, "reclaim")
+    assert dict(found.fair_shares or {}) == {"a": 400, "b": 400}
+    assert dumps(world) == before, "a question changes nothing"
+
+
+def test_what_starts_anyway_is_not_told() -> None:
+    world = cluster(gang("fits", 2, queue="a"))
+    found = try_quotas(world, {"a": 800, "b": 0})
+    assert (found.starts, found.starts_after, found.waits, found.yields) == ((), (), (), ())
+
+
+def test_what_would_no_longer_start_is_told() -> None:
+    """A non-preemptible gang needs its quota."""
+    world = cluster(gang("firm", 4, queue="a", preemptible=False))
+    assert [one.name for one in try_quotas(world, {"a": 200}).waits] == ["firm"]

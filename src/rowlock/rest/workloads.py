@@ -21,6 +21,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.past_workloads import deleted_workloads
+from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
@@ -100,7 +101,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     claims = claim_objects(request, project, identity)
     secret = environment_secret(request, project, identity)
     if dry_run:
-        return {"objects": [*(claim for claim, _ in claims), *([secret] if secret else []), job]}
+        return preview(call, [*(claim for claim, _ in claims), *([secret] if secret else []), job])
     await _ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
     created = await _create_job(call, job, secret)

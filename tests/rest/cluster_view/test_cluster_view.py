@@ -22,6 +22,15 @@ def ask(served: Served, path: str) -> dict[str, Any]:
     return body
 
 
+def post(served: Served, path: str, body: dict[str, Any], code: int = 200) -> dict[str, Any]:
+    url = json.loads((served.data / "server.json").read_text())["url"]
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    answer = httpx.post(f"{url}/api/v1/{path}", json=body, headers=headers, timeout=30)
+    assert answer.status_code == code, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
 def workload_id(served: Served, name: str) -> str:
     return str(next(w["id"] for w in ask(served, "workloads")["workloads"] if w["name"] == name))
 
@@ -113,3 +122,31 @@ def test_an_answer_names_nothing_of_projects_that_one_may_not_see() -> None:
     assert told["verdict"] == "startsAfter" and "secret" in told["message"]
     hidden = try_changes(snapshot, "u2", "wants", frozenset({"mine"}))
     assert hidden["verdict"] == "startsAfter" and "secret" not in str(hidden) and "hers" not in str(hidden)
+
+
+def test_other_quotas_are_tried_and_not_saved(served: Served) -> None:
+    served.node("a", 2)
+    served.ok("rowlock project create team-a --gpus 2")
+    served.ok("rowlock project create team-b --gpus 0")
+    served.ok("runai distributed submit holds -p team-a -i host --workers 2 --no-master -g 1")
+    served.bound(2, "runai-team-a")
+    served.ok("runai distributed submit wants -p team-b -i host --workers 1 --no-master -g 1")
+    served.until(lambda: any(one["name"] == "wants" for one in waiting(served)))
+    quotas = [{"id": "team-a", "gpuQuota": 1}, {"id": "team-b", "gpuQuota": 1}]
+    found = post(served, "scheduler/quota-what-if", {"projects": quotas})
+    assert [one["name"] for one in found["startsAfter"]] == ["wants"] and not found["starts"]
+    assert [(one["name"], one["projectName"], one["action"]) for one in found["yields"]] == [
+        ("holds", "team-a", "reclaim")
+    ]
+    assert found["yields"][0]["workloadId"] == workload_id(served, "holds")
+    kept = {one["name"]: one["totalResources"]["gpuQuota"] for one in ask(served, "org-unit/projects")["projects"]}
+    assert (kept["team-a"], kept["team-b"]) == (2, 0)
+    refused = post(served, "scheduler/quota-what-if", {"projects": [{"id": "team-c", "gpuQuota": -2}]}, 400)
+    assert "team-c" in str(refused) and "0 or more" in str(refused)
+
+
+def test_a_node_says_where_it_stands(world: World) -> None:
+    labels = {"topology.kubernetes.io/zone": "z1", "rack": "r7", "nvidia.com/gpu.clique": "c.0", "colour": "blue"}
+    world.patch(kinds.NODE, "", "node-1", {"metadata": {"name": "node-1", "labels": labels}})
+    (found,) = world.client.get("/api/v1/scheduler/cards").json()["nodes"]
+    assert [place["value"] for place in found["topology"]] == ["z1", "r7", "c.0"]

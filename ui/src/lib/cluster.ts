@@ -24,6 +24,7 @@ export interface NodeCards {
   unschedulable: boolean;
   nodePool: string;
   gpuType: string;
+  topology: { label: string; value: string }[];
   cardMemory: number;
   allocated: number;
   cards: Card[];
@@ -60,6 +61,22 @@ export function countGpus(nodes: NodeCards[]): { total: number; allocated: numbe
     if (isOpen(node)) idle += Math.max(0, node.cards.length - node.allocated);
   }
   return { total, allocated, idle, closed: Math.max(0, total - allocated - idle) };
+}
+
+/** Labels of places that nodes have, in the order of the first that has them. */
+export function placesOf(nodes: NodeCards[]): string[] {
+  return [...new Set(nodes.flatMap((node) => node.topology.map((place) => place.label)))];
+}
+
+/** Nodes by the value of one label, in the order of the values; those without it come last, under "". */
+export function groupNodes(nodes: NodeCards[], label: string): [string, NodeCards[]][] {
+  const found = new Map<string, NodeCards[]>();
+  for (const node of nodes) {
+    const value = node.topology.find((place) => place.label === label)?.value ?? "";
+    found.set(value, [...(found.get(value) ?? []), node]);
+  }
+  const order = new Intl.Collator("en", { numeric: true });
+  return [...found].sort(([a], [b]) => (a === "" ? 1 : b === "" ? -1 : order.compare(a, b)));
 }
 
 export function holderName(holder: Holder): string {

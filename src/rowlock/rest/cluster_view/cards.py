@@ -19,6 +19,12 @@ from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
 
 _PODS_PER_TURN = 128
 """Pods that are looked at in one go: everybody else waits meanwhile."""
+_PLACES = (
+    ("region",), ("zone",), ("datacenter", "dc", "building"), ("superblock", "spine"), ("block", "pod", "row"), ("rack",),
+    ("leaf", "switch", "tor"), ("clique", "nvlink-domain", "nvlink_domain"),
+)  # fmt: skip
+"""Last words of labels that say where a node stands, the widest place first: topology.kubernetes.io/zone, example.com/rack,
+nvidia.com/gpu.clique. Any label may be a topology of a job; these are drawn."""
 _HOLDING = (Status.RUNNING, Status.RELEASING)
 
 
@@ -46,10 +52,22 @@ def _node_json(node: Object, room: NodeState) -> dict[str, Any]:
         "unschedulable": room.node.unschedulable,
         "nodePool": pool_name(node),
         "gpuType": gpu_type(node),
+        "topology": _topology(node),
         "cardMemory": room.node.gpu_memory if room.node.gpus else 0,
         "cards": [{"index": index, "allocated": 0, "holders": []} for index in range(room.node.gpus)],
         "elsewhere": [],
     }
+
+
+def _topology(node: Object) -> list[dict[str, str]]:
+    """Where the node stands: its labels of places, the widest first, one of a kind."""
+    found: dict[int, dict[str, str]] = {}
+    for label, value in sorted(objects.labels(node).items()):
+        place = label.rpartition("/")[2].rpartition(".")[2].lower()
+        rank = next((rank for rank, words in enumerate(_PLACES) if place in words), None)
+        if rank is not None and value and rank not in found:
+            found[rank] = {"label": label, "value": value}
+    return [found[rank] for rank in sorted(found)]
 
 
 def _add_pod(node: dict[str, Any], room: NodeState, pod: Object, cache: InformerCache) -> None:

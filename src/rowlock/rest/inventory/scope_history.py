@@ -28,9 +28,10 @@ INTERVAL_S = 15.0
 _OBJECTS_PER_TURN = 256
 ORGANISATION_GAUGES = (
     "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
-    "CPU_MEMORY_ALLOCATION_MB",
+    "CPU_MEMORY_ALLOCATION_MB", "GPU_REQUEST", "GPU_FAIR_SHARE",
 )  # fmt: skip
-"""Run:ai's types of a project or department, in the order of its steps. A quota of -1 is none."""
+"""Run:ai's types of a project or department, in the order of its steps, and two of our own that the scheduler counts. A quota of -1
+is none."""
 POOL_GAUGES = ("TOTAL_GPU_NODES", "TOTAL_GPU", "ALLOCATED_GPU", "UNALLOCATED_GPU", "WORKLOADS_COUNT")
 """Of a node pool or the cluster."""
 CLUSTER_GAUGES = (*POOL_GAUGES, "GPU_QUOTA")
@@ -183,7 +184,9 @@ def _sum(one: Gauges, other: Gauges) -> Gauges:
 def _organisation_gauges(queue: Object | None, held: Gauges) -> Gauges:
     quota = quotas.total_resources_json(queue)
     promised = tuple(Decimal(str(quota[f"{name}Quota"])) for name in ("gpu", "cpu", "memory"))
-    return (*promised, *(amount * unit for amount, unit in zip(held, _UNITS, strict=True)))
+    counted = quotas.quota_status_json(queue)
+    ours = (Decimal(str(round(counted[name]["gpu"], 2))) for name in ("requested", "fairShare"))
+    return (*promised, *(amount * unit for amount, unit in zip(held, _UNITS, strict=True)), *ours)
 
 
 def _pool_gauges(members: Iterable[_NodeLook]) -> Gauges:

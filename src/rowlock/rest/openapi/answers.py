@@ -264,6 +264,7 @@ ANSWERS: dict[str, Schema] = {
     ),
     "NodeCards": record(
         name=TEXT, status=TEXT, unschedulable=FLAG, nodePool=TEXT, gpuType=TEXT, cardMemory=WHOLE, allocated=NUMBER,
+        topology=list_of(record(label=TEXT, value=TEXT)),
         cards=list_of(record(index=WHOLE, allocated=NUMBER, holders=list_of(ref("CardHolder")))),
         elsewhere=list_of(ref("CardHolder")),
     ),
@@ -273,6 +274,12 @@ ANSWERS: dict[str, Schema] = {
         waiting=list_of(record(position=WHOLE, workloadId=TEXT, name=TEXT, projectName=TEXT, hint=TEXT)),
     ),
     "WhatIf": record(verdict=TEXT, message=TEXT, hint=TEXT, changes=list_of(TEXT)),
+    "GangName": record(workloadId=TEXT, name=TEXT, projectName=TEXT, pods=WHOLE),
+    "QuotaOutcome": record(
+        starts=list_of(ref("GangName")), startsAfter=list_of(ref("GangName")), waits=list_of(ref("GangName")),
+        yields=list_of(record(workloadId=TEXT, name=TEXT, projectName=TEXT, pods=WHOLE, action=TEXT)), total=WHOLE,
+        fairShares=list_of(record(projectId=TEXT, gpu=NUMBER)),
+    ),
     "Outcomes": record(outcomes=list_of(OBJECT)),
     "Snapshot": OBJECT,
     "CheckResults": record(

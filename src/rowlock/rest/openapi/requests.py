@@ -122,5 +122,6 @@ REQUESTS: dict[str, Schema] = {
     "AccessRuleRequest": with_optional(
         record(subjectId=TEXT, subjectType=TEXT, scopeType=TEXT), roleId=WHOLE, roleName=TEXT, scopeId=TEXT, clusterId=TEXT
     ),
+    "QuotaTrial": record(projects=list_of(record(id=TEXT, gpuQuota=NUMBER))),
     "Manifests": with_optional(record(objects=list_of(OBJECT)), project=TEXT),
 }  # fmt: skip

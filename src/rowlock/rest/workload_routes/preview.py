@@ -1,0 +1,26 @@
+"""What a submit would create, for a submit with dryRun=true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from starlette.responses import Response
+
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Without anchors: equal parts are written where they belong, for people who go on from there."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def preview(call: RestCall, made: list[Object]) -> Any:
+    """As JSON, or as YAML documents for `kubectl create -f` where the header Accept asks for them."""
+    if "yaml" not in call.request.headers.get("accept", ""):
+        return {"objects": made}
+    text = yaml.dump_all(made, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return Response(text, media_type="application/yaml")

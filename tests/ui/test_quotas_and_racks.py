@@ -1,0 +1,60 @@
+"""Quotas that are dragged, what a project held over time, and nodes by rack."""
+
+from __future__ import annotations
+
+from tests.ui.conftest import Ui
+from tests.ui.test_cluster_pages import open_page, pictures
+from tests.ui.test_workloads_page import LONG, expect, run
+
+
+def quota_of(ui: Ui, name: str) -> float:
+    projects = ui.cluster.json("rowlock", "project", "list", "--json")
+    return float(next(one["totalResources"]["gpuQuota"] for one in projects if one["name"] == name))
+
+
+def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
+    ui.cluster.run("rowlock", "project", "create", "team-b", "--gpus", "0")
+    run(ui, "holds", LONG, "-p", "team-a", "-g", "1", "--nnodes", "2")
+    expect(ui.row("holds")).to_contain_text("Running")
+    run(ui, "wants", LONG, "-p", "team-b", "-g", "1")
+    open_page(ui, "Queue")
+    expect(ui.page.locator("main ol > li")).to_have_count(1)
+    trial = ui.page.get_by_role("region", name="What if the quotas were others?")
+    trial.get_by_role("slider", name="GPU quota of team-a").press("ArrowLeft")
+    expect(trial.get_by_role("status")).to_contain_text("Nobody would start now")
+    slider = trial.get_by_role("slider", name="GPU quota of team-b")
+    box = slider.bounding_box()
+    ui.page.mouse.move(box["x"] + 10, box["y"] + box["height"] / 2)
+    ui.page.mouse.down()
+    ui.page.mouse.move(box["x"] + box["width"] * 0.24, box["y"] + box["height"] / 2, steps=5)
+    ui.page.mouse.up()
+    expect(trial.get_by_role("status")).to_contain_text("Would start when others have yielded: wants (team-b)")
+    expect(trial.get_by_role("status")).to_contain_text("Would have to yield: holds (team-a")
+    slider.press("Home")
+    slider.press("ArrowRight")
+    expect(trial.get_by_text("rowlock project update team-b --gpus 1")).to_be_visible()
+    expect(trial.get_by_role("status")).to_contain_text("wants (team-b)")
+    assert (quota_of(ui, "team-a"), quota_of(ui, "team-b")) == (2, 0), "nothing is saved before"
+    pictures(ui, "quotas")
+    trial.get_by_role("button", name="APPLY team-a: 1, team-b: 1").click()
+    expect(trial.get_by_role("status")).to_contain_text("Saved: the quotas of team-a, team-b.")
+    assert (quota_of(ui, "team-a"), quota_of(ui, "team-b")) == (1, 1)
+    expect(ui.page.get_by_role("listitem", name="holds, place 1")).to_be_visible()  # what was foretold came about
+    open_page(ui, "Projects")
+    ui.page.get_by_role("button", name="team-b", exact=True).click()
+    expect(ui.page.get_by_role("region", name="GPUs of team-b")).to_contain_text("quota 1")
+    pictures(ui, "projects")
+
+
+def test_nodes_stand_together_by_rack(ui: Ui) -> None:
+    (node,) = ui.cluster.api("GET", "/api/v1/nodes")["items"]
+    node["metadata"]["labels"] |= {"example.com/rack": "r7", "topology.kubernetes.io/zone": "z1"}
+    ui.cluster.api("PUT", f"/api/v1/nodes/{node['metadata']['name']}", node)
+    open_page(ui, "Nodes")
+    rack = ui.page.get_by_role("region", name="rack r7")
+    expect(rack).to_contain_text("1 node, 0 of 2 GPUs allocated")
+    expect(rack).to_contain_text("zone z1")
+    pictures(ui, "racks")
+    ui.page.get_by_label("Nodes together by").select_option(label="nothing")
+    expect(rack).to_have_count(0)
+    expect(ui.page.get_by_role("group", name="GPU ")).to_have_count(2)

@@ -1,0 +1,52 @@
+// Projects and their GPU quotas, and what other quotas would change: the scheduler tries them, and nothing is saved.
+
+import { number, shellWord } from "./format";
+
+export interface Project {
+  id: string;
+  name: string;
+  parent: { name: string };
+  status: {
+    phase: string;
+    phaseMessage: string;
+    quotaStatus: { allocated: { gpu: number }; requested: { gpu: number }; fairShare: { gpu: number } };
+  };
+  totalResources: { gpuQuota: number };
+  resources: { gpu: { deserved: number; limit: number; overQuotaWeight: number } }[];
+}
+
+export interface Named {
+  workloadId: string;
+  name: string;
+  projectName: string;
+  pods: number;
+}
+
+export interface QuotaOutcome {
+  starts: Named[];
+  startsAfter: Named[];
+  waits: Named[];
+  yields: (Named & { action: string })[];
+  fairShares: { projectId: string; gpu: number }[];
+}
+
+export const UNLIMITED = -1;
+
+/** The end of the scale on which quotas are dragged: there is room beyond what anybody has or wants. */
+export function scaleOf(projects: Project[]): number {
+  const amounts = projects.flatMap(({ totalResources, status }) => [totalResources.gpuQuota, status.quotaStatus.allocated.gpu, status.quotaStatus.requested.gpu]);
+  const most = Math.max(4, ...amounts.filter(Number.isFinite));
+  const step = most <= 16 ? 4 : most <= 64 ? 8 : 10 ** Math.floor(Math.log10(most));
+  return Math.ceil((most * 1.25) / step) * step;
+}
+
+export function quotaText(quota: number): string {
+  return quota < 0 ? "unlimited" : number(quota);
+}
+
+/** The same as a command; "" where the command line has no word for it. */
+export function commandOf(project: Project, quota: number): string {
+  const bounds = project.resources[0]?.gpu;
+  const isPlain = !bounds || (bounds.limit < 0 && bounds.overQuotaWeight === 1);
+  return quota >= 0 && isPlain ? `rowlock project update ${shellWord(project.name)} --gpus ${quota}` : "";
+}
