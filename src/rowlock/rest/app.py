@@ -50,6 +50,7 @@ from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
+from rowlock.rest.openapi.refused_routes import PREFIXES, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -168,6 +169,7 @@ class RestApi:
         first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
         prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token", "login"})
         everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
+        everything_else += [one for prefix in PREFIXES for one in (prefix, f"{prefix}/{{rest:path}}")]
         everything_else += ["/api/v2/policy/{rest:path}", RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
         return [RouteIndex([*self._known_routes, *refusals])]
@@ -307,6 +309,8 @@ class RestApi:
         async with _error_boundary() as outcome:
             await self._authenticator.look_up(request)
             self._authenticator.authenticate(request)
+            if reason := refusal_of(request.method, path.removeprefix(RUNAI_DOOR)):
+                raise Unsupported(f"{request.method} {path} is not served: {reason}")
             known = [route for match, _, route in matches if match is Match.PARTIAL]
             if allowed := sorted({method for route in known for method in route.methods or ()} - {"HEAD"}):
                 raise Unsupported(f"{path} knows no {request.method}; it knows {', '.join(allowed)}")
@@ -347,9 +351,9 @@ _MATCHED = "rowlock.route"
 
 
 def _first_word(path: str) -> str:
-    """The word behind `/api/v1/` at either door; "" where there is none."""
+    """The word behind `/api/v1/` or `/api/v2/` at either door; "" where there is none."""
     words = path.removeprefix(RUNAI_DOOR).split("/", 4)
-    return words[3] if len(words) > 3 else ""
+    return words[3] if len(words) > 3 and words[1] == "api" else ""
 
 
 def _client_address(request: Request) -> str:

@@ -99,6 +99,14 @@ class VisibleCache(InformerCache):
         pods = self._base.pods_of(uid)
         return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]
 
+    def own_pods(self, uid: str) -> list[Object]:
+        pods = self._base.own_pods(uid)
+        return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]
+
+    def group_of(self, uid: str) -> Object | None:
+        group, job = self._base.group_of(uid), self._base.job(uid)
+        return group if job is not None and self._sees_job(job) else None
+
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         return self._base.jobs_named(namespace, name) if self._sees_namespace(namespace) else []
 

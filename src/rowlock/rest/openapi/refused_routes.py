@@ -1,0 +1,62 @@
+"""Routes of Run:ai's API that are not served, and why: who asks is told the reason and what to do instead."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+PREFIXES = ("/api/v2/workloads", "/v1/k8s")
+"""Below these nothing is served."""
+
+
+class RefusedRoute(NamedTuple):
+    """`methods` separated by blanks, "" for all of them."""
+
+    methods: str
+    path: str
+    reason: str
+
+
+_NO_CREDENTIALS = (
+    "this server keeps no credentials as assets: make a Secret in the project's namespace, and name it in the workload"
+    " (secretVolume, environmentVariables, git's secretRef)"
+)
+REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
+    RefusedRoute("POST", "/api/v1/clusters", "a server has one cluster, which is there: GET /api/v1/clusters shows it"),
+    RefusedRoute(
+        "PUT DELETE",
+        "/api/v1/clusters/{id}",
+        "the cluster's name and life are the server's: `rowlock up` and `rowlock down`",
+    ),
+    RefusedRoute(
+        "",
+        "/api/v2/workloads",
+        "a manifest is submitted as it is: `kubectl apply -f FILE`, or `runai workload submit -f FILE`",
+    ),
+    RefusedRoute("", "/api/v1/asset/credentials", _NO_CREDENTIALS),
+    RefusedRoute("", "/api/v1/asset/datasource/secrets", _NO_CREDENTIALS),
+    RefusedRoute(
+        "",
+        "/api/v1/asset/datasource/nfs",
+        "the kubelet mounts no NFS: mount it on the nodes, and make a host-path data source",
+    ),
+    RefusedRoute(
+        "", "/api/v1/asset/datasource/s3", "the kubelet mounts no buckets: let the program copy what it needs"
+    ),
+    RefusedRoute(
+        "", "/api/v1/asset/registries", "registries are not kept as assets: name them in the image, as HOST/NAME:TAG"
+    ),
+    RefusedRoute(
+        "", "/v1/k8s", "these paths are Run:ai's old ones: the same is served below /api/v1 (GET /api/v1/openapi.json)"
+    ),
+)
+
+
+def refusal_of(method: str, path: str) -> str:
+    """Why a route is not served; "" for one that Run:ai does not have either, or that is served."""
+    for route in REFUSED_ROUTES:
+        pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path))
+        below = "" if route.methods else "(/.*)?"
+        if method in (route.methods.split() or [method]) and re.fullmatch(pattern + below, path):
+            return route.reason
+    return ""
