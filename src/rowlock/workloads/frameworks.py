@@ -7,7 +7,7 @@ here are the kinds that can be submitted and the words that people use for them.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rowlock import objects
@@ -69,6 +69,24 @@ def checkpoints_owner(job: Object) -> str:
         if resumed := str(notes.get(RESUME_ANNOTATION) or ""):
             return resumed
     return objects.uid(job)
+
+
+def checkpoint_writers(owner: str, jobs: Iterable[Object]) -> Iterator[Object]:
+    """The jobs that run, or may begin to, and write in the checkpoint directory of the job with the uid `owner`."""
+    for job in jobs:
+        is_over = objects.is_condition_true(job, "Succeeded") or objects.is_condition_true(job, "Failed")
+        is_suspended = objects.dig(job, "spec.runPolicy.suspend", False)
+        if not (is_over or is_suspended) and checkpoints_owner(job) == owner:
+            yield job
+
+
+def shared_checkpoints_sentence(other: Object) -> str:
+    """Why a job cannot have the checkpoint directory in which `other` writes."""
+    name = objects.name(other)
+    return (
+        f"the checkpoints it would go on from are those in which {name} ({objects.uid(other)[:8]}) writes now, and two jobs would "
+        f"overwrite each other's: wait until {name} is over, or stop it (`rowlock suspend {name}`, `rowlock delete {name}`)"
+    )
 
 
 def desired_pods(job: Object) -> int:

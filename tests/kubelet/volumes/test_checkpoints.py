@@ -14,7 +14,7 @@ from rowlock import kinds
 from rowlock.api import DeleteOptions, View
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
-from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
+from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids, wait_for_writers
 from rowlock.objects import dig
 from rowlock.workloads.frameworks import RESUME_ANNOTATION, checkpoints_owner
 
@@ -126,3 +126,41 @@ def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) ->
     assert checkpoints_owner({"metadata": {"uid": "x"}, "spec": {"pytorchReplicaSpecs": {"Master": None}}}) == "x"
     view = SimpleNamespace(all=lambda kind: [job] if kind is kinds.PYTORCHJOB else [])
     assert {"new", "an-old-job"} <= live_owner_uids(cast(View, view))
+
+
+def _resuming_job(name: str, created: str, **spec: object) -> dict[str, object]:
+    template = {"metadata": {"annotations": {RESUME_ANNOTATION: "first"}}}
+    meta = {"name": name, "namespace": "n", "uid": name, "creationTimestamp": created}
+    return {"metadata": meta, "spec": {"pytorchReplicaSpecs": {"Master": {"template": template}}, **spec}}
+
+
+def test_of_two_jobs_that_go_on_from_one_run_the_later_waits(tmp_path: Path) -> None:
+    early, late = _resuming_job("early", "2026-01-01T00:00:00Z"), _resuming_job("late", "2026-01-01T00:00:01Z")
+    running: dict[str, str] = {}
+
+    def pod_of(job: str) -> PodSpec:
+        owners = [{"controller": True, "uid": job, "kind": "PyTorchJob", "name": job}]
+        notes = {RESUME_ANNOTATION: "first"}
+        meta = {"name": "p", "namespace": "n", "uid": "u", "annotations": notes, "ownerReferences": owners}
+        return parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+
+    def view_of(*jobs: object) -> View:
+        return cast(
+            View,
+            SimpleNamespace(
+                all=lambda kind, namespace="": list(jobs) if kind is kinds.PYTORCHJOB else [],
+                by_owner=lambda kind, uid: [{"status": {"phase": running.get(uid, "Pending")}}],
+            ),
+        )
+
+    wait_for_writers(pod_of("early"), view_of(early, late))
+    with pytest.raises(ContainerConfigError, match=r"early \(early\) writes now.*`rowlock suspend early`"):
+        wait_for_writers(pod_of("late"), view_of(early, late))
+    wait_for_writers(
+        pod_of("late"), view_of(_resuming_job("early", "2026-01-01T00:00:00Z", runPolicy={"suspend": True}), late)
+    )
+    over = {**early, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    wait_for_writers(pod_of("late"), view_of(over, late))
+    running["late"] = "Running"  # it began while the earlier one was suspended, or not there yet
+    with pytest.raises(ContainerConfigError, match="late"):
+        wait_for_writers(pod_of("early"), view_of(early, late))

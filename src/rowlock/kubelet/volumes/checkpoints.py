@@ -20,8 +20,13 @@ from rowlock.kubelet.files import beneath
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.objects import annotations, controller_of, uid
-from rowlock.workloads.frameworks import RESUME_ANNOTATION, checkpoints_owner
+from rowlock.objects import Object, annotations, controller_of, is_deleting, meta, phase, uid
+from rowlock.workloads.frameworks import (
+    RESUME_ANNOTATION,
+    checkpoint_writers,
+    checkpoints_owner,
+    shared_checkpoints_sentence,
+)  # fmt: skip
 
 RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
@@ -84,6 +89,28 @@ class Checkpoints:
                 (self._namespaces / entry.name).unlink(missing_ok=True)
                 removed.append(entry.name)
         return removed
+
+
+def wait_for_writers(pod: PodSpec, view: View) -> None:
+    """A pod whose job goes on from another run's checkpoints waits while a third one writes there: one that was made before, or one
+    that runs. Raises ContainerConfigError, which is asked again."""
+    resumed = pod.annotations.get(RESUME_ANNOTATION, "")
+    if not resumed:
+        return
+    jobs = [job for kind in kinds.JOBS for job in view.all(kind, pod.namespace)]
+    own = next((job for job in jobs if uid(job) == pod.owner_uid), {})
+    for other in checkpoint_writers(resumed, jobs):
+        is_first = _order(other) < _order(own) and not is_deleting(other)
+        if uid(other) != pod.owner_uid and (is_first or _runs(view, other)):
+            raise ContainerConfigError(shared_checkpoints_sentence(other))
+
+
+def _order(job: Object) -> tuple[str, str]:
+    return str(meta(job).get("creationTimestamp") or "9999"), uid(job)
+
+
+def _runs(view: View, job: Object) -> bool:
+    return any(phase(pod) == "Running" for pod in view.by_owner(kinds.POD, uid(job)))
 
 
 def open_to_others(directory: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes import volumes
-from rowlock.kubelet.volumes.checkpoints import Checkpoints
+from rowlock.kubelet.volumes.checkpoints import Checkpoints, wait_for_writers
 from rowlock.kubelet.volumes.volumes import Mount
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker.pod_context import PodContext
@@ -110,6 +110,7 @@ class ContainerStarter:
                 return command
             backend = self.engine if image.engine else self.processes
             checkpoints = str(self.checkpoints.directory_for(pod))
+            wait_for_writers(pod, self.view)
             user, base = backend.prepare_program(start, image, checkpoints)
             env = environment.container_environment(
                 pod, container, context.environment, base=base, image=image.env, lookup=self.view.get
