@@ -20,6 +20,7 @@ from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
+from rowlock.rest.run_history.checkpoint_use import ensure_checkpoints_are_free
 from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
@@ -27,7 +28,6 @@ from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
-from rowlock.workloads.frameworks import checkpoint_writers, checkpoints_owner, shared_checkpoints_sentence
 from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
 from rowlock.workloads.phase import TERMINAL, V1_STATUSES
 from rowlock.workloads.projects import Project
@@ -105,7 +105,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         return preview(call, [*(claim for claim, _ in claims), *([secret] if secret else []), job])
     await _ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
-    _ensure_checkpoints_are_free(cache, job)
+    ensure_checkpoints_are_free(cache, job)
     created = await _create_job(call, job, secret)
     uid = objects.uid(created)
     await _create_claims(call, created, claims)
@@ -257,15 +257,6 @@ async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str
         raise Conflict(f"the job {name} with the same name is still being deleted; try again in a moment")
 
 
-def _ensure_checkpoints_are_free(cache: InformerCache, job: Object) -> None:
-    """Two jobs in one checkpoint directory destroy each other's work. Raises Conflict."""
-    owner, uid = checkpoints_owner(job), objects.uid(job)
-    others = (other for one in cache.job_uids() if one != uid and (other := cache.job(one)) is not None)
-    near = (other for other in others if objects.namespace(other) == objects.namespace(job)) if owner else ()
-    if other := next(checkpoint_writers(owner, (one for one in near if not objects.is_deleting(one))), None):
-        raise Conflict(f"{objects.name(job)} cannot run now: {shared_checkpoints_sentence(other)}")
-
-
 # ---------------------------------------------------------------- one workload
 
 
@@ -326,7 +317,7 @@ async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) 
             f"workload {objects.name(job)} has {phase.lower()} and cannot be {word}; submit it again instead"
         )
     if not suspended:
-        _ensure_checkpoints_are_free(call.context.cache, job)
+        ensure_checkpoints_are_free(call.context.cache, job)
     patch = {"spec": {"runPolicy": {"suspend": suspended}}}
     kind, namespace, name = _kind(job), objects.namespace(job), objects.name(job)
     changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)

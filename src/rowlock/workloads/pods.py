@@ -10,7 +10,7 @@ from rowlock.objects import Object
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.model import INDEX_LABEL, MASTER, TYPE_LABEL, WORKER
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
-from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, replica_specs
+from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, replica_specs
 from rowlock.workloads.phase import is_running, pod_status
 
 _ORDER = {role.lower(): n for n, role in enumerate(ROLES)}
@@ -69,14 +69,32 @@ def has_ranked_pods(job: Object) -> bool:
 def rank_label(job: Object, pod: Object) -> str:
     """What a line of the merged log begins with: `rank 1` where pods are ranks, else `worker-1`."""
     replica_type, number = replica_role(pod), replica_index(pod)
-    if not has_ranked_pods(job) or not _one_rank_per_pod(job):
+    if not has_ranked_pods(job) or _ranks_per_pod(job) != 1:
         return f"{replica_type}-{number}" if replica_type else objects.name(pod)
-    has_master = MASTER in replica_specs(job)
-    return f"rank {number + (1 if has_master and replica_type == WORKER.lower() else 0)}"
+    return f"rank {_pod_number(job, pod)}"
 
 
-def _one_rank_per_pod(job: Object) -> bool:
-    return str(objects.dig(job, "spec.nprocPerNode", "1")) in ("1", "auto")
+def first_launched_rank(job: Object, pod: Object) -> int | None:
+    """The first of the ranks that torchrun starts in this pod; None where their numbers are not known beforehand."""
+    each = _ranks_per_pod(job)
+    if not has_ranked_pods(job) or objects.dig(job, "spec.elasticPolicy"):
+        return None
+    if each == 1:  # or the command says how many: they are all of the job where there is one pod
+        return 0 if desired_pods(job) == 1 else None
+    return _pod_number(job, pod) * each if each else None
+
+
+def _pod_number(job: Object, pod: Object) -> int:
+    is_behind_master = MASTER in replica_specs(job) and replica_role(pod) == WORKER.lower()
+    return replica_index(pod) + (1 if is_behind_master else 0)
+
+
+def _ranks_per_pod(job: Object) -> int:
+    """0 = torchrun finds out."""
+    text = str(objects.dig(job, "spec.nprocPerNode", "1"))
+    if text == "auto":
+        return 1
+    return int(text) if objects.is_digits(text) else 0
 
 
 def exit_code(pod: Object) -> int | None:

@@ -56,3 +56,49 @@ def test_exec_sees_what_the_program_sees(shared: Cluster, image: str) -> None:
         assert "token" not in data and "cluster.db" not in data, "the cluster's secrets are not the pod's"
     finally:
         shared.run("rowlock", "delete", "stays")
+
+
+SERVER = "import http.server as h; h.HTTPServer(('0.0.0.0', 8765), h.SimpleHTTPRequestHandler).serve_forever()"
+
+
+def test_probes_and_hooks_see_the_files_of_the_image(shared: Cluster, image: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    goes = "pwd > /out/gone; cat /srv/code/hooked program.sh >> /out/gone"
+    container = {
+        "name": "main",
+        "image": image,
+        "command": ["python3", "-c", SERVER],  # it serves its working directory, which is the image's
+        "startupProbe": {
+            "exec": {"command": ["cat", "/srv/code/program.sh"]},
+            "periodSeconds": 1,
+            "failureThreshold": 60,
+        },
+        "readinessProbe": {"httpGet": {"port": 8765, "path": "/hooked"}, "periodSeconds": 1},
+        "livenessProbe": {"tcpSocket": {"port": 8765}, "periodSeconds": 1},
+        "lifecycle": {
+            "postStart": {"exec": {"command": ["sh", "-c", "echo from postStart > hooked"]}},
+            "preStop": {"exec": {"command": ["sh", "-c", goes]}},
+        },
+        "volumeMounts": [{"name": "out", "mountPath": "/out"}],
+    }
+    pods = "/api/v1/namespaces/runai-default/pods"
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "out", "hostPath": {"path": str(out)}}],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 20,
+    }
+    shared.api("POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probed"}, "spec": spec})
+
+    def is_ready() -> bool:
+        conditions = shared.api("GET", f"{pods}/probed")["status"].get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    shared.until(is_ready, "the probes to succeed")
+    shared.api("DELETE", f"{pods}/probed")
+    shared.until((out / "gone").exists, "the hook before the end")
+    shared.until(lambda: "STAY" in (out / "gone").read_text(), "the image's program in what the hook wrote")
+    lines = (out / "gone").read_text().splitlines()
+    assert lines[:2] == ["/srv/code", "from postStart"]
+    assert not Path("/srv/code/hooked").exists() and not Path("/out").exists()

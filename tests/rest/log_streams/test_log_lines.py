@@ -1,11 +1,16 @@
 """What programs print, as lines: whatever way it is cut, and whatever bars they draw."""
 
 import asyncio
+import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from rowlock.rest.log_streams.lines import MAX_LINE, final_state, split_lines
+from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, final_state, split_lines
 
 
 def split(*chunks: bytes, **options: bool) -> list[bytes]:
@@ -56,3 +61,25 @@ def test_a_line_without_end_is_cut_and_a_bar_is_not_kept() -> None:
     lines = split(*[b"x" * (MAX_LINE // 4)] * 9)
     assert [len(line) for line in lines] == [MAX_LINE + MAX_LINE // 4 + 1, MAX_LINE + 1]
     assert split(*[b"\r" + b"=" * 1000] * 5000) == [b"=" * 1000 + b"\n"]
+
+
+def test_lines_of_ranks_that_torchrun_starts_are_the_ranks() -> None:
+    tag = LineTag("worker-0", 4)
+    assert tag.put_before(b"[default1]:step 3\n", stamped=False) == b"[rank 5] step 3\n"
+    assert tag.put_before(b"2026-01-01T00:00:00Z [default0]:x\n", stamped=True) == b"[rank 4] 2026-01-01T00:00:00Z x\n"
+    assert tag.put_before(b"torchrun's own\n", stamped=False) == b"[worker-0] torchrun's own\n"
+    assert LineTag("rank 1").put_before(b"[default0]:x\n", stamped=False) == b"[rank 1] [default0]:x\n", (
+        "not known whose"
+    )
+
+
+def test_the_real_torchrun_says_whose_a_line_is(tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed: `make .venv/.torch` installs it")
+    script = tmp_path / "says.py"
+    script.write_text("import os\nprint('I am', os.environ['RANK'])\n")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(script)]
+    env = {**os.environ, "PET_TEE": "3", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(launch, env=env, capture_output=True, check=True, timeout=300)
+    lines = {LineTag("rank 0", 0).put_before(line, stamped=False) for line in done.stdout.splitlines()}
+    assert {b"[rank 0] I am 0", b"[rank 1] I am 1"} <= lines, done.stdout

@@ -103,7 +103,8 @@ def _pod_of_launched_rank(
         raise CommandError(f"{workload['name']} has no rank {rank}; its ranks are 0 to {last}, {each} in each pod.")
     name, first = str(pods[rank // each]["name"]), rank // each * each
     tell(
-        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log."
+        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log, "
+        "and says whose each is where its environment has PET_TEE=3."
     )
     return name
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 MAX_LINE = 1 << 20
 """Bytes of a line; a program that never ends one gets a line's end here."""
@@ -12,6 +13,27 @@ STATE = b"\r"
 """Begins a line of the stream that is a state: it is not over, and the next one of the same rank takes its place."""
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
 """Terminal sequences that move the cursor or clear: they mean a terminal of the program's own."""
+
+
+_LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
+"""What torchrun puts before each line of its ranks when it is told to (`--tee 3`, `PET_TEE=3`); their role is "default"."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineTag:
+    """Stands before the lines of a pod: `[rank 1] `. `first_rank`: the first of the ranks that torchrun starts in it, which then say
+    themselves whose a line is; None = unknown, or one rank alone."""
+
+    label: str
+    first_rank: int | None = None
+
+    def put_before(self, line: bytes, *, stamped: bool) -> bytes:
+        """`stamped`: a time and a blank stand before what the program said."""
+        if self.first_rank is not None:
+            stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
+            if found := _LOCAL_RANK.match(text):
+                return b"[rank %d] " % (self.first_rank + int(found[1])) + stamp + blank + text[found.end() :]
+        return f"[{self.label}] ".encode() + line
 
 
 async def split_lines(
@@ -57,13 +79,13 @@ async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIte
 
 
 async def merge_by_time(
-    streams: list[tuple[bytes, bytes, AsyncIterator[bytes]]], *, timestamps: bool
+    streams: list[tuple[bytes, LineTag, AsyncIterator[bytes]]], *, timestamps: bool
 ) -> AsyncIterator[bytes]:
     """Stamped lines of several logs in the order of their times: of each its first line, its tag, and the lines after."""
     while streams:
         earliest = min(range(len(streams)), key=lambda n: streams[n][0].partition(b" ")[0])
         line, tag, lines = streams[earliest]
-        yield tag + (line if timestamps else line.partition(b" ")[2])
+        yield tag.put_before(line if timestamps else line.partition(b" ")[2], stamped=timestamps)
         next_line = await anext(lines, None)
         if next_line is None:
             streams.pop(earliest)

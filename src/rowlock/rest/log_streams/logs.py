@@ -24,7 +24,7 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.log_streams.lines import STATE, merge_by_time, split_lines, take_lines
+from rowlock.rest.log_streams.lines import STATE, LineTag, merge_by_time, split_lines, take_lines
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -146,6 +146,11 @@ def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
 def rank_word(workload: Workload, pod: Object) -> str:
     """The rank of a pod as one word, as the lines of a merged log begin."""
     return ranks.rank_label(workload.job, pod).replace(" ", "-")
+
+
+def line_tag(job: Object, pod: Object) -> LineTag:
+    """What stands before the lines of a pod where several are shown together."""
+    return LineTag(ranks.rank_label(job, pod), ranks.first_launched_rank(job, pod))
 
 
 def _waiting_reason(workload: Workload) -> str:
@@ -348,14 +353,11 @@ class _LogSource:
                 continue  # nothing is kept of this rank
             readable += number >= len(started)
             if head is not None:
-                streams.append((head, self._tag(workload, pod), lines))
+                streams.append((head, line_tag(workload.job, pod), lines))
         if not readable:
             raise no_logs_error(workload)
         async for line in merge_by_time(streams, timestamps=log_options.timestamps):
             yield line
-
-    def _tag(self, workload: Workload, pod: Object) -> bytes:
-        return f"[{ranks.rank_label(workload.job, pod)}] ".encode()
 
     # -------------------------------------------------------- all, followed
 
@@ -379,7 +381,7 @@ class _LogSource:
                 workload = self.cache.workload(self.uid)
                 for pod in workload.pods if workload else ():
                     if has_started(pod) and attempt(pod) not in followers and workload:
-                        tag = self._tag(workload, pod)
+                        tag = line_tag(workload.job, pod)
                         followers[attempt(pod)] = tasks.create_task(
                             self._follow_into_queue(pod, tag, queue, log_options)
                         )
@@ -433,11 +435,12 @@ class _LogSource:
         await self.cache.wait_until(self.uid, has_news, self._remaining_grace() or None)
 
     async def _follow_into_queue(
-        self, pod: Object, tag: bytes, queue: asyncio.Queue[bytes | None], log_options: LogOptions
+        self, pod: Object, tag: LineTag, queue: asyncio.Queue[bytes | None], log_options: LogOptions
     ) -> None:
         try:
             chunks = self.read_pod(pod, log_options)
             async for line in split_lines(chunks, states=self.has_states, stamped=log_options.timestamps):
-                await queue.put(STATE + tag + line[1:] if line.startswith(STATE) else tag + line)
+                state = STATE if line.startswith(STATE) else b""
+                await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
         except ApiError:
             return  # the pod went between being seen and being read: its next life has a follower of its own

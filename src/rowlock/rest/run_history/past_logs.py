@@ -138,7 +138,7 @@ async def _merge(
         except ApiError:
             continue  # it went while it was looked for
         if head is not None:
-            streams.append((head, f"[{ranks.rank_label(job, pod)}] ".encode(), lines))
+            streams.append((head, logs.line_tag(job, pod), lines))
     async for line in merge_by_time(streams, timestamps=options.timestamps):
         yield line
 

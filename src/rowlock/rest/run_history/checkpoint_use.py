@@ -1,0 +1,20 @@
+"""Who writes in a checkpoint directory: one job at a time."""
+
+from __future__ import annotations
+
+from rowlock import objects
+from rowlock.errors import Conflict
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+from rowlock.workloads.frameworks import checkpoint_writers, checkpoints_owner, shared_checkpoints_sentence
+
+
+def ensure_checkpoints_are_free(cache: InformerCache, job: Object) -> None:
+    """Two jobs in one checkpoint directory destroy each other's work. Raises Conflict."""
+    owner, uid = checkpoints_owner(job), objects.uid(job)
+    if not owner:
+        return
+    jobs = (other for one in cache.job_uids() if one != uid and (other := cache.job(one)) is not None)
+    near = (one for one in jobs if objects.namespace(one) == objects.namespace(job) and not objects.is_deleting(one))
+    if other := next(checkpoint_writers(owner, near), None):
+        raise Conflict(f"{objects.name(job)} cannot run now: {shared_checkpoints_sentence(other)}")
