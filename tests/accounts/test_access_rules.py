@@ -30,9 +30,10 @@ def test_a_rule_is_a_binding_and_a_binding_is_a_rule() -> None:
         listed = (await tenancy.ask(OWNER, "GET", RULES)).json()
         rules = {(one["subjectId"], one["roleName"], one["scopeName"]) for one in listed["accessRules"]}
         assert rules == {(who, who, "mine-plain") for who in ("admin", "editor", "viewer")} | {
-            ("eve", "viewer", "mine-plain")
+            ("eve", "viewer", "mine-plain"),
+            ("oidc:team", "editor", "mine-plain"),
         }
-        assert listed["totalRecords"] == 4
+        assert listed["totalRecords"] == 5
         filtered = await tenancy.ask(OWNER, "GET", f"{RULES}?filterBy=subjectId==eve")
         assert [one["id"] for one in filtered.json()["accessRules"]] == [made.json()["id"]]
         assert (await tenancy.ask(OWNER, "DELETE", f"{RULES}/{made.json()['id']}")).status_code == 202
