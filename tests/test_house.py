@@ -55,6 +55,7 @@ SIDEWAYS = {
     ("workloads", "training"),  # a workload is explained with the words of jobs
     ("workloads", "scheduling"),  # and of gangs
     ("gangs", "scheduling"),  # a job is dressed in the words of its scheduler
+    ("gangs", "training"),  # its size is that of its job's replicas
     ("gangs", "workloads"),  # by what was submitted
     ("apiserver", "storage"),  # kube-apiserver stands on etcd
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories

@@ -33,7 +33,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kubeconfig", type=Path, help="serve the real cluster of this file, not an embedded one")
     parser.add_argument("--context", default="", help="the kubeconfig's context; default: its current one")
     parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
-    parser.add_argument("--scheduler", choices=("auto", "own", "kai", "cluster"), default="auto")
+    parser.add_argument("--scheduler", default="auto", help="a name of gangs/dialects.py, or auto")
     parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
     parser.add_argument(

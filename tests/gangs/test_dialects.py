@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rowlock.gangs.dialects import CLUSTER, KAI, OWN, Dialect, priority_class_of
+from rowlock.gangs.dialects import CLUSTER, COSCHEDULING, KAI, KUEUE, OWN, VOLCANO, Dialect, priority_class_of
 from rowlock.objects import Object
 from rowlock.workloads.objects import Submitter, to_job
+from rowlock.workloads.phase import phase_of
 from rowlock.workloads.projects import Project
 from rowlock.workloads.submission import Submission, parse_submission
 
@@ -73,3 +74,32 @@ def test_queue_and_priority_are_labels() -> None:
     assert job["metadata"]["labels"]["kai.scheduler/queue"] == "team"
     assert replicas(job)["Worker"]["template"]["metadata"]["labels"]["kai.scheduler/queue"] == "team"
     assert priority_class_of(job) == "high"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "place", "key"),
+    [
+        (VOLCANO, "annotations", "scheduling.k8s.io/group-name"),
+        (COSCHEDULING, "labels", "scheduling.x-k8s.io/pod-group"),
+    ],
+)
+def test_pods_name_the_gang_that_is_made_beside_their_job(dialect: Dialect, place: str, key: str) -> None:
+    job, submission = submitted()
+    dressed = dialect.dress(job, submission)
+    for replica in replicas(dressed).values():
+        assert replica["template"]["metadata"][place][key] == "j"
+    created = {**dressed, "metadata": {**dressed["metadata"], "uid": "u"}}
+    gang = dialect.gang_object(created)
+    assert gang is not None and gang["metadata"]["name"] == "j" and gang["spec"]["minMember"] == 3
+    assert gang["metadata"]["ownerReferences"][0]["uid"] == "u", "it goes with the job"
+
+
+def test_kueue_gets_the_job_suspended_and_with_its_queue() -> None:
+    job, submission = submitted()
+    dressed = KUEUE.dress(job, submission)
+    assert dressed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert dressed["spec"]["runPolicy"]["suspend"] is True and KUEUE.gang_object(dressed) is None
+    assert phase_of(dressed, [], None) == "Pending", "it is no job that somebody has stopped"
+    needed = KUEUE.needed_queue(job)
+    assert needed is not None and (needed.namespace, needed.name) == ("runai-team", "team")
+    assert OWN.needed_queue(job) is KAI.needed_queue(job) is None

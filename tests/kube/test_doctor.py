@@ -15,9 +15,9 @@ from tests.end_to_end.cluster import Cluster, make
 from rowlock import kinds
 from rowlock.api import WRITE, Page, WriteOptions
 from rowlock.errors import Forbidden, Internal, NotFound
+from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED
 from rowlock.kinds import Kind
 from rowlock.kube.doctor import RUNTIME_CLASS, STORAGE_CLASS, ClusterFinding, diagnose
-from rowlock.kube.installation import BIND_REQUEST
 from rowlock.kube.rights import ACCESS_REVIEW
 from rowlock.objects import Object, timestamp
 
@@ -39,7 +39,7 @@ class Healthy:
             kinds.NODE: [node(labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.memory": "81559"})],
             STORAGE_CLASS: [{"metadata": {"name": "fast", "annotations": DEFAULT}, "volumeBindingMode": "Immediate"}],
         }
-        self.unserved: set[Kind] = {BIND_REQUEST}
+        self.unserved: set[Kind] = {dialect.proof for dialect in INSTALLED if dialect.proof}
         self.refused: set[str] = set()
         self.webhook_error = ""
         self.lease: Object = {

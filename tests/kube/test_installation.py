@@ -9,9 +9,10 @@ import pytest
 
 from rowlock import kinds
 from rowlock.api import Page
-from rowlock.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from rowlock.errors import ApiError, BadRequest, Conflict, Forbidden, NotFound, Unavailable
+from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED, KUEUE, VOLCANO
 from rowlock.kinds import Kind
-from rowlock.kube.installation import BIND_REQUEST, choose_dialect, require_kinds
+from rowlock.kube.installation import choose_dialect, require_kinds
 
 
 class Lists:
@@ -34,8 +35,11 @@ def test_a_cluster_with_everything_needs_no_words() -> None:
     assert notice({}) == ""
 
 
-KAI_ABSENT: dict[Kind, ApiError] = {BIND_REQUEST: NotFound("no")}
-KAI_UNSEEN: dict[Kind, ApiError] = {BIND_REQUEST: Forbidden("no")}
+OTHERS_ABSENT: dict[Kind, ApiError] = {
+    d.proof: NotFound("no") for d in INSTALLED if d.proof not in (None, BIND_REQUEST)
+}
+KAI_ABSENT: dict[Kind, ApiError] = {BIND_REQUEST: NotFound("no"), **OTHERS_ABSENT}
+KAI_UNSEEN: dict[Kind, ApiError] = {BIND_REQUEST: Forbidden("no"), **OTHERS_ABSENT}
 
 
 def dialect(choice: str, refused: dict[Kind, ApiError]) -> tuple[str, str]:
@@ -49,6 +53,18 @@ def test_jobs_go_to_kai_where_it_is_and_else_to_the_cluster() -> None:
     assert name == "cluster" and "no gang scheduler" in consequence and "--scheduler own" in consequence
     name, consequence = dialect("auto", KAI_UNSEEN)
     assert name == "cluster" and "may not list bindrequests.scheduling.run.ai" in consequence
+
+
+def test_auto_takes_what_is_installed_in_the_order_of_the_table() -> None:
+    assert VOLCANO.proof is not None and KUEUE.proof is not None
+    without_volcano = {k: e for k, e in KAI_ABSENT.items() if k not in (VOLCANO.proof, KUEUE.proof)}
+    name, consequence = dialect("auto", without_volcano)
+    assert name == "volcano" and "Volcano's queues" in consequence
+    assert dialect("auto", {**without_volcano, VOLCANO.proof: NotFound("no")})[0] == "kueue"
+    with pytest.raises(Unavailable, match="Volcano is not installed"):
+        dialect("volcano", KAI_ABSENT)
+    with pytest.raises(BadRequest, match="not volcanoe"):
+        dialect("volcanoe", KAI_ABSENT)
 
 
 def test_a_scheduler_that_was_chosen_is_taken_or_refused() -> None:

@@ -12,7 +12,8 @@ from tests.conformance.subjects import real_cluster, real_cluster_missing
 from tests.end_to_end.cluster import Cluster, lent
 from tests.kube.test_served_cluster import kubectl
 
-from rowlock.kube.installation import BIND_REQUEST, crd_objects
+from rowlock.gangs.dialects import BIND_REQUEST
+from rowlock.kube.installation import crd_objects
 
 NINE_NUMBERS = {"quota", "limit", "overQuotaWeight"}
 

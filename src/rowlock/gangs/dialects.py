@@ -1,23 +1,45 @@
 """The table of schedulers that rowlock can submit to, what a job must say to each, and what each cannot do.
 
-A dialect dresses a job object before it is created: the schedulerName of its pods, and a restartPolicy under which an
-evicted job starts again. What its scheduler would leave waiting for ever is refused before the submit.
+A dialect dresses a job object before it is created: the schedulerName of its pods, a restartPolicy under which an
+evicted job starts again, and what ties it to its queue and gang. What its scheduler would leave waiting for ever is refused before
+the submit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.errors import Cause
-from rowlock.objects import Object, dig, labels
+from rowlock.kinds import Kind, by_api_version
+from rowlock.objects import Object, dig, labels, name, namespace, owner_reference
+from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.admission import share_refusal
 from rowlock.scheduling.model.pod_requests import FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from rowlock.scheduling.model.scheduler_identity import CLUSTER_SCHEDULER_NAME
+from rowlock.training.defaults import parse_job
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 from rowlock.workloads.submission import Submission
 
 PRIORITY_LABEL = "priorityClassName"
+QUEUE_LABEL = "kai.scheduler/queue"
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
+VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", (), False)
+VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+BIND_REQUEST = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
+"""The kind that only KAI's binder has: Queue and PodGroup may be our own, and prove nothing."""
+COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
+
+
+@dataclass(frozen=True, slots=True)
+class NeededQueue:
+    """The queue object that a job's scheduler looks for: nobody makes it, so a job without one would wait for ever."""
+
+    kind: Kind
+    namespace: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +52,79 @@ class Dialect:
     evicts: bool
     """It takes room back from preemptible jobs by deleting their pods."""
     shares_gpus: bool
+    proof: Kind | None = None
+    """The kind that is served where this scheduler is installed."""
+    group_kind: Kind | None = None
+    """Of the object that declares a gang, made beside the job; its pods name it."""
+    group_label: str = ""
+    group_annotation: str = ""
+    queue_kind: Kind | None = None
+    job_queue_label: str = ""
+    """On the job. Such a scheduler starts a job by lifting its suspension."""
+    lost: str = ""
+    """What this scheduler does not do, as a sentence; "" = nothing that is worth a warning."""
 
     def dress(self, job: Object, submission: Submission) -> Object:
         """The job object as this scheduler wants it. The pods' restartPolicy is changed only where nobody asked for one."""
+        if self.job_queue_label:
+            return self._dress_for_queue(job)
         if not self.scheduler_name:
             return job
         field = submission.framework.replicas
         asked = {True: submission.master.restart, False: submission.worker.restart}
         replicas = {
-            role: self._dress_replica(replica, can_restart=not asked[role == submission.framework.lead_role])
+            role: self._dress_replica(
+                replica, job_name=name(job), can_restart=not asked[role == submission.framework.lead_role]
+            )
             for role, replica in job["spec"][field].items()
         }
         return {**job, "spec": {**job["spec"], field: replicas}}
 
-    def _dress_replica(self, replica: dict[str, Any], *, can_restart: bool) -> dict[str, Any]:
+    def _dress_for_queue(self, job: Object) -> Object:
+        """Suspended until its turn comes, as the scheduler's webhook would have it."""
+        marked = {**labels(job), self.job_queue_label: labels(job)[QUEUE_LABEL]}
+        policy = {**(job["spec"].get("runPolicy") or {}), "suspend": True}
+        notes = {**annotations_of(job), STARTED_BY_ANNOTATION: self.title}
+        metadata = {**job["metadata"], "labels": marked, "annotations": notes}
+        return {**job, "metadata": metadata, "spec": {**job["spec"], "runPolicy": policy}}
+
+    def needed_queue(self, job: Object) -> NeededQueue | None:
+        """What must be there before the job is created; None where nothing must."""
+        if self.queue_kind is None:
+            return None
+        return NeededQueue(
+            self.queue_kind, namespace(job) if self.queue_kind.namespaced else "", labels(job)[QUEUE_LABEL]
+        )
+
+    def gang_object(self, job: Object) -> Object | None:
+        """The gang of a job that was created, to be made at once and to go with it; None where nobody needs one."""
+        kind = self.group_kind
+        if kind is None:
+            return None
+        job_kind = by_api_version(str(job["apiVersion"]), str(job["kind"]))
+        assert job_kind is not None
+        parsed = parse_job(FRAMEWORKS[job_kind], job)
+        spec: dict[str, Any] = {"minMember": parsed.framework.gang(parsed).min_members}
+        if self.queue_kind is not None:
+            spec["queue"] = labels(job)[QUEUE_LABEL]
+            if wanted := priority_class_of(job):
+                spec["priorityClassName"] = wanted
+        metadata = {
+            "name": name(job),
+            "namespace": namespace(job),
+            "ownerReferences": [{**owner_reference(job), "controller": False}],
+        }
+        return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
+
+    def _dress_replica(self, replica: dict[str, Any], *, job_name: str, can_restart: bool) -> dict[str, Any]:
         """The training operator takes a deleted pod for a failed one: with `Never` an evicted job is Failed for ever."""
         template = replica["template"]
         spec = {**template["spec"], "schedulerName": self.scheduler_name}
-        dressed = {**replica, "template": {**template, "spec": spec}}
+        metadata = dict(template.get("metadata") or {})
+        for field, key in (("labels", self.group_label), ("annotations", self.group_annotation)):
+            if key:
+                metadata[field] = {**(metadata.get(field) or {}), key: job_name}
+        dressed = {**replica, "template": {**template, **({"metadata": metadata} if metadata else {}), "spec": spec}}
         if self.evicts and can_restart and replica.get("restartPolicy") == "Never":
             dressed["restartPolicy"] = "OnFailure"
         return dressed
@@ -69,9 +146,31 @@ class Dialect:
 
 
 OWN = Dialect("own", CLUSTER_SCHEDULER_NAME, "rowlock's scheduler", evicts=True, shares_gpus=False)
-KAI = Dialect("kai", "kai-scheduler", "KAI Scheduler", evicts=True, shares_gpus=True)
+KAI = Dialect(
+    "kai", "kai-scheduler", "KAI Scheduler", evicts=True, shares_gpus=True,
+    proof=BIND_REQUEST,
+)  # fmt: skip
+VOLCANO = Dialect(
+    "volcano", "volcano", "Volcano", evicts=True, shares_gpus=False, proof=VOLCANO_GROUP, group_kind=VOLCANO_GROUP,
+    group_annotation="scheduling.k8s.io/group-name", queue_kind=VOLCANO_QUEUE,
+    lost="quotas are those of Volcano's queues, not of rowlock's projects",
+)  # fmt: skip
+KUEUE = Dialect(
+    "kueue", "", "Kueue", evicts=False, shares_gpus=False, proof=LOCAL_QUEUE, queue_kind=LOCAL_QUEUE,
+    job_queue_label="kueue.x-k8s.io/queue-name",
+    lost="quotas are those of Kueue's queues, not of rowlock's projects; what Kueue has admitted is placed pod by pod",
+)  # fmt: skip
+COSCHEDULING = Dialect(
+    "coscheduling", "scheduler-plugins-scheduler", "the coscheduling plugin", evicts=False, shares_gpus=False,
+    proof=COSCHEDULING_GROUP, group_kind=COSCHEDULING_GROUP, group_label="scheduling.x-k8s.io/pod-group",
+    lost="gangs start together, and no quota is enforced",
+)  # fmt: skip
 CLUSTER = Dialect("cluster", "", "the cluster's default scheduler", evicts=False, shares_gpus=False)
-DIALECTS = {dialect.name: dialect for dialect in (OWN, KAI, CLUSTER)}
+KUBE = replace(CLUSTER, name="kube")
+"""Another word for it."""
+DIALECTS = {dialect.name: dialect for dialect in (OWN, KAI, VOLCANO, KUEUE, COSCHEDULING, CLUSTER, KUBE)}
+INSTALLED = (KAI, VOLCANO, KUEUE, COSCHEDULING)
+"""In the order in which `auto` prefers them where several are installed."""
 
 
 def priority_class_of(job: Object) -> str:

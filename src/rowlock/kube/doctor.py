@@ -18,9 +18,10 @@ import msgspec
 from rowlock import kinds
 from rowlock.api import Api, WriteOptions
 from rowlock.errors import ApiError, Forbidden, NotFound
+from rowlock.gangs.dialects import BIND_REQUEST, COSCHEDULING, DIALECTS, INSTALLED, KUEUE, VOLCANO
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
-from rowlock.kube.installation import BIND_REQUEST, OPERATOR_COMMAND, has_kai, missing_kinds
+from rowlock.kube.installation import OPERATOR_COMMAND, has_kai, is_installed, missing_kinds
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_LEASE, SCHEDULER_RULES, SERVER_RULES, missing_rights
 from rowlock.objects import Object, dig, labels, name, seconds
@@ -139,6 +140,13 @@ async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) 
         return ClusterFinding(
             "scheduler", "bad", f"no {BIND_REQUEST.resource}", "install KAI Scheduler, or use --scheduler own"
         )
+    if scheduler in ("auto", VOLCANO.name, KUEUE.name, COSCHEDULING.name):
+        for dialect in INSTALLED:
+            if await is_installed(api, dialect) and scheduler in ("auto", dialect.name):
+                return ClusterFinding("scheduler", "ok", f"{dialect.title}: {dialect.lost}")
+        if scheduler != "auto":
+            fix = "install it, or use --scheduler own"
+            return ClusterFinding("scheduler", "bad", f"{DIALECTS[scheduler].title} is not installed", fix)
     holder = await _lease_holder(api, clock())
     if holder:
         return ClusterFinding("scheduler", "ok", f"rowlock's, in the process {holder}")
@@ -243,7 +251,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.doctor")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--context", default="")
-    parser.add_argument("--scheduler", choices=("auto", "own", "kai", "cluster"), default="auto")
+    parser.add_argument("--scheduler", choices=("auto", *DIALECTS), default="auto")
     options = parser.parse_args(argv)
     try:
         findings = asyncio.run(run(options))

@@ -12,15 +12,14 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, WriteOptions
-from rowlock.errors import AlreadyExists, Conflict, Forbidden, NotFound, Unavailable
-from rowlock.gangs.dialects import DIALECTS, Dialect
+from rowlock.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, Unavailable
+from rowlock.gangs.dialects import BIND_REQUEST, DIALECTS, INSTALLED, Dialect
 from rowlock.kinds import Kind
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.objects import Object, is_condition_true
+from rowlock.workloads.body_fields import did_you_mean
 
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
-BIND_REQUEST = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
-"""The kind that only KAI's binder has: Queue and PodGroup may be our own, and prove nothing."""
 OPERATOR_COMMAND = 'kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4"'
 ESTABLISH_TIMEOUT_S = 15.0
 """Seconds that an API server may take to serve a new kind."""
@@ -134,28 +133,57 @@ async def has_kai(api: Api) -> bool | None:
         return None
 
 
+async def is_installed(api: Api, dialect: Dialect) -> bool | None:
+    """As `has_kai`, of any scheduler that somebody installs."""
+    assert dialect.proof is not None
+    try:
+        return not await missing_kinds(api, (dialect.proof,))
+    except Forbidden:
+        return None
+
+
 async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
     """The scheduler that jobs are submitted to, by `rowlock up --scheduler`, and what is to be said about it, or "".
 
     Raises ApiError where the choice cannot work."""
-    is_there = await has_kai(api)
-    if choice == "own" and is_there:
+    if choice not in (*DIALECTS, "auto"):
+        raise BadRequest(
+            f"--scheduler takes auto, {', '.join(DIALECTS)}, not {choice}.{did_you_mean(choice, DIALECTS)}"
+        )
+    has_kai_scheduler = await has_kai(api)
+    if choice == "own" and has_kai_scheduler:
         raise Conflict(
             "the cluster has KAI Scheduler, and two gang schedulers take the same room twice: leave out --scheduler own,"
             " and jobs are submitted to KAI"
         )
-    if choice == "kai" and is_there is False:
+    chosen = DIALECTS.get(choice)
+    if chosen in INSTALLED:
+        await _require_installed(api, chosen)
+    if choice == "auto":
+        chosen = await _find_installed(api) or DIALECTS["cluster"]
+    assert chosen is not None
+    if chosen.name not in ("cluster", "kube"):
+        return chosen, f"jobs go to {chosen.title}: {chosen.lost}" if chosen.lost else ""
+    if has_kai_scheduler is None:
+        unknown = f"it is not known whether the cluster has KAI Scheduler: these credentials may not list {BIND_REQUEST.resource}"
+        return chosen, unknown
+    remedy = "" if has_kai_scheduler else "; `--scheduler own` starts rowlock's scheduler for that"
+    lost = "pods of a job may start one by one, and quotas are not enforced"
+    return chosen, f"jobs go to the cluster's default scheduler, which is no gang scheduler: {lost}{remedy}"
+
+
+async def _find_installed(api: Api) -> Dialect | None:
+    for dialect in INSTALLED:
+        if await is_installed(api, dialect):
+            return dialect
+    return None
+
+
+async def _require_installed(api: Api, dialect: Dialect) -> None:
+    """Raises Unavailable where it is surely not there."""
+    if await is_installed(api, dialect) is False:
+        assert dialect.proof is not None
         raise Unavailable(
-            f"the cluster does not serve {BIND_REQUEST.resource}, so KAI Scheduler is not installed: install it, or let"
+            f"the cluster does not serve {dialect.proof.resource}, so {dialect.title} is not installed: install it, or let"
             " rowlock schedule with `--scheduler own`"
         )
-    if choice == "auto":
-        choice = "kai" if is_there else "cluster"
-    if choice != "cluster":
-        return DIALECTS[choice], ""
-    if is_there is None:
-        unknown = f"it is not known whether the cluster has KAI Scheduler: these credentials may not list {BIND_REQUEST.resource}"
-        return DIALECTS[choice], unknown
-    remedy = "" if is_there else "; `--scheduler own` starts rowlock's scheduler for that"
-    lost = "pods of a job may start one by one, and quotas are not enforced"
-    return DIALECTS[choice], f"jobs go to the cluster's default scheduler, which is no gang scheduler: {lost}{remedy}"

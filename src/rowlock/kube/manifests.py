@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import yaml
 
 from rowlock import kinds
+from rowlock.gangs.dialects import DIALECTS
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.installation import crd_objects
@@ -67,7 +68,7 @@ def _priority_classes(values: Mapping[str, int]) -> list[Object]:
 def main(argv: list[str] | None = None) -> int:
     """Print the manifests as YAML."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
-    parser.add_argument("--scheduler", choices=("own", "kai", "cluster"), default="own")
+    parser.add_argument("--scheduler", choices=tuple(DIALECTS), default="own")
     parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
     parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
     parser.add_argument("--storage", default="10Gi", help="size of the server's volume")

@@ -8,7 +8,7 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.workloads.frameworks import ROLES
-from rowlock.workloads.phase import pending_message
+from rowlock.workloads.phase import STARTED_BY_ANNOTATION, is_queued, pending_message
 from rowlock.workloads.runai_json import Workload
 
 _PHASE_BY_CONDITION = {
@@ -137,6 +137,8 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
     sentence = (message if is_waiting else status.message) or ""
     if status.phase in ("Stopping", "Stopped"):
         sentence = suspended_sentence(objects.name(workload.job))
+    if is_queued(workload.job):
+        sentence = queued_sentence(workload.job)
     core_message = sentence.partition(": ")[2] or sentence
     all_events = list(events)
     warnings = [
@@ -209,6 +211,14 @@ def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "phase": "Completed", "sentence": _GOOD_END, **diagnosis}
 
 
+def queued_sentence(job: Object) -> str:
+    """Of a job that another scheduler starts: the reason is in that one's own objects."""
+    return (
+        f"It waits for {objects.annotations(job)[STARTED_BY_ANNOTATION]}, which starts it when its queue has room:"
+        f" `kubectl describe workloads -n {objects.namespace(job)}` says why it waits."
+    )
+
+
 def suspended_sentence(job: str) -> str:
     return f"It is suspended: `rowlock resume {job}` starts it again."
 
@@ -216,6 +226,8 @@ def suspended_sentence(job: str) -> str:
 def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
     """Why it does not run yet; and for whom it made room, when it ran before."""
     message, _ = pending_message(workload.group, workload.pods)
+    if is_queued(workload.job):
+        return queued_sentence(workload.job)
     message = message or create_failure_message(workload.job, events) or "It has not been scheduled yet."
     evictions = [e for e in events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
     if not evictions:

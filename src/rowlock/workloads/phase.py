@@ -4,6 +4,7 @@ The table of phases, first row that holds:
 
     the job is being deleted                          Deleting
     condition Succeeded / Failed                      Completed / Failed
+    suspended, to be started by a queue (Kueue)       Pending
     suspended, pods left / none left                  Stopping / Stopped
     resumed, the operator has not seen it yet         Resuming
     no pod group and no pods yet                      Creating
@@ -27,6 +28,8 @@ from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 from rowlock.workloads.frameworks import desired_pods
 
+STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
+"""On a job that was submitted suspended: which scheduler lifts that when its turn comes."""
 TERMINAL = frozenset({"Completed", "Failed"})
 V1_STATUSES: dict[str, str] = {
     "Creating": "Pending", "Pending": "Pending", "Resuming": "Pending", "Initializing": "ContainerCreating",
@@ -78,6 +81,8 @@ def _phase_and_condition(
     for kind, phase in (("Succeeded", "Completed"), ("Failed", "Failed")):
         if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
+    if is_queued(job):
+        return "Pending", objects.condition(job, "Suspended")
     if objects.dig(job, "spec.runPolicy.suspend", False):
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
     if objects.is_condition_true(job, "Suspended"):
@@ -85,6 +90,13 @@ def _phase_and_condition(
     if group is None and not pods:
         return "Creating", None
     return _active_phase(job, pods)
+
+
+def is_queued(job: Object) -> bool:
+    """Whether a scheduler that starts jobs by lifting their suspension has not begun, or has stopped, this one."""
+    return bool(
+        objects.dig(job, "spec.runPolicy.suspend", False) and objects.annotations(job).get(STARTED_BY_ANNOTATION)
+    )
 
 
 def _active_phase(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, Any] | None]:

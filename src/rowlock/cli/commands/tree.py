@@ -62,7 +62,7 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine; in-cluster: that of this pod", value="FILE"),
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
-    Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who places the pods: KAI if it is there, rowlock, KAI, or the cluster's default scheduler", "auto"),
+    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: who places the pods: the gang scheduler that is installed, rowlock, one of these, or the cluster's default scheduler (kube)", "auto"),
     Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
     Flag("--system", "switch", "serve all users of this machine, who log in by who they are; needs root"),
     Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
@@ -191,7 +191,7 @@ MOVE = Command("move", "Submit a run to another cluster, with its code as it was
     Flag("--image", "text", "the image that pods run there, for a run of programs of this machine", value="IMAGE"),
     Flag("--name", "text", "its name there (default: the run's)", value="NAME"),
     Flag("--to-project", "text", "its project there (default: the one of the same name)", value="NAME"),
-    Flag("--scheduler", "auto|own|kai|cluster", "who places its pods there, as `rowlock up --scheduler`", "auto"),
+    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "who places its pods there, as `rowlock up --scheduler`", "auto"),
     Flag("--without-code", "switch", "leave the code here: the image has it"),
     Flag("--delete-here", "switch", "delete the job here when the other cluster has it"),
     Flag("--dry-run", "switch", "ask the other cluster, print what would be submitted, and submit nothing"),
@@ -293,7 +293,7 @@ DOCTOR = Command(
     "doctor", "Check this machine, or a real cluster: what is there, what is missing, how to fix it.", "commands.doctor:doctor", flags=(
         Flag("--kubeconfig", "text", "check the real Kubernetes cluster of this file", value="FILE"),
         Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
-        Flag("--scheduler", "auto|own|kai|cluster", "with --kubeconfig: who shall place the pods, as for `rowlock up`", "auto"),
+        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: who shall place the pods, as for `rowlock up`", "auto"),
         DATA_DIR, JSON,
     ),
 )  # fmt: skip
@@ -359,7 +359,12 @@ MANIFESTS = Command(
     "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.",
     "commands.manifests:manifests",
     flags=(
-        Flag("--scheduler", "own|kai|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),
+        Flag(
+            "--scheduler",
+            "own|kai|volcano|kueue|coscheduling|kube|cluster",
+            "who places the pods, as for `rowlock up --kubeconfig`",
+            "own",
+        ),
         Flag("--operator", "kubeflow|own", "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
         Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
         Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),

@@ -51,6 +51,7 @@ class _Plan:
     job: Object
     code: Object | None
     project: Project
+    dialect: Dialect
     notes: list[str]
 
 
@@ -70,11 +71,12 @@ async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespac
     await _require_free_name(kube, project, request.name)
     await _require_possible(kube, request, queues)
     await _require_needed(kube, job, request, project)
+    await _require_queue(kube, dialect, job)
     job = await _dress(kube, dialect, with_code(job, code) if code else job, request)
     for obj_kind, obj in ((kinds.CONFIG_MAP, code), (kind, job)):
         if obj is not None:
             await kube.create(obj_kind, obj, options=_DRY_RUN)
-    return _Plan(kind, job, code, project, [*notes, *([consequence] if consequence else [])])
+    return _Plan(kind, job, code, project, dialect, [*notes, *([consequence] if consequence else [])])
 
 
 async def _find_project(kube: Kube, wanted: str) -> tuple[Project, list[Object]]:
@@ -135,6 +137,18 @@ async def _require_needed(kube: Kube, job: Object, request: Submission, project:
         )
 
 
+async def _require_queue(kube: Kube, dialect: Dialect, job: Object) -> None:
+    queue = dialect.needed_queue(job)
+    if queue is None:
+        return
+    try:
+        await kube.get(queue.kind, queue.namespace, queue.name)
+    except NotFound:
+        raise BadRequest(
+            f"{dialect.title} of that cluster has no {queue.kind.name} {queue.name!r}, and would never start the job: make one"
+        ) from None
+
+
 async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> Object:
     for cause in dialect.refusals(job, request):
         raise BadRequest(f"that cluster cannot run it: {cause.message}")
@@ -154,6 +168,7 @@ async def carry_out(kube: Kube, plan: _Plan) -> None:
         await kube.create(kinds.CONFIG_MAP, plan.code, options=_WRITE)
     try:
         created = await kube.create(plan.kind, plan.job, options=_WRITE)
+        await _create_gang(kube, plan, created)
     except ApiError:
         if plan.code is not None:
             await kube.delete(kinds.CONFIG_MAP, plan.project.namespace, name(plan.code))
@@ -161,6 +176,17 @@ async def carry_out(kube: Kube, plan: _Plan) -> None:
     if plan.code is not None:
         patch = owned_by(plan.code, created)
         await kube.patch(kinds.CONFIG_MAP, plan.project.namespace, name(plan.code), patch, options=_WRITE)
+
+
+async def _create_gang(kube: Kube, plan: _Plan, job: Object) -> None:
+    gang, kind = plan.dialect.gang_object(job), plan.dialect.group_kind
+    if gang is None or kind is None:
+        return
+    try:
+        await kube.create(kind, gang, options=_WRITE)
+    except ApiError:
+        await kube.delete(plan.kind, plan.project.namespace, name(job))
+        raise
 
 
 async def run(body: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""What stands beside a job for the scheduler of a real cluster: the queue that must be there, and the object that declares its gang."""
+
+from __future__ import annotations
+
+from rowlock import kinds, objects
+from rowlock.api import WriteOptions
+from rowlock.errors import ApiError, BadRequest, Cause, NotFound
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+
+
+async def require_queue(call: RestCall, job: Object) -> None:
+    """The queue that the scheduler of a real cluster looks for, before anything is made. Raises BadRequest with what to make."""
+    dialect = call.context.settings.dialect
+    queue = dialect.needed_queue(job) if dialect is not None else None
+    if queue is None or dialect is None:
+        return
+    try:
+        await call.context.api.get(queue.kind, queue.namespace, queue.name)
+    except NotFound:
+        where = f" in the namespace {queue.namespace}" if queue.namespace else ""
+        message = (
+            f"{dialect.title} has no {queue.kind.name} {queue.name!r}{where}, and would never start the job: make one of that name"
+            f" ({queue.kind.api_version})"
+        )
+        raise BadRequest(message, causes=[Cause("unknown", message, "projectId")]) from None
+
+
+async def create_gang(call: RestCall, job: Object) -> None:
+    """The object by which the scheduler of a real cluster starts the job's pods together. Refused, it takes the job back."""
+    dialect = call.context.settings.dialect
+    gang = dialect.gang_object(job) if dialect is not None else None
+    if gang is None:
+        return
+    kind = dialect.group_kind if dialect is not None else None
+    assert kind is not None
+    try:
+        await call.context.api.create(kind, gang, options=WriteOptions(manager="rowlock"))
+    except ApiError:
+        await call.context.api.delete(job_kind(job), objects.namespace(job), objects.name(job))
+        raise
+
+
+def job_kind(job: Object) -> Kind:
+    found = kinds.by_api_version(str(job["apiVersion"]), str(job["kind"]))
+    assert found is not None
+    return found
