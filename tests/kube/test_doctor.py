@@ -18,6 +18,7 @@ from rowlock.errors import Forbidden, Internal, NotFound
 from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED
 from rowlock.kinds import Kind
 from rowlock.kube.doctor import RUNTIME_CLASS, STORAGE_CLASS, ClusterFinding, diagnose
+from rowlock.kube.install.installed_parts import DEPLOYMENT, ENDPOINT_SLICE, WEBHOOK_CONFIGURATIONS
 from rowlock.kube.rights import ACCESS_REVIEW
 from rowlock.objects import Object, timestamp
 
@@ -57,6 +58,9 @@ class Healthy:
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         if kind is kinds.LEASE and self.lease:
             return self.lease
+        for obj in self.objects.get(kind, ()):
+            if obj["metadata"]["name"] == name:
+                return obj
         if kind is kinds.PRIORITY_CLASS and self.priority_classes:
             return {}
         raise NotFound("no")
@@ -72,7 +76,7 @@ class Healthy:
 
 def findings(cluster: Healthy, scheduler: str = "auto") -> dict[str, ClusterFinding]:
     found = asyncio.run(diagnose(cluster, scheduler, lambda: NOW))  # type: ignore[arg-type]
-    assert len(found) == 9 and all(finding.fix for finding in found if finding.state != "ok")
+    assert len(found) == 11 and all(finding.fix for finding in found if finding.state != "ok")
     return {finding.what: finding for finding in found}
 
 
@@ -190,3 +194,50 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     refusal = line.run("rowlock", "doctor", "--kubeconfig", str(nowhere), code=1)
     assert f"the cluster of {nowhere} cannot be used" in refusal and "Traceback" not in refusal
     assert "--context needs --kubeconfig" in line.run("rowlock", "doctor", "--context", "c", code=2)
+
+
+def kai_deployment(image: str) -> Object:
+    template = {"spec": {"containers": [{"name": "scheduler", "image": image}]}}
+    return {"metadata": {"name": "kai-scheduler-default", "namespace": "kai-scheduler"}, "spec": {"template": template}}
+
+
+@pytest.mark.parametrize(
+    ("image", "state"),
+    [
+        ("ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.14.3", "warn"),
+        ("ghcr.io/kai-scheduler/kai-scheduler/scheduler:v0.17.0", "ok"),
+        ("ghcr.io/kai-scheduler/kai-scheduler/scheduler@sha256:00", "warn"),
+    ],
+)
+def test_a_kai_that_panics_on_elastic_jobs_is_named(image: str, state: str) -> None:
+    cluster = Healthy()
+    cluster.objects[DEPLOYMENT] = [kai_deployment(image)]
+    found = findings(cluster)["version of KAI"]
+    assert found.state == state and ("1664" in found.fix) == (state == "warn")
+
+
+def webhook(service: str, policy: str = "Fail", group: str = "kubeflow.org") -> Object:
+    client = {"service": {"namespace": "kubeflow", "name": service}}
+    rule = {"apiGroups": [group], "resources": ["pytorchjobs"], "operations": ["CREATE"]}
+    hook = {"name": f"{service}.example", "failurePolicy": policy, "clientConfig": client, "rules": [rule]}
+    return {"metadata": {"name": service}, "webhooks": [hook]}
+
+
+def test_a_webhook_without_a_server_is_bad() -> None:
+    cluster = Healthy()
+    cluster.objects[WEBHOOK_CONFIGURATIONS[1]] = [
+        webhook("operator"),
+        webhook("lax", "Ignore"),
+        webhook("other", group="x"),
+    ]
+    found = findings(cluster)["webhooks"]
+    assert found.state == "bad" and "operator.example (kubeflow/operator)" in found.found
+    assert "lax" not in found.found and "other" not in found.found
+    selector = {"spec": {"selector": {"app": "operator"}}}
+    cluster.objects[kinds.SERVICE] = [{"metadata": {"name": "operator", "namespace": "kubeflow"}, **selector}]
+    assert findings(cluster)["webhooks"].state == "bad", "the Service has no pods"
+    owner = {"labels": {"kubernetes.io/service-name": "operator"}, "name": "operator-1"}
+    cluster.objects[ENDPOINT_SLICE] = [{"metadata": owner, "endpoints": [{"conditions": {"ready": False}}]}]
+    assert findings(cluster)["webhooks"].state == "bad", "no pod is ready"
+    cluster.objects[ENDPOINT_SLICE] = [{"metadata": owner, "endpoints": [{"conditions": {"ready": True}}]}]
+    assert findings(cluster)["webhooks"].state == "ok"

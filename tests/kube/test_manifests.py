@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rowlock.kube.manifests import install_objects, main
-from rowlock.kube.rights import SCHEDULER_RULES, SERVER_RULES, missing_rights
+from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, SERVER_RULES, missing_rights
 from rowlock.objects import Object
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md"
@@ -48,7 +48,9 @@ def test_no_right_is_a_wildcard() -> None:
         assert "*" not in (rule.group, *rule.resources, *rule.verbs)
 
 
-@pytest.mark.parametrize("rule", [*SERVER_RULES, *SCHEDULER_RULES], ids=lambda rule: "+".join(rule.resources)[:40])
+@pytest.mark.parametrize(
+    "rule", [*SERVER_RULES, *SCHEDULER_RULES, *OPERATOR_RULES], ids=lambda rule: "+".join(rule.resources)[:40]
+)
 def test_the_page_names_every_right(rule: Any) -> None:
     rights = PAGE.read_text().partition("## Rights")[2].partition("## What works")[0]
     for resource in rule.resources:

@@ -21,6 +21,7 @@ from rowlock.errors import ApiError, Forbidden, NotFound
 from rowlock.gangs.dialects import BIND_REQUEST, COSCHEDULING, DIALECTS, INSTALLED, KUEUE, VOLCANO
 from rowlock.kinds import Kind
 from rowlock.kube.client import Kube
+from rowlock.kube.install.installed_parts import Answer, ask_kai_version, ask_webhooks
 from rowlock.kube.installation import OPERATOR_COMMAND, has_kai, is_installed, missing_kinds
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_LEASE, SCHEDULER_RULES, SERVER_RULES, missing_rights
@@ -55,6 +56,8 @@ async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.t
         ("training operator", check_operator(api, clock)),
         ("kinds of queues", check_scheduling_kinds(api, scheduler)),
         ("scheduler", check_scheduler(api, scheduler, clock)),
+        ("version of KAI", check_part("version of KAI", ask_kai_version(api))),
+        ("webhooks", check_part("webhooks", ask_webhooks(api))),
         ("rights", check_rights(api, scheduler)),
         ("nodes", check_nodes(api)),
         ("runtime class", check_runtime_class(api)),
@@ -134,8 +137,7 @@ async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) 
             "scheduler", "bad", "KAI Scheduler is installed", "leave out --scheduler own: two gang schedulers race"
         )
     if kai:
-        fix = "releases up to 0.14 panic on elastic jobs (KAI issue 1664): `kubectl get pods -n kai-scheduler -o wide` shows the version"
-        return ClusterFinding("scheduler", "ok", "KAI Scheduler", fix)
+        return ClusterFinding("scheduler", "ok", "KAI Scheduler")
     if scheduler == "kai":
         return ClusterFinding(
             "scheduler", "bad", f"no {BIND_REQUEST.resource}", "install KAI Scheduler, or use --scheduler own"
@@ -165,6 +167,10 @@ async def _lease_holder(api: Api, now: float) -> str:
         now - seconds(dig(lease, "spec.renewTime")) < float(dig(lease, "spec.leaseDurationSeconds") or 0) + MAX_SKEW_S
     )
     return str(dig(lease, "spec.holderIdentity") or "") if is_fresh else ""
+
+
+async def check_part(what: str, question: Awaitable[Answer]) -> ClusterFinding:
+    return ClusterFinding(what, *await question)
 
 
 async def check_rights(api: Api, scheduler: str) -> ClusterFinding:

@@ -60,6 +60,12 @@ SERVER_RULES: tuple[Rule, ...] = (
     ),
     Rule("storage.k8s.io", ("storageclasses",), ("list",)),
     Rule("node.k8s.io", ("runtimeclasses",), ("list",)),
+    Rule("apps", ("deployments",), ("list",)),
+    Rule("", ("services",), ("get",)),
+    Rule("discovery.k8s.io", ("endpointslices",), ("list",)),
+    Rule(
+        "admissionregistration.k8s.io", ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"), ("list",)
+    ),
 )
 """Of `rowlock up --kubeconfig`: the REST API and the commands."""
 SCHEDULER_RULES: tuple[Rule, ...] = (
