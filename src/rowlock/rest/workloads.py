@@ -22,7 +22,7 @@ from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.checkpoint_use import ensure_checkpoints_are_free
 from rowlock.rest.run_history.past_workloads import deleted_workloads
-from rowlock.rest.workload_routes.gang_objects import create_gang, require_queue
+from rowlock.rest.workload_routes.gang_objects import create_gang, refuse_queued, require_queue
 from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
@@ -30,7 +30,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
-from rowlock.workloads.phase import STARTED_BY_ANNOTATION, TERMINAL, V1_STATUSES
+from rowlock.workloads.phase import TERMINAL, V1_STATUSES
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
@@ -321,11 +321,7 @@ async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) 
         )
     if not suspended:
         ensure_checkpoints_are_free(call.context.cache, job)
-    if starter := objects.annotations(job).get(STARTED_BY_ANNOTATION):
-        raise Conflict(
-            f"{starter} starts and suspends {objects.name(job)}, and would undo this at once: set `spec.active` of its Workload"
-            f" (`kubectl get workloads -n {objects.namespace(job)}`), or delete the job"
-        )
+    refuse_queued(job)
     patch = {"spec": {"runPolicy": {"suspend": suspended}}}
     kind, namespace, name = _kind(job), objects.namespace(job), objects.name(job)
     changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
-from rowlock.errors import ApiError, BadRequest, Cause, NotFound
+from rowlock.errors import ApiError, BadRequest, Cause, Conflict, NotFound
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
+from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 
 
 async def require_queue(call: RestCall, job: Object) -> None:
@@ -40,6 +41,15 @@ async def create_gang(call: RestCall, job: Object) -> None:
     except ApiError:
         await call.context.api.delete(job_kind(job), objects.namespace(job), objects.name(job))
         raise
+
+
+def refuse_queued(job: Object) -> None:
+    """Raises Conflict for a job that a scheduler starts and stops by its suspension."""
+    if starter := objects.annotations(job).get(STARTED_BY_ANNOTATION):
+        raise Conflict(
+            f"{starter} starts and suspends {objects.name(job)}, and would undo this at once: set `spec.active` of its Workload"
+            f" (`kubectl get workloads -n {objects.namespace(job)}`), or delete the job"
+        )
 
 
 def job_kind(job: Object) -> Kind:
