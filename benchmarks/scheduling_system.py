@@ -438,29 +438,14 @@ def real_fill(nodes: int, *, own: bool) -> Iterator[Line]:
 
     Clients' limits are out of the way: at its default of 50 requests a second kube-scheduler would bind 50 pods a second.
     """
-    who = "rowlock on a real cluster" if own else "kube-scheduler"
-    place, lacking = real_parts()
-    if lacking:
-        print(f"{who}: not measured, {lacking} not built here (`python scripts/real_cluster build --kwok`)")
-        return
     with ExitStack() as stack:
-        parts = ("--crds",) if own else ("--scheduler", "--scheduler-qps", str(peers.SCHEDULER_QPS))
-        peer = stack.enter_context(peers.real(*parts))
-        kwok = stack.enter_context(_kwok(place, peer))
-        connections = [Connection(peer) for _ in range(CONNECTIONS)]
-        for connection in connections:
-            stack.callback(connection.close)
-        closed_loop(connections, [request(peer, "POST", "/api/v1/nodes", _node(i)) for i in range(nodes)])
-        space = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}).encode()
-        closed_loop(connections[:1], [request(peer, "POST", "/api/v1/namespaces", space)])
+        peer, kwok, connections = stack.enter_context(_real(nodes, own=own))
         ours = stack.enter_context(_own_scheduler(peer)) if own else None
         time.sleep(8)  # service accounts are made, nodes are seen, taints of new nodes go
         names = [f"fill-{i:05}" for i in range(nodes * 8)]
         cpu, own_cpu, began = peer.cpu() + _cpu(kwok), ours.cpu() if ours else 0.0, time.monotonic()
         seen = stack.enter_context(Observer(peer))
-        made = closed_loop(
-            connections, [request(peer, "POST", PODS, pod(n, "none", scheduler=OWN if own else "")) for n in names]
-        ).whole
+        made = _create(peer, connections, names, own=own)
         bound = seen.until(seen.bound, names)
         over = seen.until(seen.ran, names)
         used = peer.cpu() + _cpu(kwok) - cpu
@@ -471,7 +456,60 @@ def real_fill(nodes: int, *, own: bool) -> Iterator[Line]:
                 "rowlock's ms cpu/pod": f"{(ours.cpu() - own_cpu) / len(names) * 1e3:.2f}",
                 "rowlock's MiB": f"{ours.memory():.0f}",
             }
-        yield Line(f"{who}: fill {len(names)} pods, {nodes} nodes", over - began, 0.0, used, facts)
+        yield Line(f"{_who(own)}: fill {len(names)} pods, {nodes} nodes", over - began, 0.0, used, facts)
+
+
+def real_pace(nodes: int, *, own: bool) -> Iterator[Line]:
+    """From the first bind to the last of pods that all wait already, so that not their creation is measured: kube-scheduler is
+    suspended meanwhile, ours is started afterwards."""
+    with ExitStack() as stack:
+        peer, _, connections = stack.enter_context(_real(nodes, own=own))
+        time.sleep(8)
+        names = [f"fill-{i:05}" for i in range(nodes * 8)]
+        suspended = [p for p in peer.processes() if p.name() == "kube-scheduler"]
+        for process in suspended:
+            process.suspend()
+        seen = stack.enter_context(Observer(peer))
+        _create(peer, connections, names, own=own)
+        for process in suspended:
+            process.resume()
+        ours = stack.enter_context(_own_scheduler(peer)) if own else None
+        seen.until(seen.bound, names)
+        moments = sorted(seen.bound.values())
+        took = moments[-1] - moments[0]
+        facts = {"binds/s": f"{len(names) / took:.0f}"}
+        if ours:
+            facts["rowlock's ms cpu/pod, its start included"] = f"{ours.cpu() / len(names) * 1e3:.2f}"
+        target = len(names) / BINDS_PER_SECOND if own else 0.0
+        yield Line(f"{_who(own)}: bind {len(names)} pods that wait, {nodes} nodes", took, target, 0.0, facts)
+
+
+BINDS_PER_SECOND = 400
+
+
+def _who(own: bool) -> str:
+    return "rowlock on a real cluster" if own else "kube-scheduler"
+
+
+def _create(peer: Peer, connections: list[Connection], names: Sequence[str], *, own: bool) -> float:
+    bodies = (pod(n, "none", scheduler=OWN if own else "") for n in names)
+    return closed_loop(connections, [request(peer, "POST", PODS, body) for body in bodies]).whole
+
+
+@contextmanager
+def _real(nodes: int, *, own: bool) -> Iterator[tuple[Peer, psutil.Process, list[Connection]]]:
+    """A real control plane with these nodes, whose kubelets kwok plays, and without `own` kube-scheduler."""
+    with ExitStack() as stack:
+        parts = ("--crds",) if own else ("--scheduler", "--scheduler-qps", str(peers.SCHEDULER_QPS))
+        peer = stack.enter_context(peers.real(*parts))
+        kwok = stack.enter_context(_kwok(real_parts()[0], peer))
+        connections = [Connection(peer) for _ in range(CONNECTIONS)]
+        for connection in connections:
+            stack.callback(connection.close)
+        closed_loop(connections, [request(peer, "POST", "/api/v1/nodes", _node(i)) for i in range(nodes)])
+        space = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}).encode()
+        closed_loop(connections[:1], [request(peer, "POST", "/api/v1/namespaces", space)])
+        yield peer, kwok, connections
 
 
 @contextmanager
@@ -537,8 +575,12 @@ def lines(nodes: int, parts: Sequence[str], quick: bool) -> Iterator[Line]:
     if "growth" in parts:
         yield from growth((100, 1000) if quick else (100, 1000, 5000))
     if "real" in parts:
-        yield from real_fill(nodes, own=False)
-        yield from real_fill(nodes, own=True)
+        if lacking := real_parts()[1]:
+            print(f"no real cluster: {lacking} not built here (`python scripts/real_cluster build --kwok`)")
+            return
+        for measure in (real_fill, real_pace):
+            yield from measure(nodes, own=False)
+            yield from measure(nodes, own=True)
 
 
 def main() -> int:
