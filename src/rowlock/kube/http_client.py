@@ -6,6 +6,7 @@ request. It is told here not to repeat, follow, remember or take from files what
 
 from __future__ import annotations
 
+import asyncio.sslproto
 import io
 import socket
 import sys
@@ -26,6 +27,9 @@ _IDLE_SECONDS = 50.0
 
 _WHOLE_BODY_BYTES = 2**20
 """Larger bodies are sent in parts: encrypted in one go they would hold up the event loop."""
+
+asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
+"""Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs."""
 
 
 class HttpClient:
