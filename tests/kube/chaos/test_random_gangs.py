@@ -117,10 +117,12 @@ class Gangs:
         self._open: dict[str, int] = {}
         self._half_since: dict[str, float] = {}
         self.longest_half, self.done = 0.0, 0
+        self.allowed = 0
+        """How many may be made: the last ones wait for the last kill."""
 
     async def run(self) -> None:
         while self._waiting or self._open:
-            while self._waiting and len(self._open) < OPEN:
+            while self._waiting and len(self._open) < OPEN and self.done + len(self._open) < self.allowed:
                 name = next(iter(self._waiting))
                 self._open[name] = self._waiting.pop(name)
             with suppress(ApiError):  # the API server is gone for a while, or somebody was faster
@@ -202,6 +204,7 @@ async def play(kubeconfig: Path, chaos: Chaos, replicas: Replicas) -> Gangs:
 async def kill(kube: Kube, chaos: Chaos, replicas: Replicas, gangs: Gangs) -> None:
     draw = random.Random(11)
     for turn in range(1, chaos.gangs // chaos.gangs_between_kills):
+        gangs.allowed = turn * chaos.gangs_between_kills + chaos.gangs_between_kills // 2
         while gangs.done < turn * chaos.gangs_between_kills:
             await asyncio.sleep(0.01)
         await asyncio.sleep(draw.uniform(0, 0.3))  # amid a cycle, or between two
@@ -209,6 +212,7 @@ async def kill(kube: Kube, chaos: Chaos, replicas: Replicas, gangs: Gangs) -> No
             await asyncio.to_thread(chaos.restart_api_server)
         else:
             await replicas.kill_leader(kube)
+    gangs.allowed = chaos.gangs
 
 
 async def prepare(kubeconfig: Path) -> None:
