@@ -299,6 +299,19 @@ def test_projects(served: Served) -> None:
     assert served.ok("rowlock project delete project_name -y") == "Project project_name deleted.\n"
 
 
+def test_a_new_quota_leaves_limits_weights_and_other_resources(served: Served) -> None:
+    served.ok("rowlock project create a --gpus 2")
+    resources = {"gpu": {"quota": 2, "limit": 6, "overQuotaWeight": 3}, "cpu": {"quota": 5, "limit": 7}}
+    given = {"spec": {"resources": resources, "priority": 75}}
+    served.do(lambda: served.store.patch(kinds.QUEUE, "", "a", given, type="merge"))
+    served.ok("rowlock project update a --gpus 4")
+    spec = served.do(lambda: served.store.get(kinds.QUEUE, "", "a"))["spec"]
+    assert spec["resources"]["gpu"] == {"quota": 4, "limit": 6, "overQuotaWeight": 3}
+    assert (spec["resources"]["cpu"]["limit"], spec["priority"]) == (7, 75)
+    code, _, err = served.run("rowlock project update a --gpus 8")
+    assert code == 1 and "must be no less than deserved (8)" in err
+
+
 def test_a_project_with_work_in_it_is_not_deleted(served: Served) -> None:
     assert "`rowlock project create a` makes it" in served.run("rowlock project set a")[2]
     said = served.ok("rowlock project create a --gpus 1")

@@ -40,6 +40,14 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
     return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
 
 
+def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
+    """The project's limit and weight stay, and whatever there is of other resources."""
+    (requested,) = _quota_request(line)["resources"]
+    current = next(iter(project["resources"]), {}).get("gpu") or {}
+    kept = {name: current[name] for name in ("limit", "overQuotaWeight") if current.get(name) is not None}
+    return [{**requested, "gpu": {**kept, **requested["gpu"]}}]
+
+
 def _unix_account(line: CommandLine) -> unix_accounts.UnixUser | None:
     return unix_accounts.find_account(line.unix_account) if line.unix_account else None
 
@@ -68,7 +76,7 @@ def update(line: CommandLine) -> int:
     server = client.connect(line)
     updated = found = find_project(server, name)
     if line.gpus is not None:
-        updated = server.call("PUT", f"{PATH}/{found['id']}", body=_quota_request(line))
+        updated = server.call("PATCH", f"{PATH}/{found['id']}/resources", body=_new_quota(line, found))
     if account:
         unix_accounts.assign(server, found, account)
     if line.json:
