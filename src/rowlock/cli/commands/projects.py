@@ -43,7 +43,7 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
 def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
     """The project's limit and weight stay, and whatever there is of other resources."""
     (requested,) = _quota_request(line)["resources"]
-    current = next(iter(project["resources"]), {}).get("gpu") or {}
+    current: dict[str, Any] = next((pool["gpu"] for pool in project["resources"]), {})
     kept = {name: current[name] for name in ("limit", "overQuotaWeight") if current.get(name) is not None}
     return [{**requested, "gpu": {**kept, **requested["gpu"]}}]
 
