@@ -55,7 +55,7 @@ def read_config(line: Any) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         raise CommandError(f"{path} cannot be read ({error}); remove it, and select your project again") from None

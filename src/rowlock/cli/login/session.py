@@ -25,7 +25,7 @@ def read_session(directory: str) -> dict[str, Any] | None:
         with open(path, encoding="utf-8") as file:
             session = json.load(file)
         session["token"] = base64.b64decode(session["accessToken"]).decode()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path} cannot be read ({error}): `runai logout` removes it") from None
