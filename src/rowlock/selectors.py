@@ -1,7 +1,8 @@
 """Label and field selectors: parse once, match often.
 
 Grammar of labels (apimachinery's): `k`, `!k`, `k=v`, `k==v`, `k!=v`, `k in (a,b)`, `k notin (a,b)`, `k>1`, `k<1`,
-joined by commas. Fields know only `=`, `==` and `!=`. A selector that cannot be parsed is `BadRequest`, in words.
+joined by commas. Fields know only `=`, `==` and `!=`. A selector that cannot be parsed is `BadRequest`, in the words of the
+real server's parser: clients and their tests know these sentences.
 """
 
 from __future__ import annotations
@@ -75,12 +76,68 @@ def parse_labels(text: str | None) -> Selector:
     while position < len(text):
         match = _TERM.match(text, position)
         if not match or match.end() == position:
-            raise BadRequest(f'unable to parse requirement: "{text}" is not a label selector near "{text[position:]}"')
+            near = f'unable to parse requirement: "{text}" is not a label selector near "{text[position:]}"'
+            raise BadRequest(_parse_error(text) or near)
         terms.append(_parse_term(match, text))
         position = match.end()
     if text.rstrip().endswith(","):
-        raise BadRequest(f'unable to parse requirement: "{text}" ends where another requirement should begin')
+        raise BadRequest("found '', expected: identifier after ','")
     return Selector(tuple(terms))
+
+
+_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
+_WORDS = ("in", "notin", "=", "==", "!=", ">", "<")
+
+
+def _parse_error(text: str) -> str:
+    """Why the real server's parser, which reads token by token, does not take the text; "" when it would."""
+    tokens = _TOKEN.findall(text)
+    position = 0
+    while position < len(tokens):
+        if not re.match(r"!$|[^=!<>,()]", tokens[position]):
+            if position:
+                return f"found '{tokens[position]}', expected: identifier after ','"
+            return f"found '{tokens[position]}', expected: !, identifier, or 'end of string'"
+        problem, position = _parse_requirement([*tokens, ""], position)
+        if problem:
+            return f"unable to parse requirement: {problem}"
+        if tokens[position : position + 1] not in ([], [","]):
+            return f"found '{tokens[position]}', expected: ',' or 'end of string'"
+        position += 1
+        if position == len(tokens):
+            return "found '', expected: identifier after ','"
+    return ""
+
+
+def _parse_requirement(tokens: list[str], position: int) -> tuple[str, int]:
+    """What is wrong with one requirement, and where the next token is."""
+    if tokens[position] == "!":
+        return ("", position + 2) if tokens[position + 1] else ("found '', expected: identifier", position)
+    operator = tokens[position + 1]
+    if operator in ("", ","):
+        return "", position + 1
+    if operator not in _WORDS:
+        return f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt", position
+    if operator not in ("in", "notin"):
+        value = tokens[position + 2]
+        return "", position + (2 if value in ("", ",") else 3)
+    if tokens[position + 2] != "(":
+        return f"found '{tokens[position + 2]}' expected: '('", position
+    return _parse_values(tokens, position + 3)
+
+
+def _parse_values(tokens: list[str], position: int) -> tuple[str, int]:
+    while True:
+        if tokens[position] == ")":
+            return "", position + 1
+        if not tokens[position]:
+            return "found '', expected: ',', ')' or identifier", position
+        if tokens[position] != ",":
+            position += 1
+            if tokens[position] not in (",", ")"):
+                return f"found '{tokens[position]}', expected: ',' or ')'", position
+        if tokens[position] == ",":
+            position += 1
 
 
 def _parse_term(match: re.Match[str], text: str) -> Term:

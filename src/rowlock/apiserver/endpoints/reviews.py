@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from rowlock import objects
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.field_errors import invalid_value
-from rowlock.authentication.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt, untrusted_issuer
-from rowlock.authentication.users import TokenAuthenticator, User
+from rowlock.authentication.token_review import ReviewToken
+from rowlock.authentication.users import User
 from rowlock.authorization.authorizer import Attributes, Authorizer, require
-from rowlock.errors import BadRequest, Cause, Unauthorized, invalid
+from rowlock.errors import BadRequest, Cause, invalid
 from rowlock.objects import Object
 
-
-class ReviewedToken(NamedTuple):
-    """Whose a token is, and for which of the audiences that were asked about; or what is wrong with it."""
-
-    user: User | None
-    audiences: Sequence[str] = ()
-    error: str = ""
-
-
-ReviewToken = Callable[[str, Sequence[str]], ReviewedToken]
-"""From a token and audiences, () being this API server."""
 ReviewHandler = Callable[[Call, Object, ReviewToken], dict[str, Any]]
 
 
@@ -137,23 +126,6 @@ def _review_token(call: Call, body: Object, review_token: ReviewToken) -> dict[s
         return {"user": {}, "error": found.error}
     audiences = {"audiences": list(found.audiences)} if found.audiences else {}
     return {"authenticated": True, "user": _user_info(found.user), **audiences}
-
-
-def token_reviewer(accounts: ServiceAccountTokens | None, authenticator: TokenAuthenticator) -> ReviewToken:
-    """Reviews tokens of service accounts (None: there are none) and of people."""
-
-    def review_token(token: str, audiences: Sequence[str]) -> ReviewedToken:
-        if accounts is None or not looks_like_jwt(token) or untrusted_issuer(token) not in ("", ISSUER):
-            user = authenticator.authenticate(token)
-            return ReviewedToken(user, (), "" if user else "invalid bearer token")
-        wanted = audiences or (ISSUER,)
-        try:
-            user = accounts.authenticate(token, wanted)
-        except Unauthorized as error:
-            return ReviewedToken(None, (), f"[invalid bearer token, {error.message}]")
-        return ReviewedToken(user, [one for one in wanted if one in accounts.audiences_of(token)])
-
-    return review_token
 
 
 AUTHORIZATION, AUTHENTICATION = ("authorization.k8s.io", "v1"), ("authentication.k8s.io", "v1")

@@ -55,10 +55,7 @@ def parse_selectors(call: Call, kind: Kind) -> tuple[Selector, FieldSelector]:
     labels, fields = call.query.get("labelSelector", ""), call.query.get("fieldSelector", "")
     if not labels and not fields:
         return Selector(), FieldSelector()
-    try:
-        parsed = parse_labels(labels), parse_fields(fields)
-    except BadRequest as error:
-        raise BadRequest(selector_errors.parse_error(labels) or error.message) from None
+    parsed = parse_labels(labels), parse_fields(fields)
     selector_errors.check_selector(parsed[0])
     supported = _META_FIELDS | _SELECTABLE_FIELDS.get(kind.resource, frozenset())
     has_own_fields = kind.resource in _SELECTABLE_FIELDS or kind.custom

@@ -44,6 +44,7 @@ from rowlock.apiserver.http.responses import (
 )
 from rowlock.apiserver.server.non_resource import is_open, serve_non_resource
 from rowlock.apiserver.server.settings import ApiServerSettings, RequestObserver
+from rowlock.authentication import token_review
 from rowlock.authentication.users import TokenAuthenticator, User
 from rowlock.authorization import impersonation
 from rowlock.authorization.authorizer import Authorizer
@@ -95,7 +96,7 @@ class ApiServer:
             service_accounts=settings.find_token_user,
         )
         self._observer = settings.observer
-        self._review_token = reviews.token_reviewer(settings.service_accounts, self._authenticator)
+        self._review_token = token_review.token_reviewer(settings.service_accounts, self._authenticator)
         self._watches = watches.LongRunningRequests(
             settings.watch_limit, None if self._observer is None else self._observer.count_long_running
         )

@@ -1,0 +1,39 @@
+"""Whose a token is: of a service account or of a person, and for which audiences. TokenReviews ask this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from rowlock.authentication.service_account_tokens import ISSUER, ServiceAccountTokens, looks_like_jwt, untrusted_issuer
+from rowlock.authentication.users import TokenAuthenticator, User
+from rowlock.errors import Unauthorized
+
+
+class ReviewedToken(NamedTuple):
+    """Whose a token is, and for which of the audiences that were asked about; or what is wrong with it."""
+
+    user: User | None
+    audiences: Sequence[str] = ()
+    error: str = ""
+
+
+ReviewToken = Callable[[str, Sequence[str]], ReviewedToken]
+"""From a token and audiences, () being this API server."""
+
+
+def token_reviewer(accounts: ServiceAccountTokens | None, authenticator: TokenAuthenticator) -> ReviewToken:
+    """Reviews tokens of service accounts (None: there are none) and of people."""
+
+    def review_token(token: str, audiences: Sequence[str]) -> ReviewedToken:
+        if accounts is None or not looks_like_jwt(token) or untrusted_issuer(token) not in ("", ISSUER):
+            user = authenticator.authenticate(token)
+            return ReviewedToken(user, (), "" if user else "invalid bearer token")
+        wanted = audiences or (ISSUER,)
+        try:
+            user = accounts.authenticate(token, wanted)
+        except Unauthorized as error:
+            return ReviewedToken(None, (), f"[invalid bearer token, {error.message}]")
+        return ReviewedToken(user, [one for one in wanted if one in accounts.audiences_of(token)])
+
+    return review_token
