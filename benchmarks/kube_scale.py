@@ -303,8 +303,8 @@ def restarted_api_server(peer: Peer) -> Iterator[Callable[[], None]]:
     try:
         yield restart
     finally:
-        for process in started:
-            process.terminate()
+        for process in started:  # with -9: watches that are open would keep it for a minute
+            process.kill()
             process.wait(30)
 
 
