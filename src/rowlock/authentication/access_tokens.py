@@ -15,6 +15,7 @@ from rowlock import kinds, objects
 from rowlock.accounts.local_login import GROUP_PREFIX, USER_PREFIX, LocalUser
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
 from rowlock.api import View
+from rowlock.authentication.checked_tokens import CheckedTokens
 from rowlock.authentication.service_account_tokens import IssuedToken, ServiceAccountTokens, untrusted_issuer
 from rowlock.authentication.users import AUTHENTICATED, User
 from rowlock.workloads.accounts import applications
@@ -28,7 +29,6 @@ LOCAL_GROUP = "rowlock:local-users"
 """The group of every user of this machine who logs in by who he is."""
 USER_GROUP = "rowlock:users"
 """The group of everybody who has a local account."""
-_REMEMBERED_TOKENS = 4_096
 
 
 class AccessTokens:
@@ -43,7 +43,7 @@ class AccessTokens:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._accounts, self._view, self._users, self._clock = accounts, view, users, clock
-        self._checked: dict[str, Mapping[str, Any]] = {}
+        self._checked = CheckedTokens()
 
     def issue(self, client_id: str, client_secret: str) -> IssuedToken | None:
         """For an application; None for a wrong secret as for an application that is not there."""
@@ -78,9 +78,7 @@ class AccessTokens:
                 return self._accounts.find_user(token)
             if (claims := self._check_signature(token)) is None:
                 return None
-            if len(self._checked) >= _REMEMBERED_TOKENS:
-                self._checked.clear()
-            self._checked[token] = claims
+            self._checked.remember(token, claims)
         if not claims["nbf"] - 60 <= self._clock() < claims["exp"]:
             return None
         if "unix" in claims:

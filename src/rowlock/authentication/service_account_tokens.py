@@ -17,6 +17,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import View
+from rowlock.authentication.checked_tokens import CheckedTokens
 from rowlock.authentication.users import AUTHENTICATED, User, service_account_groups
 from rowlock.errors import Unauthorized
 from rowlock.objects import Object
@@ -28,7 +29,6 @@ ISSUER = "https://kubernetes.default.svc"
 KEY_FILE = "service-account.key"
 MIN_SECONDS, DEFAULT_SECONDS, MAX_SECONDS = 600, 3600, 2**32
 _ALGORITHM = "ES256"
-_REMEMBERED_TOKENS = 4_096
 _BOUND_KINDS = {"pod": kinds.POD, "secret": kinds.SECRET}
 _EXTRA = "authentication.kubernetes.io/"
 
@@ -46,7 +46,7 @@ class ServiceAccountTokens:
     def __init__(self, key_file: Path, view: View, *, clock: Callable[[], float] = time.time) -> None:
         self._key_file, self._view, self._clock = key_file, view, clock
         self._private_key: EllipticCurvePrivateKey | None = None
-        self._checked: dict[str, Mapping[str, Any]] = {}
+        self._checked = CheckedTokens()
         """The claims of tokens whose signature was found good."""
 
     def load(self) -> EllipticCurvePrivateKey:
@@ -91,12 +91,7 @@ class ServiceAccountTokens:
 
     def authenticate(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> User:
         """Whose token it is. Raises Unauthorized with the reason."""
-        claims = self._checked.get(token)
-        if claims is None:
-            claims = self._check_signature(token)
-            if len(self._checked) >= _REMEMBERED_TOKENS:
-                self._checked.clear()
-            self._checked[token] = claims
+        claims = self._checked.claims_of(token, self._check_signature)
         now = self._clock()
         if not claims["nbf"] - 60 <= now < claims["exp"]:
             raise Unauthorized(

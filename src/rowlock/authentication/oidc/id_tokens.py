@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rowlock.authentication.checked_tokens import CheckedTokens
 from rowlock.authentication.oidc.provider import OidcProvider, SigningKey
 from rowlock.authentication.service_account_tokens import looks_like_jwt, untrusted_issuer
 from rowlock.authentication.users import AUTHENTICATED, User
@@ -19,7 +20,6 @@ SKEW_S = 60.0
 """Seconds by which the provider's clock may differ from ours."""
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_GROUPS = 500
-_REMEMBERED_TOKENS = 4_096
 _RESERVED_NAMES = ("system:", "app:", "unix:", "rowlock-admin", "kubernetes-admin")
 """Who is called like this is somebody else here: a component, a program, a user of the machine, the owner."""
 
@@ -29,7 +29,7 @@ class IdTokens:
 
     def __init__(self, provider: OidcProvider, clock: Callable[[], float] = time.time) -> None:
         self._provider, self._settings, self._clock = provider, provider.settings, clock
-        self._checked: dict[str, Mapping[str, Any]] = {}
+        self._checked = CheckedTokens()
         self._generation = -1
 
     def is_ours(self, token: str) -> bool:
@@ -68,12 +68,7 @@ class IdTokens:
         if self._generation != self._provider.generation:  # a key that was withdrawn takes its tokens with it
             self._checked.clear()
             self._generation = self._provider.generation
-        claims = self._checked.get(token)
-        if claims is None:
-            claims = self._check_signature(token)
-            if len(self._checked) >= _REMEMBERED_TOKENS:
-                self._checked.clear()
-            self._checked[token] = claims
+        claims = self._checked.claims_of(token, self._check_signature)
         now = self._clock()
         if now >= claims["exp"] + SKEW_S:
             raise Unauthorized("the token has expired")
