@@ -18,7 +18,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.history.runs import find_run
+from rowlock.cli.history.runs import find_run, kept_request
 from rowlock.cli.output import show, show_json, tell
 from rowlock.cli.run.request import HOST_IMAGE
 
@@ -29,12 +29,7 @@ def move(line: CommandLine) -> int:
         raise CommandError("name the other cluster with --to CONTEXT: `kubectl config get-contexts` lists them", 2)
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
-    body = run["ran"]["request"]
-    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
-        raise CommandError(
-            f"{run['name']} was not submitted by rowlock, runai or the REST API, so no request of it was kept: apply its manifest there"
-            " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
-        )
+    body = kept_request(run, "there")
     code = run["ran"]["code"] or {}
     parcel: dict[str, Any] = {"request": {**body, **_shell_marker(run)}}
     if body["spec"].get("image") == HOST_IMAGE and not line.without_code:

@@ -13,7 +13,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.history.runs import find_run
+from rowlock.cli.history.runs import find_run, kept_request
 from rowlock.cli.output import tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.command import PreparedRun, launch
@@ -30,12 +30,7 @@ def rerun(line: CommandLine) -> int:
     """Submit a run again under its own name or another, and follow it. Raises CommandError for what cannot be as it was."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
-    body = run["ran"]["request"]
-    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
-        raise CommandError(
-            f"{run['name']} was not submitted by rowlock, runai or the REST API, so no request of it was kept: apply its manifest again"
-            " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
-        )
+    body = kept_request(run, "again")
     line.set_values(backoff_limit=body["spec"].get("backoffLimit") or 0, clean_env=False)
     return launch(line, lambda: _prepare(line, server, run, body))
 

@@ -170,3 +170,15 @@ def _describe_code(code: dict[str, Any]) -> Iterator[str]:
         yield f"             {code['note']}"
     if code.get("python"):
         yield f"  python:    {code.get('pythonVersion')}, {code['python']}"
+
+
+def kept_request(run: dict[str, Any], again: str) -> dict[str, Any]:
+    """The request that made a run. `again` says how its manifest is applied otherwise: `again`, `there`. Raises CommandError where
+    there was no request."""
+    body = run["ran"]["request"]
+    if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
+        raise CommandError(
+            f"{run['name']} was not submitted by rowlock, runai or the REST API, so no request of it was kept: apply its manifest {again}"
+            " (`rowlock show --json` has it as `manifest`: … | jq .manifest | kubectl apply -f -)"
+        )
+    return body
