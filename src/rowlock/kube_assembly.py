@@ -36,7 +36,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, missing_rights
+from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_operator.operator import KubeOperator
@@ -134,27 +134,28 @@ class KubeServer(Server):
 
     async def _make_scheduler(self, stack: AsyncExitStack) -> KubeScheduler:
         """Raises Forbidden where these credentials may not schedule, with what they lack."""
-        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
-        if missing := await missing_rights(kube, SCHEDULER_RULES):
-            raise Forbidden(
-                f"these credentials may not do what the scheduler does ({', '.join(missing)}): give them the rights of"
-                " `rowlock manifests`, or leave out --scheduler own"
-            )
-        await ensure_system_namespace(kube)
-        return KubeScheduler(kube)
+        lack = ("the scheduler does", "`rowlock manifests`", "--scheduler own")
+        return KubeScheduler(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
 
     async def _make_operator(self, stack: AsyncExitStack) -> KubeOperator:
         """Raises Forbidden where these credentials may not do its work, and Conflict where Kubeflow's operator does it."""
-        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
-        if missing := await missing_rights(kube, OPERATOR_RULES):
-            raise Forbidden(
-                f"these credentials may not do what the job operators do ({', '.join(missing)}): give them the rights of"
-                " `rowlock manifests --operator own`, or leave out --operator own"
-            )
-        await ensure_system_namespace(kube)
-        operator = KubeOperator(kube, process_name())
+        lack = ("the job operators do", "`rowlock manifests --operator own`", "--operator own")
+        operator = KubeOperator(await self._connect_with_rights(stack, OPERATOR_RULES, *lack), process_name())
         await operator.refuse_second()
         return operator
+
+    async def _connect_with_rights(
+        self, stack: AsyncExitStack, rules: tuple[Rule, ...], work: str, manifests: str, flag: str
+    ) -> Kube:
+        """A client of its own for `work`, and the namespace of its Lease. Raises Forbidden with what these credentials lack."""
+        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
+        if missing := await missing_rights(kube, rules):
+            raise Forbidden(
+                f"these credentials may not do what {work} ({', '.join(missing)}): give them the rights of"
+                f" {manifests}, or leave out {flag}"
+            )
+        await ensure_system_namespace(kube)
+        return kube
 
 
 class _KubernetesFirst:
