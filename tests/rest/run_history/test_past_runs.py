@@ -172,3 +172,21 @@ def test_a_short_run_is_written_once_and_its_end_waits_for_nothing(
     run = f"run/{objects.uid(job)}"
     wait(lambda: run in written)
     assert sorted(written) == [f"pod/{objects.uid(pod)}", run]
+
+
+@pytest.mark.parametrize(("kind", "phase", "verdict"), [("Succeeded", "Completed", "completed"), ("Failed", "Failed", "it broke")])  # fmt: skip
+def test_a_run_that_ends_and_is_deleted_between_two_looks_is_known_by_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: str, phase: str, verdict: str
+) -> None:
+    monkeypatch.setattr(recorder, "_FIRST_LOOK", 3600.0)
+    monkeypatch.setattr(recorder, "_LATEST_LOOK", 3600.0)  # only who reads makes it look
+    identity, job = submit(world)
+    assert get(world, f"/api/v1/runs/{identity}")["phase"] == "Creating"
+    done = {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z", "message": "it broke"}
+    world.patch(kinds.PYTORCHJOB, NAMESPACE, objects.name(job), {"status": {"conditions": [done]}}, "status")
+    remove(world, identity, job)
+    run = get(world, f"/api/v1/runs/{identity}")
+    assert (run["phase"], bool(run["finishedAt"]), bool(run["deletedAt"])) == (phase, True, True)
+    assert verdict in run["verdict"].lower() and [
+        one["id"] for one in get(world, "/api/v1/runs", phase=phase)["runs"]
+    ] == [identity]

@@ -23,7 +23,7 @@ from rowlock.controllers.supervisor import ERRORS, supervise
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.run_history.run_notes import RunNotes, new_notes, notes_of_record
+from rowlock.rest.run_history.run_notes import RunNotes, new_notes, notes_of_record, without_deletion
 from rowlock.workloads import history
 from rowlock.workloads.phase import TERMINAL, phase_and_message
 from rowlock.workloads.projects import Project
@@ -69,6 +69,8 @@ class RunRecorder:
         """Runs of the archive that are not deleted: the uid of the job → its phase as it was written."""
         self._first_seen: dict[str, tuple[Object, Project]] = {}
         """Jobs that are new, until they are looked at, with their projects."""
+        self._newest: dict[str, Object] = {}
+        """Jobs that have changed, as they are, until they are looked at: one may end and be deleted between two looks."""
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
@@ -84,6 +86,8 @@ class RunRecorder:
         if uid not in self._dirty and uid not in self._runs and uid not in self._known:
             if (first := self._job_and_project(uid)) is not None:
                 self._first_seen[uid] = first  # it may be gone before it is looked at
+        if (job := self._cache.job(uid)) is not None:
+            self._newest[uid] = job
         self._dirty[uid] = None
         self._wakeup.set()
 
@@ -138,7 +142,7 @@ class RunRecorder:
 
     async def _look(self, uid: str) -> bool:
         """Note what is new about a job. False where nothing had to be looked at."""
-        job = self._cache.job(uid)
+        job, newest = self._cache.job(uid), self._newest.pop(uid, None)
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
             return False  # a Queue's, a Deployment's
@@ -147,7 +151,11 @@ class RunRecorder:
         if notes is None and (notes := await self._find_notes(uid)) is None:
             return False
         now = self._clock()
-        if (job := self._cache.job(uid)) is None:
+        job = self._cache.job(uid)
+        state = job or newest
+        if state is not None and (job is None or objects.is_deleting(job)):
+            self._note_missed_end(notes, state, now)
+        if job is None:
             self._note_deleted(notes, now)
             return True
         project = self._cache.projects().get(objects.namespace(job))
@@ -224,10 +232,22 @@ class RunRecorder:
         self._pod_owners.pop(uid, None)
         notes.note_pod(uid, pod, now)
 
+    def _note_missed_end(self, notes: RunNotes, job: Object, now: float) -> None:
+        """A job that is being deleted, or has been, may have ended since the last look: that is how its run ended."""
+        phase, message = phase_and_message(without_deletion(job), (), None)
+        if phase not in TERMINAL or any(step.phase in (phase, "Deleting") for step in notes.phases[-2:]):
+            return
+        notes.job = job
+        notes.note_phase(now, phase, message)
+        notes.record.finished = notes.record.finished or now
+        if not notes.is_explained:
+            notes.record.verdict = message if phase == "Failed" else ""
+            self._begin_explaining(notes)
+
     def _note_deleted(self, notes: RunNotes, now: float) -> None:
         for uid in list(notes.pods):
             self._note_pod_gone(notes, uid, now)
-        last = notes.phases[-1].phase if notes.phases else ""
+        last = next((step.phase for step in reversed(notes.phases) if step.phase != "Deleting"), "")
         if not notes.record.verdict:
             notes.record.verdict = f"It was deleted while it was {last.lower()}." if last not in TERMINAL else ""
         notes.note_phase(now, DELETED, "")

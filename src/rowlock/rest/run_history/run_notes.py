@@ -150,3 +150,8 @@ def without_bookkeeping(obj: Object) -> Object:
     if "managedFields" not in meta:
         return obj
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "managedFields"}}
+
+
+def without_deletion(obj: Object) -> Object:
+    """As it would be if nobody had deleted it."""
+    return {**obj, "metadata": {key: value for key, value in objects.meta(obj).items() if key != "deletionTimestamp"}}
