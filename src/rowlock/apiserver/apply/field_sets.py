@@ -24,6 +24,7 @@ _SYSTEM_FIELDS = frozenset(
     "name namespace uid creationTimestamp resourceVersion generation managedFields selfLink".split()
 )
 _MISSING: Any = object()
+_ONLY_TEXT = {str}
 
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -150,9 +151,16 @@ def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
     if isinstance(value, list):
         if not shape.is_list:
             return {}
-        child = types.item_schema(node)
+        child, known = types.item_schema(node), dict[tuple[str, ...], Tree]()
+        is_atomic = _shape(child).atomic
         for element in value:
-            step = path_element(element, node)
+            step = _path_element(element, shape)
+            if step.startswith("k:") and not is_atomic and {*map(type, element.values())} == _ONLY_TEXT:
+                names = tuple(element)  # of thousands of variables, which all have the same: the tree is never changed
+                out[step] = known.get(names) or known.setdefault(
+                    names, {".": {}, **{f"f:{name}": {} for name in names}}
+                )
+                continue
             out[step] = {} if step.startswith("v:") else _subtree(element, child, True)
         return out
     for key, element in value.items():
@@ -166,11 +174,15 @@ def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
 
 def path_element(element: Any, node: types.Schema) -> str:
     """How an element of a keyed list or a set is called."""
-    keys = _shape(node).keys
+    return _path_element(element, _shape(node))
+
+
+def _path_element(element: Any, shape: _Shape) -> str:
+    keys = shape.keys
     if keys and isinstance(element, dict):
-        if len(keys) == 1 and element.get(keys[0]).__class__ is str:  # containers, volumes, variables, conditions
-            return f'k:{{"{keys[0]}":{_json(element[keys[0]])}}}'
-        child = types.item_schema(node)
+        if len(keys) == 1 and (key := element.get(keys[0])).__class__ is str:  # containers, variables, conditions
+            return f'k:{{"{keys[0]}":{_json(key)}}}'
+        child = types.item_schema(shape.node)
         key_values = {key: _key_value(element, key, child) for key in keys}
         return "k:" + _json({k: v for k, v in key_values.items() if v is not None})
     return "v:" + _json(element)

@@ -54,6 +54,8 @@ def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
         child = declared.get(key) or _additional_schema(node)
         if child is None:
             walk.unknown_fields.append(walk.field_path(key))
+        elif element.__class__ is str:  # most fields
+            out[key] = element
         elif element is not None or child.get("nullable"):
             walk.path.append(key)
             out[key] = prune(element, child, walk)
@@ -107,6 +109,7 @@ def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Caus
 
 _PLAIN_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
 _RULES = frozenset({"enum", "pattern", "format"})
+_ANY_TEXT = {"type": "string"}
 
 
 def _fits(value: Any, node: types.Schema) -> bool:
@@ -118,10 +121,14 @@ def _fits(value: Any, node: types.Schema) -> bool:
         return False
     if value.__class__ is dict:
         declared, more = node.get("properties") or {}, node.get("additionalProperties")
-        children = ((element, declared.get(key, more)) for key, element in value.items())
-        return all(_fits(element, child) for element, child in children if child.__class__ is dict) and all(
-            key in value for key in node.get("required") or ()
-        )
+        for key, element in value.items():
+            child = declared.get(key, more)
+            if child.__class__ is not dict or (element.__class__ is str and child == _ANY_TEXT):
+                continue
+            if not _fits(element, child):
+                return False
+        required = node.get("required")
+        return not required or value.keys() >= set(required)
     if value.__class__ is list:
         child = node.get("items") or types.ANYTHING
         return _have_no_duplicates(value, node) and all(_fits(element, child) for element in value)
