@@ -24,7 +24,7 @@ def test_kr8s(site: Site) -> None:
         await pod.label({"colour": "red"})
         await pod.annotate({"note": "seen"})
         await pod.patch({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, subresource="status")
-        await pod.wait("condition=Ready", timeout=5)
+        await pod.wait("condition=Ready", timeout=30)
         found = [p.name async for p in api.get("pods", namespace=site.namespace, label_selector={"colour": "red"})]
         assert found == ["p"]
         kind = objects.new_class("PyTorchJob", "kubeflow.org/v1", asyncio=True, namespaced=True, plural="pytorchjobs")
@@ -36,7 +36,7 @@ def test_kr8s(site: Site) -> None:
             if watched.name == "p":
                 break
         await pod.delete()
-        await pod.wait("delete", timeout=5)
+        await pod.wait("delete", timeout=30)
         with pytest.raises(kr8s.NotFoundError):
             await pod.refresh()
 
@@ -60,7 +60,7 @@ def test_lightkube(site: Site) -> None:
     applied = client.apply(codecs.from_dict(site.config_map("b", z="1")))
     assert [f.manager for f in applied.metadata.managedFields] == ["light"]
     assert [o.metadata.name for o in client.list(core.ConfigMap, labels={"made-by": "a-test"})] == ["a", "b"]
-    type_, watched = next(iter(client.watch(core.ConfigMap, labels={"made-by": "a-test"}, server_timeout=5)))
+    type_, watched = next(iter(client.watch(core.ConfigMap, labels={"made-by": "a-test"}, server_timeout=30)))
     assert (type_, watched.metadata.name) == ("ADDED", "a")
     client.create(codecs.from_dict(site.pod("p")))
     client.patch(core.Pod.Status, "p", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})

