@@ -24,6 +24,20 @@ log = logging.getLogger("rowlock.kube")
 _RELEASE_TIMEOUT_S = 2.0
 
 
+async def run_until_first_ends(*works: Awaitable[None]) -> None:
+    """Run all of these at once until one of them ends, and cancel the others. Raises the error of the first that failed."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
     """Seconds; client-go's defaults. A leader that hangs is followed after `duration`, and has stopped after `deadline`."""
@@ -65,21 +79,9 @@ class LeaderElection:
             await self._acquire()
             log.info("%s leads: it holds the Lease %s/%s", self._identity, self._namespace, self._name)
             try:
-                await self._work_while_leading(work)
+                await run_until_first_ends(work(), self._renew_until_lost())
             finally:
                 await self._release()
-
-    async def _work_while_leading(self, work: Callable[[], Awaitable[None]]) -> None:
-        working = asyncio.ensure_future(work())
-        renewing = asyncio.ensure_future(self._renew_until_lost())
-        try:
-            await asyncio.wait((working, renewing), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            working.cancel()
-            renewing.cancel()
-            results = await asyncio.gather(working, renewing, return_exceptions=True)
-        if isinstance(error := results[0], Exception):
-            raise error
 
     async def _acquire(self) -> None:
         while True:

@@ -18,7 +18,7 @@ from rowlock.kinds import JOBS, Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import missing_kinds
-from rowlock.kube.leader_election import LeaderElection, LeaseTimes
+from rowlock.kube.leader_election import LeaderElection, LeaseTimes, run_until_first_ends
 from rowlock.kube.rights import OPERATOR_LEASE
 from rowlock.kube_operator.client import OperatorClient
 from rowlock.kube_operator.presence import PROBE_LABEL, find_kubeflow_operator
@@ -94,17 +94,7 @@ class KubeOperator:
                 log.warning("Kubeflow's training operator has the jobs (%s): rowlock's operators wait", found)
                 await asyncio.sleep(self._times.look_interval)
                 continue
-            acting = asyncio.ensure_future(self._act())
-            looking = asyncio.ensure_future(self._look_until_found())
-            try:
-                await asyncio.wait((acting, looking), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                acting.cancel()
-                looking.cancel()
-                results = await asyncio.gather(acting, looking, return_exceptions=True)
-            for result in results:
-                if isinstance(result, Exception):
-                    raise result
+            await run_until_first_ends(self._act(), self._look_until_found())
 
     async def _look_until_found(self) -> None:
         while True:
