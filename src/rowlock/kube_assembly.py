@@ -34,6 +34,7 @@ from rowlock.gangs.dialects import OWN
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
+from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
@@ -48,6 +49,8 @@ from rowlock.storage.journal import acquire_lock
 
 _LIMITS = Limits(qps=0)
 """The API server's own fairness limits us; client-side limits would only make users wait."""
+_DECODER = ObjectDecoder()
+"""Of all clients of this process: what the REST API, the scheduler and the operators see of an object is there once."""
 
 
 class KubeServer(Server):
@@ -189,7 +192,7 @@ _CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.grou
 def connect(kubeconfig: Path, context: str) -> Kube:
     """The cluster of a kubeconfig. Raises BadRequest when it cannot be read or has no such context."""
     try:
-        return Kube.connect(kubeconfig, context or None, limits=_LIMITS, keep_managed_fields=False)
+        return Kube.connect(kubeconfig, context or None, limits=_LIMITS, decoder=_DECODER)
     except (ValueError, KeyError, OSError) as error:
         raise BadRequest(f"the kubeconfig {kubeconfig} cannot be used: {error}") from error
 

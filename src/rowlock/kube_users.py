@@ -109,7 +109,7 @@ class KubeUsers:
         if found is None:
             return None
         user = User(found.name, found.groups, found.uid, found.extra)
-        api = Kube(self._users.connection_of(token), keep_managed_fields=False)
+        api = Kube(self._users.connection_of(token), decoder=self._kube.decoder)
         api.kept_log = self.kept_log
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
 

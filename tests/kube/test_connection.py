@@ -19,6 +19,7 @@ from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests
 from rowlock.kube.client import Kube
 from rowlock.kube.config import ClientConfig
 from rowlock.kube.http_client import choose_proxy
+from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Limits
 
 POD: dict[str, Any] = {
@@ -386,7 +387,7 @@ def test_a_watch_can_leave_managed_fields_out(tmp_path: Path, streams_lists: boo
         server = Scripted(answer)
         async with server.running():
             config = server.kubeconfig(tmp_path)
-            async with Kube.connect(config, limits=QUICK, keep_managed_fields=keep) as kube:
+            async with Kube.connect(config, limits=QUICK, decoder=None if keep else ObjectDecoder()) as kube:
                 changes = await _changes(kube, 3, since=None)
         return ["managedFields" in c.object["metadata"] for c in changes if c.object]
 

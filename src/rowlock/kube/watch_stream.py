@@ -1,4 +1,4 @@
-"""A watch stream: bytes to lines, lines to `Change`s, and errors inside the stream to exceptions. Pure."""
+"""A watch stream: bytes to lines, lines to `Change`s, and errors inside the stream to exceptions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from rowlock.api import Change
 from rowlock.errors import Internal, from_status
 from rowlock.kinds import Kind
+from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.objects import Object, revision
 
 INITIAL_END = "k8s.io/initial-events-end"
@@ -32,9 +33,19 @@ class LineSplitter:
         return [line for line in lines if line]
 
 
-def parse_change(kind: Kind, line: bytes) -> tuple[Change, bool]:
-    """The change in a line, and whether it ends the initial state. Raises what an ERROR event stands for."""
-    event = decode_event(line)
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_TOLD = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_event = msgspec.json.Decoder(_Event)
+
+
+def parse_change(kind: Kind, line: bytes, decoder: ObjectDecoder | None = None) -> tuple[Change, bool]:
+    """The change in a line, its object by `decoder` where there is one, and whether it ends the initial state. Raises what an ERROR
+    event stands for."""
+    event = decode_event(line, decoder)
     obj: Object = event.get("object") or {}
     if event.get("type") == "ERROR":
         raise from_status(obj)
@@ -49,9 +60,11 @@ def parse_change(kind: Kind, line: bytes) -> tuple[Change, bool]:
     return Change(name, revision(obj), kind, obj), False  # type: ignore[arg-type]  # looked up above
 
 
-def decode_event(line: bytes) -> dict[str, Any]:
+def decode_event(line: bytes, decoder: ObjectDecoder | None = None) -> dict[str, Any]:
     """One line of a watch as a JSON object. Raises Internal."""
     try:
+        if decoder is not None and (told := _event.decode(line)).type in _TOLD:
+            return {"type": told.type, "object": decoder.decode(told.object)}
         event = msgspec.json.decode(line)
     except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
         raise Internal(f"a watch sent a line that is not JSON: {error}") from error

@@ -7,6 +7,7 @@ import sys
 
 from rowlock.kube.client import Kube
 from rowlock.kube.leader_election import LeaseTimes
+from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
 
@@ -15,7 +16,7 @@ TIMES = LeaseTimes(duration=3.0, deadline=2.0, retry=0.3)
 
 
 async def main(kubeconfig: str) -> None:
-    async with Kube.connect(kubeconfig, limits=Limits(qps=0), keep_managed_fields=False) as kube:
+    async with Kube.connect(kubeconfig, limits=Limits(qps=0), decoder=ObjectDecoder()) as kube:
         await ensure_system_namespace(kube)
         await KubeScheduler(kube, TIMES).run()
 
