@@ -34,10 +34,10 @@ from rowlock.gangs.dialects import OWN
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
-from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_operator.operator import KubeOperator

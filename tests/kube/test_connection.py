@@ -19,8 +19,8 @@ from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests
 from rowlock.kube.client import Kube
 from rowlock.kube.config import ClientConfig
 from rowlock.kube.http_client import choose_proxy
-from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Limits
+from rowlock.kube.watches.object_decoder import ObjectDecoder
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",

@@ -33,10 +33,10 @@ from rowlock.kinds import EVENT, POD, Kind
 from rowlock.kube import requests
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
-from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Backoff, Limits
 from rowlock.kube.users.user_connection import UserConnection
-from rowlock.kube.watch_stream import InitialState, LineSplitter, parse_change
+from rowlock.kube.watches.object_decoder import ObjectDecoder
+from rowlock.kube.watches.watch_stream import InitialState, LineSplitter, parse_change
 from rowlock.objects import Object, name, namespace, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 

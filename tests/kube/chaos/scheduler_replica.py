@@ -7,8 +7,8 @@ import sys
 
 from rowlock.kube.client import Kube
 from rowlock.kube.leader_election import LeaseTimes
-from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Limits
+from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace
 
 TIMES = LeaseTimes(duration=3.0, deadline=2.0, retry=0.3)

@@ -16,9 +16,9 @@ from rowlock import kinds
 from rowlock.errors import Internal
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
-from rowlock.kube.object_decoder import ObjectDecoder
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.watch_stream import parse_change
+from rowlock.kube.watches.object_decoder import ObjectDecoder
+from rowlock.kube.watches.watch_stream import parse_change
 
 
 def random_json(rng: random.Random, depth: int = 0) -> Any:

@@ -9,7 +9,7 @@ import msgspec
 from rowlock.api import Change
 from rowlock.errors import Internal, from_status
 from rowlock.kinds import Kind
-from rowlock.kube.object_decoder import ObjectDecoder
+from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.objects import Object, revision
 
 INITIAL_END = "k8s.io/initial-events-end"
