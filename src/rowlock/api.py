@@ -112,6 +112,9 @@ class LogOptions:
     since: float | None = None
     timestamps: bool = False
     limit_bytes: int | None = None
+    start_timeout: float = 0.0
+    """Seconds that a container which is on its way may take to start, before the refusal that it is waiting to. Of the
+    embedded cluster; its API server sets it."""
     owner: str = ""
     """The uid of a job: where its pod of that name is gone (or, with `previous`, was made anew), what the last one wrote
     is meant, as long as it is kept, and no other job's. "" = anybody's, of a pod that is gone."""

@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, PodIndex, add_host_aliases, render_hosts_file
-from rowlock.objects import Key
+from rowlock import kinds
+from rowlock.kinds import Kind
+from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, add_host_aliases, render_hosts_file
+from rowlock.kubelet.network.name_index import NameIndex
+from rowlock.objects import Key, Object, key
 
 
 def test_names_as_kubernetes_resolves_them() -> None:
@@ -27,13 +30,55 @@ def test_addresses_are_kept_and_not_reused_at_once() -> None:
     assert addresses.address_of("c") == "10.77.1.4"
 
 
+class Objects:
+    """Pods and services as a view."""
+
+    def __init__(self, pods: list[Object], services: list[Object]) -> None:
+        self._objects = {kinds.POD: {key(o): o for o in pods}, kinds.SERVICE: {key(o): o for o in services}}
+        self.looks = 0
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self.looks += 1
+        return self._objects[kind].get(Key(namespace, name))
+
+    def all(self, kind: Kind, namespace: str = "") -> list[Object]:
+        return list(self._objects[kind].values())
+
+
+def updated(index: NameIndex, view: Any) -> NameIndex:
+    for _ in index.update(view):
+        pass
+    return index
+
+
 def test_services_select_by_label() -> None:
     pods = [{"metadata": {"name": n, "namespace": "a", "labels": {"app": n}}} for n in ("x", "y")]
     service = {"metadata": {"name": "s", "namespace": "a"}, "spec": {"selector": {"app": "x"}}}
-    index = PodIndex(pods)
-    assert index.selected_pods(service) == pods[:1]
-    assert index.selected_pods({"metadata": {"name": "s", "namespace": "b"}, "spec": {"selector": {"app": "x"}}}) == []
-    assert index.selected_pods({"metadata": {"name": "s", "namespace": "a"}, "spec": {}}) == []
+    elsewhere = {"metadata": {"name": "s", "namespace": "b"}, "spec": {"selector": {"app": "x"}}}
+    without = {"metadata": {"name": "t", "namespace": "a"}, "spec": {}}
+    index = updated(NameIndex(), Objects(pods, [service, elsewhere, without]))
+    assert [list(index.services_of(pod)) for pod in pods] == [[Key("a", "s")], []]
+
+
+def test_what_has_changed_is_looked_at_and_nothing_else() -> None:
+    def pod(name: str, phase: str) -> Object:
+        return {"metadata": {"name": name, "namespace": "a", "labels": {"app": "x"}}, "status": {"phase": phase}}
+
+    def service(app: str) -> Object:
+        return {"metadata": {"name": "s", "namespace": "a"}, "spec": {"selector": {"app": app}}}
+
+    index = updated(NameIndex(), Objects([pod("p", "Running"), pod("q", "Succeeded")], []))
+    assert list(index.pods) == [Key("a", "p")]
+    view = Objects([pod("p", "Failed"), pod("r", "Pending")], [service("x")])
+    for kind, name in ((kinds.POD, "p"), (kinds.POD, "q"), (kinds.POD, "r"), (kinds.SERVICE, "s")):
+        index.note_change(kind, Key("a", name))
+    assert list(updated(index, view).pods) == [Key("a", "r")]
+    assert view.looks == 4
+    assert list(index.services_of(index.pods[Key("a", "r")])) == [Key("a", "s")]
+    index.note_change(kinds.SERVICE, Key("a", "s"))
+    assert list(updated(index, Objects([], [service("y")])).services_of(pod("r", ""))) == []
+    index.note_change(kinds.SERVICE, Key("a", "s"))
+    assert list(updated(index, Objects([], [])).services_of({"metadata": {"labels": {"app": "y"}}})) == []
 
 
 class CountedLabels(dict[str, str]):
@@ -53,10 +98,12 @@ def test_many_services_look_at_each_pod_a_bounded_number_of_times() -> None:
         {"metadata": {"name": f"p{n}", "namespace": "a", "labels": CountedLabels(job="j", index=str(n))}}
         for n in range(count)
     ]
-    index = PodIndex(pods)
-    for n in range(count):
-        service = {"metadata": {"name": f"s{n}", "namespace": "a"}, "spec": {"selector": {"job": "j", "index": str(n)}}}
-        assert index.selected_pods(service) == [pods[n]]
+    services = [
+        {"metadata": {"name": f"s{n}", "namespace": "a"}, "spec": {"selector": {"job": "j", "index": str(n)}}}
+        for n in range(count)
+    ]
+    index = updated(NameIndex(), Objects(pods, services))
+    assert [list(index.services_of(pod)) for pod in pods] == [[key(service)] for service in services]
     assert CountedLabels.looks <= 3 * count
 
 

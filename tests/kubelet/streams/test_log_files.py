@@ -1,11 +1,16 @@
 """The logs of pods on a node, also of those that go while somebody asks."""
 
+import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod
 
+from rowlock import kinds
+from rowlock.api import LogOptions
+from rowlock.errors import BadRequest
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 
 
@@ -31,3 +36,42 @@ def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypat
         assert begun.is_set()
 
     on_node(tmp_path, body)
+
+
+FOLLOW = LogOptions(follow=True, start_timeout=20.0)
+
+
+def test_who_follows_a_new_pod_waits_for_its_start(tmp_path: Path) -> None:
+    """To ask again and again, as long as it has not started, takes the time from its start."""
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "echo hello"), bind=False)
+        follower = asyncio.create_task(read(node, "a", FOLLOW))
+        await asyncio.sleep(0)
+        assert not follower.done()
+        await node.store.bind("default", "a", node.name)
+        assert await follower == "hello\n"
+
+    on_node(tmp_path, body)
+
+
+def test_who_cannot_start_is_not_waited_for(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("later", "true"), pod("nowhere", "true"), bind=False)
+        with pytest.raises(BadRequest, match="waiting to start"):
+            await read(node, "later", replace(FOLLOW, start_timeout=0.01))
+        unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status = {"status": {"conditions": [unschedulable]}}
+        await node.store.patch(kinds.POD, "default", "nowhere", status, subresource="status")
+        wrong = pod("wrong", "true")
+        wrong["spec"]["containers"][0]["image"] = "no such image"
+        await node.add(wrong)
+        for name in ("nowhere", "wrong"):
+            with pytest.raises(BadRequest, match="waiting to start"):
+                await asyncio.wait_for(read(node, name, FOLLOW), 10)
+
+    on_node(tmp_path, body)
+
+
+async def read(node: Node, name: str, options: LogOptions) -> str:
+    return "".join([chunk.decode() async for chunk in node.kubelet.logs.read_log("default", name, options)])

@@ -22,7 +22,7 @@ from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.printers import tables
-from rowlock.errors import BadRequest, Cause, Invalid, Unsupported, invalid
+from rowlock.errors import ApiError, BadRequest, Cause, Invalid, Unsupported, invalid
 from rowlock.objects import Object
 from rowlock.storage.store import Store
 
@@ -30,6 +30,8 @@ _LOG_PARAMETERS = frozenset(
     "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes pretty"
     " insecureSkipTLSVerifyBackend stream timeout".split()
 )
+_START_TIMEOUT = 0.5
+"""Seconds that a follower of a container's log waits for its start, before it is told that there is none yet."""
 _CREATED_STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 UNSUPPORTED = {
@@ -46,12 +48,17 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     call.check_query(_LOG_PARAMETERS)
     pod = await store.get(kinds.POD, target.namespace, target.name)
     options = log_options(call, pod)
-    if not objects.dig(pod, "spec.nodeName"):
+    if not options.follow and not objects.dig(pod, "spec.nodeName"):
         return await answer(send, b"", code=204)
     disconnect = asyncio.create_task(wait_disconnect(receive))  # from the beginning: a log may be quiet for hours
     try:
         async with aclosing(cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))) as chunks:
             await _copy_log(chunks, disconnect, send, call.warnings)
+    except ApiError:
+        pod = await store.get(kinds.POD, target.namespace, target.name)
+        if objects.dig(pod, "spec.nodeName"):
+            raise
+        await answer(send, b"", code=204)
     finally:
         disconnect.cancel()
         await asyncio.gather(disconnect, return_exceptions=True)
@@ -99,6 +106,7 @@ def log_options(call: Call, pod: Object) -> LogOptions:
     return LogOptions(
         container=_resolve_container(pod, call.query.get("container", "")),
         follow=call.flag("follow"),
+        start_timeout=_START_TIMEOUT if call.flag("follow") and not call.flag("previous") else 0.0,
         previous=call.flag("previous"),
         tail=tail,
         since=time.time() - since if since is not None else _parse_since_time(moment),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowlock.objects import Key, Object, dig, labels, namespace
+from rowlock.objects import Key
 
 DOMAIN = "cluster.local"
 HOST_NAME = "host.rowlock.internal"
@@ -88,22 +88,3 @@ def add_host_aliases(text: str, aliases: Sequence[Mapping[str, Any]]) -> str:
         if left := [name for name in names if name not in hidden]:
             lines.append(f"{ip}\t{' '.join(left)}\n")
     return HOSTS_HEADER + "".join(lines)
-
-
-class PodIndex:
-    """Pods by namespace and label: thousands of services ask for theirs, each for the price of the pods it has."""
-
-    def __init__(self, pods: Iterable[Object]) -> None:
-        self._pods: dict[tuple[str, str, str], list[Object]] = {}
-        for pod in pods:
-            pod_namespace = namespace(pod)
-            for label, value in labels(pod).items():
-                self._pods.setdefault((pod_namespace, label, value), []).append(pod)
-
-    def selected_pods(self, service: Object) -> list[Object]:
-        """The pods that a service stands for; a service without a selector stands for none."""
-        selector = dig(service, "spec.selector") or {}
-        candidates = [self._pods.get((namespace(service), label, value), []) for label, value in selector.items()]
-        if not candidates:
-            return []
-        return [pod for pod in min(candidates, key=len) if selector.items() <= labels(pod).items()]

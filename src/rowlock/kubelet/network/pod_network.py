@@ -16,19 +16,19 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.errors import Invalid, Unavailable
+from rowlock.kinds import Kind
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.network import env_rewrite, hosts
+from rowlock.kubelet.network import env_rewrite, hosts, name_index
+from rowlock.kubelet.network.name_index import NameIndex
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim import netns
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
-from rowlock.objects import Key, Object, dig, key, namespace, phase
+from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
 
 LOOPBACK = env_rewrite.LOOPBACK
-_SLICE = 250
-"""Pods, or services, that are looked at before others have a turn."""
 _MANY_PODS = 500
 """Pods from which hosts files are written in a thread."""
 PORT_RANGE = (20000, 30000)
@@ -82,6 +82,7 @@ class PodNetwork:
     _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
     _ports: dict[str, int] = field(default_factory=dict)
     _hosts_texts: dict[str, str] = field(default_factory=dict)
+    _names: NameIndex = field(default_factory=NameIndex)
     dirty: bool = True
     prefix: str = ""
     """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
@@ -97,6 +98,10 @@ class PodNetwork:
     def has_own_address(self, pod: PodCard) -> bool:
         """Has this pod an address, names and ports of its own?"""
         return self.has_namespaces or pod.contained
+
+    def note_change(self, kind: Kind, changed: Key) -> None:
+        """A pod or a service has come, changed or gone."""
+        self._names.note_change(kind, changed)
 
     def mark_dirty(self) -> None:
         """Pods or services have changed: the hosts files are out of date."""
@@ -165,25 +170,21 @@ class PodNetwork:
         if not self.has_namespaces and not self.prefix:
             yield _HostsEntries({}, {}, {})
             return
-        pods = [p for p in self.view.all(kinds.POD) if phase(p) not in ("Succeeded", "Failed")]
+        for _ in self._names.update(self.view):
+            yield None
+        pods = [pod for _, pod in sorted(self._names.pods.items())]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
-        entries, named = _HostsEntries({}, {}, {}), list[Object]()
+        entries = _HostsEntries({}, {}, {})
         with contextlib.suppress(LookupError):  # no address is left: these pods are told so when their turn comes
             for number, pod in enumerate(pods, 1):
                 if self._is_present(pod):  # else its address may have been given back, and would be taken for ever
-                    entries.pods[key(pod)] = self._pod_address(pod)
-                    named.append(pod)
+                    address = entries.pods[key(pod)] = self._pod_address(pod)
+                    for service in self._names.services_of(pod):
+                        entries.services.setdefault(service, []).append(address)
                     if added := dig(pod, "spec.hostAliases"):
                         entries.aliases[Key(namespace(pod), uid_of(pod))] = added
-                if number % _SLICE == 0:
+                if number % name_index.SLICE == 0:
                     yield None
-        yield None
-        index = hosts.PodIndex(named)
-        for number, service in enumerate(self.view.all(kinds.SERVICE), 1):
-            if key(service) not in entries.pods:
-                entries.services[key(service)] = [entries.pods[key(p)] for p in index.selected_pods(service)]
-            if number % _SLICE == 0:
-                yield None
         yield entries
 
     def _is_present(self, pod: Object) -> bool:

@@ -5,6 +5,7 @@ container that does not exist. How files are read is in `logs.py`.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
 
@@ -20,7 +21,7 @@ from rowlock.kubelet.pod.facts import (
 )
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.streams import logs
-from rowlock.objects import Key, Object, dig
+from rowlock.objects import Key, Object, condition, dig, is_deleting, phase
 from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
 
@@ -34,6 +35,7 @@ class PodLogs:
     def __init__(self, view: View, directories: PodDirectories, pod_states: Mapping[str, PodState]) -> None:
         self._view, self._directories, self._pod_states = view, directories, pod_states
         self._watcher = logs.LogWatcher()
+        self._arrivals: dict[Key, set[asyncio.Event]] = {}
 
     async def read_log(self, namespace: str, pod_name: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
         """A container's log, as `Api.log` has it. Raises ApiError before the first byte."""
@@ -43,6 +45,8 @@ class PodLogs:
                 yield piece
             return
         container = select_container(pod, options.container)
+        if options.start_timeout and await self._wait_for_start(Key(namespace, pod_name), container, options):
+            pod = self._view.get(kinds.POD, namespace, pod_name) or pod
         state = self._pod_states.get(uid_of(pod))
         facts = state.containers.get(container, NO_FACTS) if state else NO_FACTS
         number = facts.run.number if facts.run is not None else None
@@ -68,6 +72,38 @@ class PodLogs:
         async for piece in logs.read(path, options, is_finished, changed_event, self._watcher):
             yield piece
 
+    def announce_pod(self, pod_key: Key) -> None:
+        """The kubelet has a new pod: whoever waits for its start looks on."""
+        for event in self._arrivals.get(pod_key, ()):
+            event.set()
+
+    async def _wait_for_start(self, pod_key: Key, container: str, options: LogOptions) -> bool:
+        """Until a container that is on its way has started, or cannot, or the time is over. Has it waited?
+
+        Who creates a pod and asks for its log at once would else ask again and again, and each question takes from the start
+        what it waits for."""
+        has_waited = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(options.start_timeout):
+                while (pod := self._view.get(kinds.POD, *pod_key)) is not None:
+                    state = self._pod_states.get(uid_of(pod))
+                    if not _is_on_its_way(pod, state, container):
+                        break
+                    has_waited = True
+                    await (self._wait_for_pod(pod_key) if state is None else state.changed.wait())
+        return has_waited
+
+    async def _wait_for_pod(self, pod_key: Key) -> None:
+        event = asyncio.Event()
+        waiting = self._arrivals.setdefault(pod_key, set())
+        waiting.add(event)
+        try:
+            await event.wait()
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._arrivals.pop(pod_key, None)
+
     def _is_leaving(self, pod_key: Key) -> bool:
         """Has the pod gone from the store, and its directory not yet?"""
         leaving = (Key(state.card.namespace, state.card.name) for state in self._pod_states.values())
@@ -88,6 +124,16 @@ class PodLogs:
 
     def close(self) -> None:
         self._watcher.close()
+
+
+def _is_on_its_way(pod: Object, state: PodState | None, container: str) -> bool:
+    """Has it not started, and does nothing stand in the way that is known?"""
+    if phase(pod) not in ("", "Pending") or is_deleting(pod):
+        return False
+    if state is None:
+        return (condition(pod, "PodScheduled") or {}).get("status") != "False"
+    facts = state.containers.get(container, NO_FACTS)
+    return not (facts.problem or facts.pull.under_way or (facts.run and (facts.run.started or facts.run.exit)))
 
 
 def select_container(pod: Object, requested: str) -> str:

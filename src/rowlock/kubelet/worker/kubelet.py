@@ -179,6 +179,7 @@ class Kubelet:
             runs=runs,
             exit_listeners=self.exit_listeners,
             record=self.recorder.record,
+            on_pod_added=self.logs.announce_pod,
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)
@@ -293,10 +294,7 @@ class Kubelet:
 
     async def _watch_changes(self, changes: AsyncIterator[Change]) -> None:
         async for change in changes:
-            if change.kind is kinds.SERVICE:
-                self.network.mark_dirty()
-            else:
-                self.pod_workers.handle_change(change)
+            self.pod_workers.handle_change(change)
 
     async def _resync(self) -> None:
         """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""

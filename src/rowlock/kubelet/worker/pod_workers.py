@@ -58,12 +58,13 @@ class PodWorkers:
         runs: ContainerRuns,
         exit_listeners: list[ExitListener],
         record: Callable[[Record], None],
+        on_pod_added: Callable[[Key], None] = lambda pod_key: None,
     ) -> None:
         """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events."""
         self._record, self._failures = record, Counter[str]()
         self._view, self._node, self._pod_states = view, node, pod_states
         self._directories, self._network, self._runs = directories, network, runs
-        self._exit_listeners = exit_listeners
+        self._exit_listeners, self._on_pod_added = exit_listeners, on_pod_added
         self._master_waiters: dict[Key, set[str]] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -73,9 +74,12 @@ class PodWorkers:
     # ------------------------------------------------------------ what causes a turn
 
     def handle_change(self, change: Change) -> None:
-        """A pod, or something that pods mount, has changed; or the watch says that it has told all (a bookmark)."""
+        """A pod, its names, or something that pods mount, has changed; or the watch says that it has told all (a bookmark)."""
         if change.kind is kinds.POD:
             self._handle_pod_change(change)
+        elif change.kind is kinds.SERVICE:
+            self._network.note_change(kinds.SERVICE, key(change.object))
+            self._network.mark_dirty()
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
@@ -84,6 +88,7 @@ class PodWorkers:
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
+        self._network.note_change(kinds.POD, key(pod))
         if change.type in ("Added", "Deleted"):
             self._network.mark_dirty()
         if change.type == "Deleted":
@@ -111,7 +116,9 @@ class PodWorkers:
         """A pod has been bound to one of our nodes."""
         uid, node = uid_of(pod), str(dig(pod, "spec.nodeName"))
         held_devices = {
-            other: t.card.devices for other, t in self._pod_states.items() if t.card.node == node and t.holds_devices()
+            other: t.card.devices
+            for other, t in (self._pod_states.items() if self._node.nodes[node].gpus else ())
+            if t.card.node == node and t.holds_devices()
         }
         spec = parse_pod_spec(pod)
         devices = assign_devices(spec, self._node.nodes[node], held_devices)
@@ -119,6 +126,7 @@ class PodWorkers:
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
         self._pod_states[uid] = PodState(card)
+        self._on_pod_added(key(pod))
 
     def _add_again(self, uid: str, pod_key: Key) -> None:
         pod = self._view.get(kinds.POD, *pod_key)
