@@ -16,7 +16,7 @@ from rowlock.objects import Key, Object, controller_of, key, meta, name, revisio
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdentity
 from rowlock.scheduling.model.session import Session
-from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status
+from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status, Task
 from rowlock.scheduling.planner import Planner
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
@@ -25,6 +25,15 @@ ABSORBED_CHANGES = 64
 """Changes that are taken in without waiting for a decision."""
 GANGS_PER_SLICE = 256
 """Gangs that are read anew in one go: a label of a namespace, or a priority class, concerns all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedTask:
+    """What a pod was, and the task that it is in a gang with these pod sets."""
+
+    pod: Object
+    pod_sets: frozenset[str]
+    task: Task
 
 
 @dataclass(slots=True)
@@ -52,7 +61,8 @@ class SnapshotTracker:
     """Gang → the keys that `group_of_owner` got from it."""
     ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
-
+    parsed_tasks: dict[Key, _ParsedTask] = field(default_factory=dict)
+    """Pods of PodGroups as they were parsed last."""
     outdated_gangs: dict[str, None] = field(default_factory=dict)
     """Those that `sync` or `absorb` have yet to read anew: there were too many for one slice."""
 
@@ -214,6 +224,7 @@ class SnapshotTracker:
         if gang is None:
             return
         gangs[gang] = None
+        self.parsed_tasks.pop(pod_key, None)
         remaining = self.pods_of_gang.get(gang, set())
         remaining.discard(pod_key)
         if not remaining:
@@ -232,11 +243,12 @@ class SnapshotTracker:
             del self.outdated_gangs[gang_key]
             gang = self._read_gang(view, gang_key, priority_classes)
             old = session.gangs.get(gang_key)
-            changed = changed or gang != (old.gang if old else None)
+            is_equal = gang == (old.gang if old else None)
+            changed = changed or not is_equal
             if gang is None:
                 session.drop_gang(gang_key)
                 pending_gangs.drop_gang(gang_key)
-            else:
+            elif not (is_equal and old and _are_told_the_same(gang, old.gang)):
                 pending_gangs.put_gang(session.put_gang(gang))
         if queues_changed:
             session.put_queues(self.queues.values())
@@ -263,9 +275,28 @@ class SnapshotTracker:
         if group is None or not pods:
             return None
         queue = from_objects.queue_of(group, group, namespace_object)
-        return from_objects.pod_group_gang(group, pods, queue, classes, self.identity)
+        return from_objects.pod_group_gang(group, pods, queue, classes, self.identity, parse=self._parse_task)
+
+    def _parse_task(self, pod: Object, pod_sets: frozenset[str]) -> Task:
+        """A pod's task: of a gang of a thousand, whose pods change one after the other, only what has changed is parsed."""
+        pod_key = key(pod)
+        known = self.parsed_tasks.get(pod_key)
+        if known is not None and known.pod is pod and known.pod_sets == pod_sets:
+            return known.task
+        task = from_objects.parse_task(pod, pod_sets)
+        if known is not None and known.task == task and known.task.verdict == task.verdict:
+            task = known.task
+        self.parsed_tasks[pod_key] = _ParsedTask(pod, pod_sets, task)
+        return task
 
     def _waits_for_group(self, pod: Object) -> bool:
         """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
         needs_group = from_objects.is_kubeflow_pod(pod) or bool(from_objects.pod_group_name(pod))
         return needs_group and from_objects.pod_status(pod) in (Status.PENDING, Status.GATED)
+
+
+def _are_told_the_same(gang: Gang, other: Gang) -> bool:
+    """Equal gangs whose parts that no comparison looks at are the same, too."""
+    return (gang.started, gang.verdict) == (other.started, other.verdict) and all(
+        task is known for task, known in zip(gang.tasks, other.tasks, strict=True)
+    )

@@ -1,7 +1,7 @@
 """From objects to the planner's values: Node, Queue, Pod and PodGroup, one function each. Pure parsing, no policy."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -236,15 +236,21 @@ def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int], iden
 
 
 def pod_group_gang(
-    group: Object, pods: Sequence[Object], queue_name: str, classes: Mapping[str, int], identity: SchedulerIdentity
+    group: Object,
+    pods: Sequence[Object],
+    queue_name: str,
+    classes: Mapping[str, int],
+    identity: SchedulerIdentity,
+    *,
+    parse: Callable[[Object, frozenset[str]], Task] = parse_task,
 ) -> Gang:
-    """A PodGroup and its pods."""
+    """A PodGroup and its pods. `parse` is `parse_task`, or who remembers what that said."""
     spec = group.get("spec") or {}
     pod_sets = _parse_pod_sets(spec)
     names = frozenset(s.name for s in pod_sets)
     priority = priority_value(str(spec.get("priorityClassName") or ""), classes)
     group_annotations = annotations(group)
-    tasks = tuple(parse_task(p, names) for p in pods)
+    tasks = tuple(parse(p, names) for p in pods)
     if any(dig(g, "topologyConstraint.requiredTopologyLevel") for g in spec.get("subGroups") or ()):
         text = "subGroups[].topologyConstraint is not supported here; put topologyConstraint on the whole PodGroup"
         tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
