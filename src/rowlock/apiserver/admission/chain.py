@@ -113,7 +113,8 @@ class AdmissionChain:
         self._draining.check_update(kind, old, new)
         new, given_fields = _split_managed_fields(new)
         before, old_fields = _split_managed_fields(old)
-        new = decode_object(kind, new, options, before)
+        is_shared = kind.custom or (subresource == "status" and kind in _SHARED_STATUS_KINDS)
+        new = decode_object(kind, new, options, before if is_shared else None)
         if options.review:
             options.review(before, new)
         if kind is kinds.SECRET:
@@ -206,10 +207,14 @@ class AdmissionChain:
 
 def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object | None = None) -> Object:
     """The object as its type has it, with defaults. Raises BadRequest, in the decoder's words. Whole fields that it shares
-    with `stored` are taken as they are, where the kind is a custom one."""
+    with `stored` are taken as they are: they were decoded when they came."""
     walk = Walk()
     try:
-        new = _decode_custom(kind, obj, walk, stored or {}) if kind.custom else _decode_builtin(kind, obj, walk)
+        new = (
+            _decode_custom(kind, obj, walk, stored or {})
+            if kind.custom
+            else _decode_builtin(kind, obj, walk, stored or {})
+        )
     except BadRequest as error:
         raise DecodingError(kind, error.message) from None
     if walk.unknown_fields and options.validation != "Ignore":
@@ -222,9 +227,15 @@ def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object
     return new
 
 
-def _decode_builtin(kind: Kind, obj: Object, walk: Walk) -> Object:
+def _decode_builtin(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
     """What it is comes first: so lists can leave it out without reading it again."""
-    return {"apiVersion": kind.api_version, "kind": kind.name, **decoding.decode(_type_name(kind), obj, walk)}
+    head = {"apiVersion": kind.api_version, "kind": kind.name}
+    kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
+    if not kept:
+        return {**head, **decoding.decode(_type_name(kind), obj, walk)}
+    rest = {k: v for k, v in obj.items() if k not in kept}
+    new = decoding.decode(_type_name(kind), rest, walk)
+    return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
 
 
 class DecodingError(BadRequest):
@@ -251,6 +262,8 @@ def _decode_custom(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Objec
     return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
 
 
+_SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE)
+"""Of the built-in kinds those whose status is written all the time: the rest of them is not decoded again for it."""
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 
 
