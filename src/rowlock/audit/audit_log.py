@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 FILE_NAME = "audit.jsonl"
 MAX_BYTES, KEPT_FILES = 32 << 20, 4
 """Bytes of a file before it is put aside, and how many are kept besides the current one."""
+GATHERING = 0.02
+"""Seconds in which lines gather before they are written: a change of threads for each would slow the requests that
+follow."""
 MAX_WAITING = 20_000
 """Lines that wait for the disk; more are left out."""
 MAX_STRANGERS = 20
@@ -90,6 +93,7 @@ class AuditLog:
         try:
             while True:
                 await self._wake.wait()
+                await asyncio.sleep(GATHERING)
                 writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._take()))
                 await asyncio.shield(writing)
         finally:

@@ -53,8 +53,9 @@ class PodVolumes:
                 current = tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in current)
             if current != state.volumes:
                 group = pod.fs_group if os.geteuid() == 0 else None
-                await asyncio.to_thread(self.directories.make_volumes, pod.uid, current, group)
-                await claims.bind(self.api, self.view, pod.namespace, self.directories, current)
+                if current:  # to change threads takes longer than all else that happens here
+                    await asyncio.to_thread(self.directories.make_volumes, pod.uid, current, group)
+                    await claims.bind(self.api, self.view, pod.namespace, self.directories, current)
                 state.volumes = current
         except ContainerConfigError as missing:
             return missing.problem
