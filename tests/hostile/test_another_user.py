@@ -35,7 +35,8 @@ except OSError:
     pass
 trusting = ssl._create_unverified_context()
 for path in ("/api/v1/secrets", "/api/v1/workloads", "/api/v1/pods", "/metrics", "/api/v1/runs", "/api/v1/users", "/api/v1/me",
-             "/api/v1/scheduler/cards", "/api/v1/scheduler/snapshot", "/api/v1/openapi.json", "/api/v1/applications"):
+             "/api/v1/scheduler/cards", "/api/v1/scheduler/nodes", "/api/v1/scheduler/snapshot", "/api/v1/openapi.json",
+             "/api/v1/applications"):
     try:
         urllib.request.urlopen(url + path, context=trusting, timeout=20)
         found.append(path)

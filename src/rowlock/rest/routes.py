@@ -10,7 +10,7 @@ from rowlock.rest import applications, draining, manifest_check, projects, sched
 from rowlock.rest.accounts import access_rules, users
 from rowlock.rest.assets import assets, templates
 from rowlock.rest.call import Endpoint, RestCall
-from rowlock.rest.cluster_view import cards, queue, quota_trial, usage
+from rowlock.rest.cluster_view import allocations, cards, queue, quota_trial, usage
 from rowlock.rest.inventory import (
     clusters,
     departments,
@@ -171,6 +171,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("POST", "/api/v1/scheduler/what-if", _READ_CLUSTER, scheduler.what_if),
     ("POST", "/api/v1/scheduler/quota-what-if", _READ_CLUSTER, quota_trial.try_out),
     ("GET", "/api/v1/scheduler/cards", _READ_CLUSTER, cards.index),
+    ("GET", "/api/v1/scheduler/nodes", _READ_CLUSTER, allocations.index),
     ("GET", "/api/v1/scheduler/queue", _LIST, queue.index),
     ("POST", "/api/v1/drain", _DRAIN, draining.drain),
     ("POST", "/api/v1/check", _CHECK, manifest_check.check),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import httpx
@@ -63,6 +64,36 @@ def test_a_pod_whose_cards_nobody_named_is_not_drawn_on_one(world: World) -> Non
     (node,) = world.client.get("/api/v1/scheduler/cards").json()["nodes"]
     assert [card["holders"] for card in node["cards"]] == [[]] and node["allocated"] == 1
     assert [(one["pod"], one["workloadId"], one["projectName"]) for one in node["elsewhere"]] == [("p", "", "")]
+
+
+def test_every_node_says_what_its_pods_hold(world: World) -> None:
+    """Init containers and overhead count as a scheduler counts them; pods that have ended, or are bound to nothing, hold nothing."""
+    world.create(kinds.NAMESPACE, {"metadata": {"name": "apart"}})
+    asks = {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"nvidia.com/gpu": "1"}}
+    main = {"name": "a", "image": "b", "resources": asks}
+    init = {"name": "i", "image": "b", "resources": {"requests": {"cpu": 2}}}
+    for name, place, more in (("p", "node-1", {"initContainers": [init]}), ("q", "node-1", {}), ("free", "", {})):
+        spec = {"containers": [main], **more, **({"nodeName": place} if place else {})}
+        world.create(kinds.POD, {"metadata": {"name": name, "namespace": "apart"}, "spec": spec})
+    share = {"metadata": {"name": "s", "namespace": "apart", "annotations": {"gpu-fraction": "0.25"}}}
+    world.create(kinds.POD, {**share, "spec": {"nodeName": "node-1", "containers": [{"name": "a", "image": "b"}]}})
+    node = _node_with_pods(world, 3)
+    assert (node["name"], node["allocatedGpus"]) == ("node-1", 2.25)
+    assert (node["allocatedCpu"], node["allocatedMemory"]) == (2.5, "128Mi")
+    world.patch(kinds.POD, "apart", "q", {"status": {"phase": "Failed"}}, "status")
+    node = _node_with_pods(world, 2)
+    assert (node["allocatedGpus"], node["allocatedCpu"]) == (1.25, 2.0)
+
+
+def _node_with_pods(world: World, count: int) -> dict[str, Any]:
+    """The only node, once the cache has seen so many pods on it."""
+    deadline = time.monotonic() + 60
+    while True:
+        (node,) = world.client.get("/api/v1/scheduler/nodes").json()["nodes"]
+        if node["pods"] == count or time.monotonic() > deadline:
+            assert node["pods"] == count
+            found: dict[str, Any] = node
+            return found
 
 
 def test_the_queue_is_in_the_order_of_the_scheduler(served: Served) -> None:

@@ -269,6 +269,12 @@ ANSWERS: dict[str, Schema] = {
         elsewhere=list_of(ref("CardHolder")),
     ),
     "Cards": record(nodes=list_of(ref("NodeCards"))),
+    "Allocations": record(
+        nodes=list_of(record(
+            name=TEXT, status=TEXT, address=TEXT, nodePool=TEXT, gpuType=TEXT, gpus=WHOLE, allocatedGpus=NUMBER, gpuMemory=WHOLE,
+            cpu=TEXT, allocatedCpu=NUMBER, memory=TEXT, allocatedMemory=TEXT, createdAt=nullable(TIME), pods=WHOLE,
+        ))
+    ),
     "WaitingOrder": record(
         isOrdered=FLAG, total=WHOLE,
         waiting=list_of(record(position=WHOLE, workloadId=TEXT, name=TEXT, projectName=TEXT, hint=TEXT)),

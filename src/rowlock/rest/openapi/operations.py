@@ -136,6 +136,7 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "POST", "scheduler/what-if", Operation("Outcomes", body="Manifests")
     yield "POST", "scheduler/quota-what-if", Operation("QuotaOutcome", body="QuotaTrial")
     yield "GET", "scheduler/cards", Operation("Cards")
+    yield "GET", "scheduler/nodes", Operation("Allocations")
     yield "GET", "scheduler/queue", Operation("WaitingOrder")
     yield "POST", "check", Operation("CheckResults", body="Manifests")
     yield "POST", "drain", Operation("Accepted", 202, query=("seconds",))

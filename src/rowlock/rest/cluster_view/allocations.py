@@ -1,0 +1,76 @@
+"""What every node has, and what of it pods hold: `GET /api/v1/scheduler/nodes`, which `runai list nodes` and its like print."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.scheduling.model.from_objects import parse_node
+from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.pod_requests import pod_shape
+from rowlock.scheduling.model.resources import WHOLE_GPU
+from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
+
+_PODS_PER_TURN = 256
+"""Pods that are looked at in one go: everybody else waits meanwhile."""
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _Held:
+    """What the pods of one node hold together: millicores, bytes, GPUs in hundredths."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    pods: int = 0
+
+    def add(self, pod: Object, room: NodeState) -> None:
+        shape = pod_shape(pod)
+        self.cpu += shape.cpu
+        self.memory += shape.memory
+        self.gpus += shape.device_count * room.device_portion(shape)
+        self.pods += 1
+
+
+async def index(call: RestCall) -> Any:
+    """GET /scheduler/nodes: nodes by name. Pods count from when they are bound until they end, with what they ask for, as a
+    scheduler counts them. Raises Forbidden."""
+    call.validate_query()
+    call.require("list", kinds.NODE)
+    nodes = sorted(call.context.cache.nodes(), key=objects.name)
+    rooms = {objects.name(node): NodeState(parse_node(node), 0) for node in nodes}
+    held = {name: _Held() for name in rooms}
+    for number, pod in enumerate(list(call.context.cache.pods()), 1):
+        name = str(objects.dig(pod, "spec.nodeName") or "")
+        if name in held and objects.phase(pod) not in _ENDED:
+            held[name].add(pod, rooms[name])
+        if number % _PODS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return {"nodes": [_node_json(node, rooms[objects.name(node)], held[objects.name(node)]) for node in nodes]}
+
+
+def _node_json(node: Object, room: NodeState, held: _Held) -> dict[str, Any]:
+    """Amounts that the node has are as it writes them, `8` or `500m` or `16Gi`."""
+    allocatable = objects.dig(node, "status.allocatable", {})
+    addresses = objects.dig(node, "status.addresses", [])
+    return {
+        "name": objects.name(node),
+        "status": "Ready" if node_status(node) == "Ready" else "NotReady",
+        "address": next((str(one.get("address")) for one in addresses if one.get("type") == "InternalIP"), ""),
+        "nodePool": pool_name(node),
+        "gpuType": (gpu_type(node) or "-") if room.node.gpus else "-",
+        "gpus": room.node.gpus,
+        "allocatedGpus": held.gpus / WHOLE_GPU,
+        "gpuMemory": room.node.gpu_memory,
+        "cpu": str(allocatable.get("cpu", "")),
+        "allocatedCpu": held.cpu / 1000,
+        "memory": str(allocatable.get("memory", "")),
+        "allocatedMemory": f"{held.memory / 2**20:.0f}Mi",
+        "createdAt": objects.meta(node).get("creationTimestamp"),
+        "pods": held.pods,
+    }
