@@ -28,7 +28,7 @@ _TIMEOUT = 90.0
 
 
 class StatusError(CommandError):
-    """The server's own refusal, with its HTTP status and body."""
+    """The server refused the request: its sentence, the HTTP status and the decoded body."""
 
     def __init__(self, status: int, message: str, body: Any) -> None:
         super().__init__(message)
@@ -36,8 +36,8 @@ class StatusError(CommandError):
 
 
 def is_alive(server_json: dict[str, Any]) -> bool:
-    """The server that wrote this server.json is there: not dead and merely unburied, and its pid is not a younger
-    program's. (Another user's process counts: it cannot be signalled, but it is there.)"""
+    """Whether the process that wrote this server.json still runs. A zombie does not count, nor does a younger process with
+    the same pid. A process of another user counts, although this user cannot signal it."""
     pid = int(server_json.get("pid") or 0)
     try:
         os.kill(pid, 0)
@@ -51,16 +51,16 @@ def is_alive(server_json: dict[str, Any]) -> bool:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot_id = file.read().strip()
     except OSError:
-        return not os.path.isdir("/proc/self")  # without /proc the signal must do
+        return not os.path.isdir("/proc/self")  # without /proc only the signal can tell
     if fields[0] in (b"Z", b"X"):
         return False
     if "startTicks" not in server_json:
-        return True  # written by an older rowlock: its pid must do
+        return True  # an older rowlock wrote no start time: only the pid can tell
     return (server_json["startTicks"], server_json.get("bootId", boot_id)) == (int(fields[19]), boot_id)
 
 
 def read_server_json(directory: str) -> dict[str, Any] | None:
-    """server.json, or None when there is none, it is damaged, or it speaks of another directory."""
+    """The content of server.json; None when the file is missing or damaged, or names another directory."""
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
             server_json = json.load(file)
@@ -74,12 +74,12 @@ def read_server_json(directory: str) -> dict[str, Any] | None:
         return None
     status = os.stat(directory)
     if server_json.get("directory", f"{status.st_dev}:{status.st_ino}") != f"{status.st_dev}:{status.st_ino}":
-        return None  # copied along with its directory: that server is the original's, not ours to stop
+        return None  # the directory is a copy: that server belongs to the original
     return server_json
 
 
 def describe_copy(directory: str) -> str:
-    """Whose server.json this is, when it was copied along with its directory and that server runs; else ""."""
+    """For a copied data directory whose original has a running server: a hint that says so. Otherwise ""."""
     try:
         with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
             server_json = json.load(file)
@@ -95,7 +95,7 @@ def describe_copy(directory: str) -> str:
 
 
 def running_server(directory: str) -> dict[str, Any] | None:
-    """server.json of a server whose process is there."""
+    """The content of server.json if its server runs, else None."""
     server_json = read_server_json(directory)
     return server_json if server_json and is_alive(server_json) else None
 
@@ -104,11 +104,12 @@ _RESTART_FLAGS = {
     "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "bind": "",
     "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "", "ui_address": "", "ui_cert": None, "ui_key": None, **{flag.dest: "" for flag in PROVIDER_FLAGS},
 }  # fmt: skip
-"""Flags of `up` without which it would be another cluster, with what they are when nobody gives them."""
+"""Flags of `up` that decide what the cluster is, with their defaults."""
 
 
 def restart_command(server_json: dict[str, Any] | None) -> str:
-    """The line that starts a server as it was: without its flags the nodes and GPUs of its jobs would not come back."""
+    """The command line that starts the server again with the same flags. Without them it would lack the nodes and GPUs of its
+    jobs."""
     flags = (server_json or {}).get("flags") or {}
     flag_words = [
         f"--{name.replace('_', '-')} {flags[name]}"
@@ -121,7 +122,7 @@ def restart_command(server_json: dict[str, Any] | None) -> str:
 
 
 def connect(line: Any) -> ServerClient:
-    """The server of the data directory; one per command line. Raises CommandError when there is none."""
+    """The client of the data directory's server; each command line has one. Raises CommandError when no server runs."""
     if line.server is not None:
         server: ServerClient = line.server
         return server
@@ -147,14 +148,15 @@ def connect(line: Any) -> ServerClient:
 
 
 def remote_url(line: Any) -> str:
-    """The server on another machine that `runai config set --cp-url` named for the data directory; "" where there is none."""
+    """The URL that `runai config set --cp-url` stored in the data directory; "" when there is none."""
     if read_server_json(data_dir(line)) is not None:
         return ""
     return str((read_config(line).get("control_plane") or {}).get("url") or "")
 
 
 def find_system_server(line: Any) -> ServerClient | None:
-    """The server of the whole machine, where one runs and the command line names no data directory; its owner gets the owner's."""
+    """The server of the whole machine, if one runs and the command line names no data directory. Its owner logs in as
+    owner."""
     if getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR"):
         return None
     directory = system_server.system_directory()
@@ -171,7 +173,7 @@ def _open(line: Any, url: str, directory: str) -> ServerClient:
 
 
 def _remember(line: Any, server: ServerClient) -> ServerClient:
-    """One server per command line."""
+    """Keep the client for the rest of the command line."""
     server.tells_requests = (
         getattr(line, "debug", False) or getattr(line, "verbose", False) or getattr(line, "loglevel", "") == "debug"
     )
@@ -180,19 +182,20 @@ def _remember(line: Any, server: ServerClient) -> ServerClient:
 
 
 class ServerClient:
-    """One server; connections are kept between calls."""
+    """A client of one server. It keeps its connection between calls."""
 
     def __init__(self, url: str, directory: str, *, logs_in: bool = False) -> None:
-        """`logs_in`: the directory is that of a machine's server, whose socket gives tokens."""
+        """With `logs_in` the directory is that of a machine's server: its socket gives out tokens."""
         self.url, self.directory, self._logs_in = url, directory, logs_in
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
         self._connection_kept_alive: http.client.HTTPConnection | None = None
         self.user_token = ""
-        """Of another user than the owner, for whom this is done."""
+        """The token of a user of the --users file for whom the owner asks, or of the Unix user at a machine's server; ""
+        for none."""
         self.tells_requests = False
-        """Whether each request is told on stderr."""
+        """Whether to print every request to stderr."""
 
     # ------------------------------------------------------------ calls
 
@@ -208,7 +211,8 @@ class ServerClient:
     def call(
         self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None, anonymous: bool = False
     ) -> Any:
-        """The decoded answer; `anonymous`: nobody's token is sent. Raises StatusError with the server's own sentence."""
+        """Send a request and return the decoded answer. With `anonymous` no token is sent. Raises StatusError with the
+        server's sentence when it refuses, CommandError when it does not answer."""
         answer = self._send(method, path, body, query, anonymous=anonymous)
         raw = answer.read()
         decoded = _decode_json(raw)
@@ -220,12 +224,15 @@ class ServerClient:
         return decoded
 
     def stream_lines(self, path: str, **query: Any) -> Iterator[bytes]:
-        """A streamed text answer, line by line as it comes."""
+        """Yield the lines of a streamed text answer as they arrive."""
         answer = self._send("GET", path, None, query)
         if answer.status >= 400:
             decoded = _decode_json(answer.read())
             raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
-        stream, self._connection_kept_alive = self._connection_kept_alive, None  # it has the connection for itself
+        stream, self._connection_kept_alive = (
+            self._connection_kept_alive,
+            None,
+        )  # the stream takes the kept connection over
         if stream is not None and stream.sock is not None:
             stream.sock.settimeout(None)
         try:
@@ -242,7 +249,7 @@ class ServerClient:
                 stream.close()
 
     def open_socket(self) -> socket.socket:
-        """A connection of its own, for who speaks something else than HTTP on it. Raises CommandError."""
+        """Open a new connection for another protocol than HTTP, such as websockets. Raises CommandError."""
         client = ServerClient(self.url, self.directory, logs_in=self._logs_in)
         try:
             connection = client._connection()
@@ -313,7 +320,9 @@ class ServerClient:
     def _context(self) -> ssl.SSLContext:
         authority = os.path.join(self.directory, "ca.crt")
         if not os.path.exists(authority) and read_server_json(self.directory) is None:
-            return ssl.create_default_context()  # a server elsewhere, whose certificate the machine knows
+            return (
+                ssl.create_default_context()
+            )  # another machine's server: its certificate is checked with the system's CAs
         try:
             return ssl.create_default_context(cafile=authority)
         except OSError as error:
@@ -322,7 +331,7 @@ class ServerClient:
             ) from None
 
     def token(self) -> str:
-        """What the server lets its owner in for, or the user for whom this is done, or who has logged in."""
+        """The bearer token of this client: that of the user for whom it acts, of the logged-in user, or of the owner."""
         if self._logs_in and not self.user_token:
             self.user_token = str(system_server.log_in(self.directory)["token"])
         if self.user_token:
@@ -340,7 +349,8 @@ class ServerClient:
             ) from None
 
     def _token_of(self, session: dict[str, Any]) -> str:
-        """The session's token, a new one where its secret was saved. Raises CommandError where it has ended."""
+        """The token of a login. An expired one is renewed if its secret was saved. Raises CommandError when it has
+        expired."""
         if not is_over(session):
             return str(session["token"])
         if "refreshToken" in session:
@@ -375,7 +385,7 @@ def _error_message(status: int, body: Any, directory: str) -> str:
 
 
 def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
-    """The refusal in the words of a command line: `flag_of` names the flag that a field of the request came from."""
+    """The server's message with flags instead of field names. `flag_of` maps a field of the request to its flag."""
     issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
     if not issues or not any(_flag_of_field(i["field"], flag_of) for i in issues):
         return refusal.message
@@ -384,9 +394,9 @@ def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
 
 
 def _flag_of_field(field: str, flag_of: dict[str, str]) -> str:
-    """The flag of the field, else of what it is a part of: `spec.storage.pvc[0].path` comes from --existing-pvc."""
+    """The flag of the field or of one of its parents: `spec.storage.pvc[0].path` comes from --existing-pvc."""
     while field:
-        names = (field, field.partition("[")[0], f"spec.{field}")  # policies leave `spec` out, as Run:ai's do
+        names = (field, field.partition("[")[0], f"spec.{field}")  # policies name fields without `spec`, as Run:ai's do
         if flag := next((flag_of[name] for name in names if name in flag_of), ""):
             return flag
         field = field.rpartition(".")[0]

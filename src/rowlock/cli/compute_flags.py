@@ -8,7 +8,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def gpu_request(gpus: float | None, flag: str = "--gpu") -> dict[str, Any]:
-    """Whole numbers are devices, a fraction below 1 is a share of one device."""
+    """The GPU part of a request: a whole number asks for devices, a fraction below 1 for a share of one device."""
     if gpus is None or gpus == 0:
         return {}
     if gpus < 0:

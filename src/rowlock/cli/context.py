@@ -23,7 +23,7 @@ def data_dir(line: Any) -> str:
 
 
 def data_dir_flag(directory: str) -> str:
-    """What a command line needs to mean this directory: nothing where it is what a line without the flag means."""
+    """The `--data-dir` flag that a printed command needs, with a leading blank; "" when the directory is the default."""
     if os.path.abspath(directory) == data_dir(None):
         return ""
     import shlex
@@ -32,7 +32,7 @@ def data_dir_flag(directory: str) -> str:
 
 
 def context_flags(line: Any) -> str:
-    """What a proposed command line needs to mean the cluster and the project of this one."""
+    """The flags (data directory, project) that a printed command needs so that it acts on the same cluster and project."""
     project_name = project(line)
     selected = str(read_config(line).get("project") or DEFAULT_PROJECT)
     return (f" -p {project_name}" if project_name != selected else "") + data_dir_flag(data_dir(line))
@@ -50,7 +50,7 @@ def prepare_data_dir(directory: str) -> None:
 
 
 def read_config(line: Any) -> dict[str, Any]:
-    """What the command lines remember in the data directory; {} at first."""
+    """The settings that the command lines keep in the data directory; {} when there are none."""
     path = os.path.join(data_dir(line), "config.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def read_config(line: Any) -> dict[str, Any]:
 
 
 def update_config(line: Any, **values: Any) -> None:
-    """Keep these values; written whole and renamed, so that no reader sees half of it."""
+    """Store these values. The file is written whole and renamed, so that no reader sees half of it."""
     directory = data_dir(line)
     prepare_data_dir(directory)
     path = os.path.join(directory, "config.json")

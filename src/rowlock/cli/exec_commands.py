@@ -28,7 +28,7 @@ _CHUNK = 1 << 15
 
 
 def _find_running_pod(line: CommandLine, name: str) -> tuple[ServerClient, dict[str, Any]]:
-    """The running pod that is meant: the job's chief, `--pod`, or with `rowlock` a pod's own name."""
+    """The running pod to use: the job's chief, the pod of `--pod`, or with `rowlock` a pod given by its own name."""
     server = client.connect(line)
     try:
         workload = find_workload(server, project(line), name)
@@ -48,7 +48,7 @@ def _find_running_pod(line: CommandLine, name: str) -> tuple[ServerClient, dict[
 
 
 def _find_pod_by_name(server: ServerClient, line: CommandLine, name: str) -> dict[str, Any] | None:
-    """A pod of the project that belongs to no job, or is called by its full name."""
+    """The pod of the project with this full name, whether or not it belongs to a job."""
     projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
     namespace = next((p["status"]["namespace"] for p in projects if p["name"] == project(line)), "")
     pods = server.get("/api/v1/pods", fieldSelector=f"metadata.name={name},metadata.namespace={namespace}")["items"]
@@ -74,7 +74,7 @@ def _find_container(pod: dict[str, Any], line: CommandLine) -> dict[str, Any]:
 
 
 def subresource_path(pod: dict[str, Any], subresource: str) -> str:
-    """The path of a way into a pod: exec, attach, portforward."""
+    """The path of a streaming subresource of a pod: exec, attach or portforward."""
     meta = pod["metadata"]
     return f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/{subresource}"
 
@@ -127,7 +127,7 @@ def _stream_query(container: str, *, stdin: bool, tty: bool) -> list[tuple[str, 
 
 
 def run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
-    """Until the program has ended; its exit code. What the terminal was like it is again afterwards."""
+    """Carry the streams until the program ends, and return its exit code. The terminal's settings are restored afterwards."""
     resize_reader, resize_writer = os.pipe()
     for end in (resize_reader, resize_writer):
         os.set_blocking(end, False)
@@ -144,8 +144,8 @@ def run_session(websocket: WebSocket, stdin: bool, tty: bool) -> int:
 
 
 def copy_input(websocket: WebSocket) -> None:
-    """What comes on stdin goes to the program, until one of both ends."""
-    resize_reader, resize_writer = os.pipe()  # a size that never changes
+    """Copy stdin to the program, and its output to stdout and stderr, until the connection ends."""
+    resize_reader, resize_writer = os.pipe()  # no terminal, so its size never changes
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(websocket.close)
         for end in (resize_reader, resize_writer):
@@ -178,7 +178,7 @@ def _copy_streams(websocket: WebSocket, resized: int, stdin: bool) -> int:
 
 
 def _exit_code(status: bytes) -> int:
-    """The exit code in the last message. Raises CommandError when there is none."""
+    """The exit code in the final status message. Raises CommandError when it has none."""
     import json
 
     try:
@@ -197,12 +197,12 @@ def _exit_code(status: bytes) -> int:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Every key goes to the program, also Ctrl-C."""
+    """Put the terminal into raw mode, so that every key, also Ctrl-C, goes to the program."""
     import termios
     import tty
 
     old_attributes = termios.tcgetattr(0)
-    tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead counts
+    tty.setraw(0, termios.TCSADRAIN)  # TCSADRAIN keeps what was typed ahead
     try:
         yield
     finally:
@@ -244,7 +244,7 @@ def forward_connections(
     listeners: dict[socket.socket, int],
     tell_error: Callable[[str], None] = _tell_error,
 ) -> None:
-    """Each connection to a listener goes to its port of the pod whose `portforward` this is. Until a listener is closed."""
+    """Forward every connection to a listener to the same port of the pod, until a listener is closed."""
     while True:
         try:
             for ready_listener in select.select(list(listeners), [], [])[0]:
@@ -268,7 +268,7 @@ def _parse_ports(text: str) -> tuple[int, int]:
 def _forward_connection(
     server: ServerClient, path: str, port: int, local: socket.socket, tell_error: Callable[[str], None]
 ) -> None:
-    """One connection; what goes wrong is told and the others go on."""
+    """Forward one connection. Report an error; other connections go on."""
     with local:
         try:
             websocket = WebSocket(server, path, [("ports", str(port))])
@@ -284,7 +284,7 @@ def _forward_connection(
 
 
 def _copy_both_ways(websocket: WebSocket, local: socket.socket, tell_error: Callable[[str], None]) -> None:
-    """Both ways, until the pod closes. Each channel begins with its port in two bytes."""
+    """Copy in both directions until the pod closes. Each channel begins with its port number in two bytes."""
     started_channels, more = set[int](), True
     while websocket.is_open:
         for channel, data in websocket.pump():

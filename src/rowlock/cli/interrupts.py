@@ -1,4 +1,4 @@
-"""No Ctrl-C is lost while a command waits for its server."""
+"""Make sure that Ctrl-C ends a command that waits for its server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 @contextmanager
 def notice_interrupts(interval: float = 0.5) -> Iterator[None]:
-    """Within, the main thread notices an interrupt after `interval` seconds at the latest.
+    """Inside this context the main thread notices an interrupt after at most `interval` seconds.
 
-    One that comes between Python's last look and the start of a system call only sets a flag, and nobody looks at it
-    before the call ends: a follower of a quiet log waits for hours. A timer's signal ends the call, and Python looks."""
+    A signal that arrives between Python's check and the start of a system call only sets a flag, which Python checks when
+    the call ends. For a follower of a quiet log that may take hours. A periodic timer signal ends the call earlier."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's business
+        yield  # Python handles signals in the main thread only
         return
     old_handler = signal.signal(signal.SIGALRM, _wake_up)
     old_timer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
@@ -27,4 +27,4 @@ def notice_interrupts(interval: float = 0.5) -> Iterator[None]:
 
 
 def _wake_up(*_: object) -> None:
-    """Nothing: that the signal came is enough."""
+    """Does nothing: the signal itself interrupts the system call."""

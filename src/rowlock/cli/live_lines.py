@@ -1,4 +1,4 @@
-"""Lines on a terminal that are not over: each rank's progress bar, on a line of its own below what is printed.
+"""Unfinished lines on a terminal: each rank's progress bar stays on its own line, below the printed text.
 
 The server sends what such a line looks like after a carriage return (`\\r[rank 0]  45%|####`); the next one of the same rank
 takes its place, and so does its end, which is a line like any other.
@@ -15,12 +15,13 @@ from typing import TextIO
 STATE = "\r"
 _TAG = re.compile(r"\[[^\]]*\] ")
 _LINES_LEFT = 4
-"""Lines of the terminal that bars leave free."""
+"""How many lines of the terminal the bars leave free."""
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class LiveLines:
-    """A terminal's lower end. One for the process, since whatever is printed must go above it: `TERMINAL`."""
+    """The bars at the bottom of the terminal. The process has one instance, `TERMINAL`, because all output must go above
+    the bars."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
@@ -28,7 +29,7 @@ class LiveLines:
         self._lock = threading.RLock()
 
     def write(self, text: str, stream: TextIO | None = None) -> None:
-        """Prints one line, with its newline, or shows the state of one. Safe to call from threads."""
+        """Print one line with its newline, or show the state of an unfinished one. Safe to call from threads."""
         stream = stream or sys.stdout
         with self._lock:
             if text.startswith(STATE):
@@ -45,14 +46,15 @@ class LiveLines:
             self._redraw(text)
 
     def clear(self) -> None:
-        """Nothing is live any more: what was shown last stays as a line."""
+        """Forget the bars; what they showed last stays on the terminal."""
         with self._lock:
             left, self._states = "".join(f"{state}\n" for state in self._states.values()), {}
             if left or self._drawn:
                 self._redraw(left)
 
     def _redraw(self, printed: str) -> None:
-        """One write, so that nothing flickers: up to the first bar, clear, what is printed, the bars."""
+        """Move up to the first bar, clear, print the text, and draw the bars again: in one write, so that nothing
+        flickers."""
         size = _terminal_size()
         up = f"\x1b[{self._drawn}A" if self._drawn else ""
         room = max(1, size.lines - _LINES_LEFT)
@@ -66,7 +68,7 @@ class LiveLines:
 
 
 def _terminal_size() -> os.terminal_size:
-    """Of stdout; what is usual where it does not say."""
+    """Columns and lines of stdout's terminal, or the usual size when it does not say."""
     try:
         columns, lines = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):
@@ -80,7 +82,7 @@ def _tag(text: str) -> str:
 
 
 def _fit(text: str, columns: int) -> str:
-    """At most one line of the terminal; colours end with it."""
+    """Cut the text to one line of the terminal, and reset its colours."""
     plain = _SEQUENCE.sub("", text).expandtabs()
     if len(plain) < columns:
         return text.expandtabs() + ("\x1b[0m" if plain != text else "")

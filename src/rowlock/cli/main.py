@@ -1,4 +1,4 @@
-"""Where the two programs begin: find the verb, parse its line, load its file, turn refusals into exit codes."""
+"""Entry points of both programs: find the verb, parse its line, import its module, turn errors into exit codes."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def _run_command(root: Group, command: Command, line: CommandLine, args: list[st
 
 
 def _exit_on_broken_pipe() -> NoReturn:
-    """The reader of our output went away (`| head`): leave without a word, as other tools do."""
+    """The reader of stdout has gone (`| head`): exit without a message, as other tools do."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(141)

@@ -1,4 +1,5 @@
-"""How answers are printed: tables of padded columns, ages in one unit, JSON. No colour: the output is for pipes too."""
+"""How results are printed: tables of padded columns, ages in one unit, JSON. Without colours, so that pipes get the same
+text."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) ->
 
 
 _CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""What a terminal obeys: names, annotations and messages are whatever somebody else wrote into a job."""
+"""Control characters, which a terminal would obey. Names, annotations and messages may contain them: other people write
+them."""
 
 
 def visible(text: str) -> str:
-    """The text with control characters as `^[`, or `\\u009b`: nothing in it moves the cursor or sets a title. As kubectl does."""
+    """The text with control characters as `^[`, or `\\u009b`: it cannot move the cursor or set a title. kubectl does the
+    same."""
     return _CONTROL.sub(lambda found: _caret(ord(found[0])), text)
 
 
@@ -45,12 +48,12 @@ def show(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """A remark beside the result: to stderr, above the bars that a log has on the terminal."""
+    """Print a remark to stderr, above the progress bars on the terminal."""
     TERMINAL.write(f"{visible(text)}\n", sys.stderr)
 
 
 def ask(question: str, interrupted: str = "") -> str:
-    """The answer in small letters; "" when there is none (Ctrl-D): nobody has agreed to anything; `interrupted` at Ctrl-C."""
+    """Ask a question and return the answer in lower case; "" at Ctrl-D, which agrees to nothing; `interrupted` at Ctrl-C."""
     try:
         return _read_line(question).strip().lower()
     except KeyboardInterrupt:
@@ -59,8 +62,8 @@ def ask(question: str, interrupted: str = "") -> str:
 
 
 def _read_line(question: str) -> str:
-    """One line from the terminal. Unlike input(), no Ctrl-C is lost that comes between the question and the read: the
-    signal leaves a byte in a pipe that is waited for beside the terminal."""
+    """Read one line from the terminal. Unlike input() it does not miss a Ctrl-C between the question and the read, because the
+    signal writes a byte into a pipe that is polled together with the terminal."""
     import os
     import select
     import signal
@@ -111,7 +114,7 @@ def format_number(value: Any) -> str:
 
 
 def format_memory(memory: str) -> str:
-    """A Kubernetes amount of memory as people read it: `24684084Ki` → `23.5Gi`; what is no such amount as it is."""
+    """A Kubernetes memory quantity for people: `24684084Ki` → `23.5Gi`. Other text stays as it is."""
     if not memory.endswith("Ki") or not (memory.isascii() and memory[:-2].isdigit()):
         return memory
     value, unit = int(memory[:-2]) / 1024, "Mi"

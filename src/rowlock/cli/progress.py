@@ -1,7 +1,7 @@
-"""Warnings about a job, printed while its log is followed: a job that hangs logs nothing itself.
+"""Warnings about a job, printed while its log is followed, because a job that hangs logs nothing itself.
 
-A thread beside the log asks for the job's events every few seconds and prints those of the diagnosis (`RankFailed`,
-`JobHangs` and so on) once, on stderr.
+A thread fetches the job's events every few seconds and prints those of the diagnosis (`RankFailed`, `JobHangs` and so on)
+once, to stderr.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ class ProgressReporter:
     def __init__(
         self, server: ServerClient, name: str, events_path: str, *, restarts: bool = False, pauses: bool = False
     ) -> None:
-        """`events_path` is the REST path of the job's events. `restarts` prints failed ranks, too (without restarts the
-        end of the job says it). `pauses` prints that somebody suspended or resumed the job: only for a job that is
-        followed from its first moment, since older events would be told as new."""
+        """`events_path`: the REST path of the job's events. `restarts`: print failed ranks, too (without restarts the end of
+        the job reports them). `pauses`: print when the job is suspended or resumed; only for a job that is followed from its
+        start, since older events would look new."""
         self._reasons = (
             _EVENT_REASONS | ({"RankFailed"} if restarts else set()) | (_SUSPEND_REASONS if pauses else set())
         )
-        self._server = ServerClient(server.url, server.directory)  # a connection of its own: the log has the other
+        self._server = ServerClient(
+            server.url, server.directory
+        )  # its own connection, because the log uses the other one
         self._name, self._events_path = name, events_path
         self._reported: set[tuple[str, str]] = set()
         self._stopped = threading.Event()
@@ -48,17 +50,17 @@ class ProgressReporter:
         try:
             while not self._stopped.wait(POLL_INTERVAL):
                 self.report_new_events()
-        except CommandError:  # the job or the server is gone: who follows the log says so
+        except CommandError:  # the job or the server is gone: the follower of the log reports it
             return
         finally:
             self.close()
 
     def close(self) -> None:
-        """Closes the connection of its own."""
+        """Close its connection."""
         self._server.close()
 
     def report_new_events(self) -> None:
-        """Prints events that were not printed yet, the oldest first."""
+        """Print new events, the oldest first."""
         events: list[dict[str, Any]] = self._server.get(self._events_path, limit=100)["events"]
         for event in reversed(events):
             key = (str(event["reason"]), str(event["message"]))

@@ -1,6 +1,6 @@
-"""`runai` as one program: the commands of both generations, and what is written instead of other programs' commands.
+"""`runai` as one program: the commands of both generations, and hints for commands of other programs.
 
-A word that both generations have is the second's where its output is one that the first prints under another name, too
+Where both generations have the same word, it is the second's if the first has another name for the same output
 (`runai project list`, of which the first has `runai list projects`).
 """
 
@@ -22,7 +22,7 @@ SHARED = (
     Flag("--config-path", "text", "", value="DIR", refuse=_PLACE),
     Flag("--config-file", "text", "", value="FILE", refuse=_PLACE),
 )
-"""Flags of every command; a command that has one of these spellings itself means its own."""
+"""Flags of every command, unless a command has its own flag of the same spelling."""
 
 
 def _families() -> tuple[Command | Group, ...]:

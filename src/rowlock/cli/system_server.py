@@ -1,5 +1,5 @@
-"""The server of the whole machine (`rowlock up --system`): its users find it in a directory for everybody, and log in at a socket there
-by who they are. Its owner, who can read its data directory, uses that one as always.
+"""The server of the whole machine (`rowlock up --system`): its users find it in a public directory, and log in at a Unix socket
+there, which tells the server their uid. Its owner, who can read the data directory, uses the token there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MAX_ANSWER = 64 * 1024
 
 
 def system_directory() -> str:
-    """Where the machine's server says how to reach it."""
+    """The public directory in which the machine's server describes itself."""
     return os.environ.get("ROWLOCK_SYSTEM_DIR") or DEFAULT_DIRECTORY
 
 
 def check_flags(line: Any) -> str:
-    """The directory in which users of this machine find the server. Raises CommandError where they could not."""
+    """The public directory for a server with these flags. Raises CommandError when users could not reach it."""
     if "kubeconfig" in line.given_flags:
         raise CommandError("--system is for a cluster on this machine; with --kubeconfig leave it out", 2)
     if not sys.platform.startswith("linux"):
@@ -37,7 +37,7 @@ def check_flags(line: Any) -> str:
 
 
 def systemd_unit(argv: list[str]) -> str:
-    """A unit for /etc/systemd/system. Pods are not the unit's to kill: they outlive the server, and the next one finds them."""
+    """A unit for /etc/systemd/system. It does not kill pods: they outlive the server, and the next one adopts them."""
     words = " ".join(_unit_word(word) for word in argv)
     return f"""[Unit]
 Description=rowlock: distributed training for the users of this machine
@@ -56,7 +56,7 @@ WantedBy=multi-user.target"""
 
 
 def _unit_word(word: str) -> str:
-    """As systemd reads it: `%` and `$` stand for themselves, blanks stay inside."""
+    """A word quoted for systemd, with `%` and `$` escaped."""
     import shlex
 
     return shlex.quote(word.replace("%", "%%").replace("$", "$$"))

@@ -1,7 +1,7 @@
 """A websocket to the server for exec, attach and port-forward: messages of a channel number and bytes.
 
-Nothing here waits: `pump` carries what can be carried now, and who calls it asks `select` when to call again. So output
-is read while input cannot be written, and a program that waits for its reader is never waited for.
+Nothing here blocks: `pump` sends and receives what it can, and its caller uses `select` to know when to call it again. So
+output is read while input cannot be written, and the two sides never wait for each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.grammar import CommandError
 
 SEND_HIGH_WATER = 1 << 18
-"""Bytes that may wait to be sent; above it nothing more should be given."""
+"""Queued bytes above which a caller should queue no more."""
 VERSION = "v5.channel.k8s.io"
 CLOSE = 255
 
@@ -45,7 +45,7 @@ class WebSocket:
         self._socket.setblocking(False)
 
     def _handshake(self) -> list[tuple[int, bytes]]:
-        """Waits for the answer. What came with it is given back."""
+        """Wait until the server accepts. Returns messages that came with its answer. Raises CommandError when it refuses."""
         from wsproto.events import AcceptConnection, RejectConnection, RejectData
 
         messages: list[tuple[int, bytes]] = []
@@ -73,23 +73,23 @@ class WebSocket:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that are given and not sent yet."""
+        """Bytes that are queued and not sent yet."""
         return len(self._send_buffer)
 
     @property
     def has_pending_data(self) -> bool:
-        """Is there more to read than `select` can see?"""
+        """Whether data was received that `select` cannot see, because it is inside the TLS layer."""
         return bool(self._early_messages) or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0)
 
     def queue_message(self, channel: int, data: bytes) -> None:
-        """Sends a message as soon as it can be sent."""
+        """Queue a message; `pump` sends it."""
         from wsproto.events import BytesMessage
 
         if self.is_open:
             self._send_buffer += self._connection.send(BytesMessage(data=bytes((channel,)) + data))
 
     def pump(self) -> Iterator[tuple[int, bytes]]:
-        """Sends and receives what goes without waiting; yields messages. `is_open` is false when the server has gone."""
+        """Send and receive without blocking, and yield (channel, data). `is_open` becomes false when the server closes."""
         messages, self._early_messages = self._early_messages, []
         yield from messages
         self._flush()
@@ -130,7 +130,7 @@ class WebSocket:
         return []
 
     def close(self) -> None:
-        """Leaves; the server stops what was started for us."""
+        """Close the connection; the server then stops the program that it started for us."""
         self._socket.close()
 
 
@@ -142,7 +142,7 @@ def _error_message(status: int, body: bytes) -> str:
 
 
 def write_all(sink: int, data: bytes) -> None:
-    """All of it to a file descriptor of ours."""
+    """Write all bytes to a file descriptor."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sink, rest) :]

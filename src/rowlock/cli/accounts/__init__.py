@@ -1,4 +1,4 @@
-"""`rowlock user|role|access-rule|application`: who may come in, and what he may do.
+"""`rowlock user|role|access-rule|application`: accounts of people and programs, and their rights.
 
 May import `cli` itself. Begin with `tree.py`.
 """

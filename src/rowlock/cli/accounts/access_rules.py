@@ -12,7 +12,7 @@ from rowlock.cli.output import format_age, show, show_json, table
 
 ROLES, RULES = "/api/v1/authorization/roles", "/api/v1/authorization/access-rules"
 _SUBJECTS = {"user": "user", "group": "group", "application": "app", "service_account": "service-account"}
-"""Flag → what REST calls such a subject."""
+"""Flag → the subject type of the REST API."""
 
 
 def roles(line: CommandLine) -> int:

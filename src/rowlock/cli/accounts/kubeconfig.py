@@ -48,7 +48,7 @@ def read_user_token(directory: str, user: str) -> str:
 
 
 def _user_kubeconfig(line: CommandLine, directory: str) -> str:
-    """For somebody else's machine: with the authority and his token in it."""
+    """A kubeconfig that works on the user's own machine: it contains the CA certificate and his token."""
     import base64
     import json
 

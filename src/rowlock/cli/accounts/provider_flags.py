@@ -1,4 +1,5 @@
-"""Flags about an identity provider (OpenID Connect): those of `rowlock up`, under kube-apiserver's names, and those of logins there."""
+"""Flags about an identity provider (OpenID Connect): those of `rowlock up`, under kube-apiserver's names, and those of
+logins there."""
 
 from __future__ import annotations
 

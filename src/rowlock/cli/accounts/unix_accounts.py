@@ -14,7 +14,7 @@ from rowlock.cli.grammar import CommandError
 ANNOTATION = "rowlock.dev/unix-account"
 _RULES = "/api/v1/authorization/access-rules"
 _PREFIX = "unix:"
-"""Before the name of a user who logs in by who he is."""
+"""Prefix of the name of a user who logs in with his Unix account."""
 
 
 class UnixUser(NamedTuple):
@@ -26,12 +26,12 @@ class UnixUser(NamedTuple):
     groups: tuple[int, ...]
 
     def annotation(self) -> str:
-        """As `id` prints it; the server reads it back (`system/unix_accounts.py`)."""
+        """The ids as `id` prints them; the server parses this text (`system/unix_accounts.py`)."""
         return f"{self.name} uid={self.uid} gid={self.gid} groups={','.join(map(str, self.groups))}"
 
 
 def find_account(name: str) -> UnixUser:
-    """Raises CommandError for a name that this machine does not know."""
+    """The Unix account of this name. Raises CommandError when this machine has none."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -44,14 +44,14 @@ def find_account(name: str) -> UnixUser:
 
 
 def group_names(account: UnixUser) -> str:
-    """For people: the groups by name, where they have one."""
+    """The groups of the account for messages: names, or numbers where a group has no name."""
     names = {entry.gr_gid: entry.gr_name for entry in grp.getgrall()}
     return ", ".join(names.get(gid, str(gid)) for gid in account.groups)
 
 
 def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
-    """Pods of the project run as the account from now on, and the user of that name may submit there; who had the project before
-    may not any more."""
+    """From now on pods of the project run as this account, and its user may submit to the project. The user of the
+    project's earlier account may not any more."""
     path = f"/api/v1/namespaces/{project['status']['namespace']}"
     item = server.get(path)
     annotations = item["metadata"].setdefault("annotations", {})
@@ -65,12 +65,12 @@ def assign(server: client.ServerClient, project: dict[str, Any], account: UnixUs
     try:
         server.post(_RULES, rule)
     except client.StatusError as refusal:
-        if refusal.status != 409:  # the user has that rule already
+        if refusal.status != 409:  # the user has this rule already
             raise
 
 
 def _remove_rules_of_earlier_users(server: client.ServerClient, project: dict[str, Any], account: UnixUser) -> None:
-    """Else they would run programs as the new account."""
+    """Without this they could still submit, and their programs would run as the new account."""
     for rule in client.list_all(server, _RULES, "accessRules"):
         subject = str(rule["subjectId"])
         own_scope = rule["scopeType"] == "project" and rule["scopeName"] == project["name"]
@@ -84,7 +84,7 @@ def _remove_rules_of_earlier_users(server: client.ServerClient, project: dict[st
 
 
 def describe(project: str, account: UnixUser) -> str:
-    """What has changed, in a line."""
+    """One line that says what has changed."""
     return (
         f"Its pods run as {account.name} (uid {account.uid}, groups {group_names(account)}), who may submit there:"
         f" `rowlock run -p {project} -- …`"

@@ -13,8 +13,8 @@ PATH = "/api/v1/users"
 
 
 def read_password(name: str, *, is_new: bool) -> str:
-    """From the terminal, without echo, and twice where it is new; from the first line of stdin where there is no terminal.
-    Raises CommandError."""
+    """Read a password from the terminal without echo (a new one twice), or from the first line of stdin when stdin is no
+    terminal. Raises CommandError."""
     if not sys.stdin.isatty():
         password = sys.stdin.readline().rstrip("\n")
         if not password:

@@ -1,4 +1,4 @@
-"""`backup` and `restore`: handed to the store's own program, which knows what a database is. No server is asked."""
+"""`backup` and `restore`: both run the store's own program, which reads and writes the database. They do not use a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`check`: would the operator take this manifest, and what in it will surprise? Nothing is written."""
+"""`check`: says whether the operator would admit a manifest, and warns about fields with surprising effects. It writes
+nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rowlock.cli.output import show, show_json
 
 
 def check(line: CommandLine) -> int:
-    """0 when everything would be admitted, else 1."""
+    """Check the manifests; the exit code is 0 when all of them would be admitted, else 1."""
     if not line.file:
         raise CommandError("`rowlock check` needs the file that would be submitted: `rowlock check -f job.yaml`", 2)
     body = {"objects": load_manifests(line.file), "project": project(line)}

@@ -1,4 +1,4 @@
-"""`up`, `status`, `kubeconfig`, `version`: the server's life, as seen from outside it.
+"""`up`, `status` and `version`: start a server, and say how it is.
 
 `up` starts `python -m rowlock.serve` with the flags it was given and, detached, returns when the server answers.
 `server.json` says with which flags a server runs, so that a second `up` knows whether it asks for the same.
@@ -53,15 +53,15 @@ SETTINGS = (
     "event_ttl",
 )
 _POD_NETWORK_PORTS = (3128, 6443)
-"""Of the pods' proxy and of the API server, at the address where pods reach this machine."""
+"""Ports of the pods' proxy and of the API server, at the address where pods reach this machine."""
 _REAL_CLUSTER_SETTINGS = (
     "kubeconfig", "context", "install_crds", "scheduler", "operator", "port", "bind", "tls_san", "keep_runs", "archive_size",
 )  # fmt: skip
-"""Flags of `up` that mean something where the machines are not ours."""
+"""The flags of `up` that are allowed with a real cluster."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
 _STAGE_PREFIX = "starting: "
-"""How the server's log says what a long start is busy with (`assembly.py`)."""
+"""Prefix of log lines in which a starting server says what it does (`assembly.py`)."""
 _KILL_TIMEOUT = 5.0  # seconds that a server that is given up may take to end by itself
 _POLL_INTERVAL = 0.02
 _SYSTEM_DATA_DIR = "/var/lib/rowlock"
@@ -141,13 +141,13 @@ def _check_flags(line: CommandLine) -> None:
 
 
 def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
-    """A real cluster has nodes, users and a scheduler of its own; other flags would be ignored, and are refused."""
+    """Refuse flags of `up` that have no effect on a real cluster, which has its own nodes, users and scheduler."""
     if "kubeconfig" not in settings:
         for name in ("context", "install_crds", "scheduler", "operator"):
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return
-    is_inside = line.kubeconfig == "in-cluster"  # the server looks whether it is in a pod
+    is_inside = line.kubeconfig == "in-cluster"  # the server checks itself whether it runs in a pod
     path = line.kubeconfig if is_inside else os.path.abspath(os.path.expanduser(line.kubeconfig))
     settings["kubeconfig"] = path
     if not is_inside and not os.path.isfile(path):
@@ -169,7 +169,8 @@ def serve_argv(directory: str, settings: dict[str, Any]) -> list[str]:
 
 
 def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
-    """Start the server in a session of its own; its server.json when it answers. Raises CommandError with its last words."""
+    """Start the server in its own session and return its server.json as soon as it answers. Raises CommandError with the
+    last lines of its log."""
     log = os.path.join(directory, "server.log")
     with open(log, "ab") as output:
         log_offset = output.tell()
@@ -192,7 +193,7 @@ def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
             f"the server did nothing for {_STALLED_TIMEOUT:.0f} s, did not answer, and was stopped; {log} may say why"
         )
     finally:
-        if not is_ready:  # Ctrl-C, too: nobody waits for it any more, and it holds the directory's lock
+        if not is_ready:  # also after Ctrl-C: nobody waits for it any more, and it holds the directory's lock
             _end_process(process)
 
 
@@ -206,7 +207,8 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 class _StartProgress:
-    """Whether a starting server gets on: it uses CPU time or writes to its log. Shows the stages of a long start."""
+    """Watches a starting server: it makes progress while it uses CPU time or writes to its log. Shows the stages of a
+    long start."""
 
     def __init__(self, pid: int, log: str, log_offset: int) -> None:
         self._pid, self._log, self._offset = pid, log, log_offset
@@ -235,7 +237,7 @@ class _StartProgress:
             with open(f"/proc/{self._pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
-            return 0  # no /proc here, or it has just ended: the log must do
+            return 0  # no /proc here, or the process has just ended: only the log can tell
         return int(fields[11]) + int(fields[12])
 
 
@@ -252,7 +254,7 @@ def _accepts_connections(url: str) -> bool:
 
 
 def _last_log_line(log: str, log_offset: int) -> str:
-    """The last line that the server wrote in this start: its own sentence."""
+    """The last line that the server has logged since this start."""
     with open(log, "rb") as file:
         file.seek(log_offset)
         lines = [text for text in file.read().decode(errors="replace").splitlines() if text.strip()]
@@ -265,7 +267,7 @@ def _report_already_running(line: CommandLine, server_json: dict[str, Any], sett
 
 
 def check_same_settings(directory: str, server_json: dict[str, Any], settings: dict[str, Any]) -> None:
-    """A server is there: the same settings are fine, others are refused. Raises CommandError."""
+    """Raises CommandError when the running server has other settings than these."""
     current_settings = server_json.get("flags") or {}
     differs = [name for name, value in settings.items() if current_settings.get(name) != value]
     if differs:
@@ -296,7 +298,7 @@ def _report_server(line: CommandLine, server_json: dict[str, Any], state: str = 
 
 
 def _describe_certificate(line: CommandLine, server_json: dict[str, Any]) -> str:
-    """Whose certificate browsers are shown: their users would wonder."""
+    """A line that says which certificate browsers will see, because they warn about unknown ones."""
     if (server_json.get("flags") or {}).get("ui_cert") not in (None, "", "None"):
         return ""
     authority = os.path.join(data_dir(line), "ca.crt")
@@ -359,7 +361,7 @@ def status(line: CommandLine) -> int:
 
 
 def _show_remote_status(line: CommandLine, url: str) -> int:
-    """Of a server on another machine: what its user sees there."""
+    """Show the status of a server on another machine, as its user may see it."""
     server = client.connect(line)
     user, phases = str(server.get("/api/v1/me")["username"]), _count_phases(server)
     if line.json:
@@ -382,7 +384,7 @@ def _describe_phases(phases: dict[str, int]) -> str:
 
 
 def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
-    """The nodes; none for a user who may not see them."""
+    """The nodes of the cluster; an empty list for a user who may not see them."""
     try:
         return list(server.get("/api/v1/nodes")["items"])
     except client.StatusError as refusal:
@@ -392,7 +394,8 @@ def _visible_nodes(server: client.ServerClient) -> list[dict[str, Any]]:
 
 
 def _describe_leader(server: client.ServerClient, part: str) -> str:
-    """Which process does this part's work on a real cluster, by its Lease; without one that is renewed, every job waits."""
+    """A line that names the process which holds the Lease of this part on a real cluster, or warns that no process
+    renews it."""
     try:
         lease = server.get(f"{_LEASES_PATH}/rowlock-{part}")["spec"]
     except CommandError as refusal:
@@ -406,7 +409,7 @@ def _describe_leader(server: client.ServerClient, part: str) -> str:
 
 _LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/rowlock-system/leases"
 _LEASE_GRACE = 2
-"""Lease durations after which a Lease is surely not renewed any more, for all that two clocks may differ."""
+"""After so many lease durations a Lease counts as abandoned, even if the two clocks differ a little."""
 _CORDONED_NOTE = """
 A cordoned node takes no new pods. Either `kubectl cordon` cordoned it, or an earlier `rowlock up` with other flags added it
 and pods are still on it. Delete these pods (`rowlock delete JOB`), and the next `rowlock up` removes the node."""

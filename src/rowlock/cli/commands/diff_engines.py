@@ -1,4 +1,4 @@
-"""`diff-engines`: handed to the program that runs one job on an embedded and a real cluster."""
+"""`diff-engines`: runs the program that compares one job on an embedded and a real cluster."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def doctor(line: CommandLine) -> int:
 
 
 def _cluster_findings(line: CommandLine) -> list[Finding]:
-    """By the program that speaks to real clusters: this one speaks HTTP to our own server only."""
+    """Findings about a real cluster. A separate program asks it, because this one speaks HTTP to our own server only."""
     argv = [sys.executable, "-P", "-m", "rowlock.kube.doctor", "--kubeconfig", os.path.expanduser(line.kubeconfig)]
     argv += [*(("--context", line.context) if line.context else ()), "--scheduler", line.scheduler]
     result = subprocess.run(argv, capture_output=True, text=True, check=False)

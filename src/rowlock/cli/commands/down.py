@@ -62,7 +62,7 @@ def down(line: CommandLine) -> int:
 
 
 def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
-    """Stop every unfinished job, also those that are submitted meanwhile; those that were stopped."""
+    """Stop every unfinished job, also those that are submitted meanwhile. Returns the stopped jobs."""
     busy = _unfinished_jobs(line)
     if busy or (leftover := _leftover_pods(line)):
         _confirm_stop(line, _describe_jobs(busy) if busy else _describe_leftover(leftover))
@@ -78,12 +78,13 @@ def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
                 f"{_describe_jobs(unstopped)} did not stop in time, and their pods go on. The next `rowlock up` finds them"
             )
         seen |= {w["id"] for w in busy}
-        busy = [w for w in _unfinished_jobs(line) if w["id"] not in seen]  # taken before, and shown only now
+        busy = [w for w in _unfinished_jobs(line) if w["id"] not in seen]  # accepted earlier, listed only now
     return stopped
 
 
 def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
-    """Have the server take no more jobs; False: it is an older one, or does not answer, as has been said."""
+    """Ask the server to refuse new jobs. False when it cannot: it is too old, or it does not answer (a warning has said
+    so)."""
     try:
         client.connect(line).post("/api/v1/drain", seconds=min(int(seconds) + 1, 3600))
     except CommandError:
@@ -92,7 +93,7 @@ def _refuse_new_jobs(line: CommandLine, seconds: float) -> bool:
 
 
 def _reap_child(pid: int) -> None:
-    """When we are its parent (tests), take the exit code so that the process is gone."""
+    """Collect the exit code when we are the parent (in tests), so that no zombie stays."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
@@ -100,7 +101,7 @@ def _reap_child(pid: int) -> None:
 
 
 def _unfinished_jobs(line: CommandLine) -> list[dict[str, Any]]:
-    """Jobs that have pods, or will; a server that does not answer has none to tell of."""
+    """Jobs that have or will have pods; an empty list when the server does not answer."""
     try:
         workloads = _workloads(line)
     except CommandError as refusal:
@@ -114,7 +115,7 @@ def _workloads(line: CommandLine) -> list[dict[str, Any]]:
 
 
 def _running_pods(line: CommandLine) -> list[dict[str, Any]]:
-    """Pods that have a node and have not ended; none where the server does not answer, as `_unfinished_jobs` has said."""
+    """Pods that are bound and have not ended; an empty list when the server does not answer."""
     try:
         pods = client.connect(line).get("/api/v1/pods")["items"]
     except CommandError:
@@ -144,12 +145,14 @@ def _leftover_pods(line: CommandLine) -> list[dict[str, Any]]:
 
 
 def _delete_leftover_pods(line: CommandLine, limit: float) -> None:
-    """A job that is over cannot be suspended: its pods are deleted, and that is said."""
+    """Delete pods that outlive their job, and say so: a job that is over cannot be suspended."""
     leftover, server = _leftover_pods(line), client.connect(line)
     if not leftover:
         return
     for pod in leftover:
-        with contextlib.suppress(client.StatusError):  # it has ended meanwhile, or is not ours: the list below tells
+        with contextlib.suppress(
+            client.StatusError
+        ):  # it has ended meanwhile, or is not ours: the list below shows which
             server.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}")
     uids, deadline = {p["metadata"]["uid"] for p in leftover}, time.monotonic() + min(limit, _STOP_TIMEOUT)
     while remaining := [p for p in _running_pods(line) if p["metadata"]["uid"] in uids]:
@@ -172,7 +175,7 @@ def _full_names(pods: list[dict[str, Any]]) -> list[str]:
 
 
 def _warn_about_bare_pods(line: CommandLine) -> None:
-    """Pods without a controller cannot be suspended and are not ours to delete: they go on, and that is said."""
+    """Warn that pods without a controller keep running: they cannot be suspended, and rowlock does not delete them."""
     bare = _full_names([pod for pod in _running_pods(line) if not pod["metadata"].get("ownerReferences")])
     if bare:
         which, verb, them = ("pods", "go", "them") if len(bare) != 1 else ("pod", "goes", "it")
@@ -199,8 +202,8 @@ def _first_names(names: list[str]) -> str:
 
 
 def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
-    """Suspend every unfinished job and wait until its pods are gone: `rowlock resume` starts it again. Those whose pods
-    are not gone at the deadline: somebody else manages them, or nobody ends their pods."""
+    """Suspend every unfinished job and wait until its pods are gone; `rowlock resume` starts it again. Returns the jobs
+    whose pods are still there at the deadline."""
     server = client.connect(line)
     for workload in busy:
         try:

@@ -1,4 +1,4 @@
-"""`build` and `image`: handed to the node's own programs, which know what an image is."""
+"""`build` and `image`: both run programs of the node, which manage its images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def _exec_node_command(line: CommandLine, *argv: str) -> int:
-    """Becomes the node's program, which has the exit code of the command."""
+    """Replace this process by the node's program, whose exit code becomes that of the command."""
     sys.stdout.flush()
     program = [sys.executable, "-P", "-m", "rowlock.kubelet.images.commands", "--data-dir", data_dir(line)]
     os.execv(sys.executable, [*program, *argv])
@@ -32,7 +32,7 @@ def build(line: CommandLine) -> int:
 
 
 def _server_runtime(line: CommandLine) -> str:
-    """What the server of the data directory was started with: its pods shall find the image."""
+    """The runtime with which the data directory's server was started, so that its pods find the image."""
     return str((client.read_server_json(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
 
 

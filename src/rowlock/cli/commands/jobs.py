@@ -29,7 +29,7 @@ WORKLOADS = "/api/v1/workloads"
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
 _UUID_LENGTH = 36
 _POLL_SECONDS = 30.0
-"""Seconds of one wait request; the server answers earlier when the phase comes."""
+"""Seconds that one wait request may take; the server answers earlier when the phase is reached."""
 
 
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def find_workload(server: ServerClient, project_name: str, name: str) -> dict[st
 
 
 def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The same, or the newest of this name (or id) that is gone. Raises CommandError."""
+    """The workload of this name; else the newest deleted one of this name or id. Raises CommandError when there is
+    neither."""
     query = f"name=={name},projectName=={project_name}"
     for extra in ({}, {"deleted": "true"}):
         if workloads := server.get(WORKLOADS, filterBy=query, **extra)["workloads"]:
@@ -121,7 +122,7 @@ def _row(workload: dict[str, Any], with_project: bool, idle: int | None) -> tupl
 
 
 def _shorten(text: str, width: int = 100) -> str:
-    """Cut for a screen; a pipe is read by programs, and they search the whole sentence."""
+    """Cut the text to the width of a terminal; in a pipe it stays whole, because programs search it."""
     return text if len(text) <= width or not sys.stdout.isatty() else text[: width - 1] + "…"
 
 
@@ -147,7 +148,7 @@ def describe(line: CommandLine) -> int:
         show("\nPods:")
         show(table(("POD", "STATUS", "RESTARTS", "AGE", "NODE", "GPUS", "EXIT"), [_pod_row(p) for p in pods]))
         for pod in pods:
-            already_shown = pod["message"] == body.get("phaseMessage")  # of all its pods, above
+            already_shown = pod["message"] == body.get("phaseMessage")  # the phase message above says it for all pods
             if pod["message"] and not already_shown and not pod["ready"] and pod["status"] != "Completed":
                 show(f"  {pod['name']}: {pod['message']}")
     show("\nEvents:" if events else "\nNo events.")
@@ -244,7 +245,7 @@ def wait(line: CommandLine) -> int:
 def wait_for_phase(
     server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
 ) -> dict[str, Any]:
-    """The workload when it is in the phase, when it can no longer get there, or when the time is over."""
+    """Wait until the workload is in the phase, can no longer reach it, or `limit` seconds are over. Returns the workload."""
     final_phases = {"Completed", "Failed", "Deleted"} if target_phase != "Deleted" else {"Deleted"}
     deadline = time.monotonic() + limit if limit is not None else None
     while True:
@@ -266,7 +267,7 @@ def wait_for_phase(
 
 
 def selected_job_names(line: CommandLine) -> list[str]:
-    """The jobs that the line names; with --all every one of the project."""
+    """The names on the command line; with --all the names of all jobs of the project."""
     all_jobs = "all" in line.given_flags and line.all
     if not all_jobs and not line.words:
         raise CommandError(f"`{line.program} {line.verb}` needs the name of a job", 2)
@@ -277,7 +278,7 @@ def selected_job_names(line: CommandLine) -> list[str]:
 
 
 def confirm_delete(line: CommandLine, count: int) -> None:
-    """Ask before every job of a project is deleted. Raises CommandError unless somebody says yes."""
+    """Ask before deleting all jobs of a project. Raises CommandError unless the answer is yes."""
     jobs = f"{count} {'job' if count == 1 else 'jobs'} of project {project(line)}"
     if not sys.stdin.isatty():
         raise CommandError(
@@ -318,7 +319,7 @@ def resume(line: CommandLine) -> int:
 
 
 def _for_each_job(line: CommandLine, job_names: list[str], word: str, act: Any) -> int:
-    """Do it to every one; a refusal is told and the others go on."""
+    """Call `act` for every job. Print a refusal and go on with the others; the exit code is 1 if one was refused."""
     server = client.connect(line)
     results, failed = [], 0
     for name in job_names:
@@ -374,7 +375,7 @@ def explain(line: CommandLine) -> int:
 
 
 def _record_lines(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the scheduler knows beside its sentence, in lines."""
+    """The details of the scheduler's record, as lines below its sentence."""
     if "podsNeeded" in record:
         yield "fits now", f"{record['podsFit']} of {record['podsNeeded']} pods"
     if record.get("requested"):

@@ -14,7 +14,7 @@ from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.output import parse_duration, tell
 
 GONE_CHIEF = "chief"
-"""The server's word for the pod that is meant when none is named, of a job whose pods are gone."""
+"""The name by which the server finds the default pod of a job whose pods are gone."""
 
 
 def logs(line: CommandLine) -> int:
@@ -41,7 +41,8 @@ def logs(line: CommandLine) -> int:
 
 
 def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
-    """The pod that a word names: its name, or what comes after the job's. `gone`: it may be gone, the server knows."""
+    """The full name of a pod, given by its name or by the part after the job's name. With `gone` the pod may be deleted; the
+    server resolves it."""
     names = [p["name"] for p in client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")]
     for name in names:
         if word in (name, name.removeprefix(f"{workload['name']}-")):
@@ -57,7 +58,7 @@ def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: s
 def selected_pod(
     server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool = False
 ) -> str:
-    """The pod that `--pod` or `--rank` names; "" where neither is given. `gone`: it may be gone, the server knows."""
+    """The pod that `--pod` or `--rank` names; "" when neither flag is given. With `gone` the pod may be deleted."""
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
         raise CommandError("--pod and --rank both name a pod: give one of them", 2)
@@ -69,7 +70,7 @@ def selected_pod(
 
 
 def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> str:
-    """The pod that is this rank of the job."""
+    """The name of the pod that runs this rank of the job."""
     pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
     if name := ranks.get(f"rank {rank}"):
@@ -88,15 +89,15 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
 def _pod_of_launched_rank(
     server: client.ServerClient, workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]
 ) -> str | None:
-    """The pod in which torchrun starts this rank: it numbers them from the first pod on, so many in each. None where pods are no
-    such launchers. Raises CommandError for a rank that there is not."""
+    """The pod in which torchrun starts this rank: torchrun numbers ranks pod by pod. None when the pods do not run several
+    ranks each. Raises CommandError when the job has no such rank."""
     try:
         spec = server.get(f"{WORKLOADS}/distributed/{workload['id']}").get("spec") or {}
     except client.StatusError:
         return None
     text = str(spec.get("nprocPerNode"))
     each = int(text) if is_digits(text) and len(text) < 5 else 1
-    if each < 2 or spec.get("maxReplicas"):  # an elastic job numbers its ranks as they come
+    if each < 2 or spec.get("maxReplicas"):  # an elastic job numbers ranks in the order in which they join
         return None
     if rank >= each * len(pods):
         last = each * len(pods) - 1
@@ -110,13 +111,13 @@ def _pod_of_launched_rank(
 
 
 def write_merged(server: client.ServerClient, path: str, **options: Any) -> None:
-    """The log of all ranks. On a terminal, bars that programs draw stay below it, each with its rank."""
+    """Print the merged log of all ranks. On a terminal, progress bars stay below it, each labelled with its rank."""
     live = sys.stdout.isatty()
     write_lines(server.stream_lines(path, progress=live, **options), live=live)
 
 
 def write_lines(lines: Iterable[bytes], *, live: bool = False) -> None:
-    """To stdout as bytes, line by line: a follower sees each at once. `live`: the stream has states of lines."""
+    """Write lines to stdout as bytes and flush after each. With `live` the stream contains states of unfinished lines."""
     if not live:
         for text in lines:
             sys.stdout.buffer.write(text)

@@ -1,4 +1,4 @@
-"""`manifests`: handed to the program that knows what rowlock needs on a real cluster. No server is asked."""
+"""`manifests`: runs the program that knows what rowlock needs on a real cluster. It does not use a server."""
 
 from __future__ import annotations
 

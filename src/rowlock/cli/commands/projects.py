@@ -20,7 +20,7 @@ def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
 
 
 def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
-    """Raises CommandError with the nearest name."""
+    """The project of this name. Raises CommandError with the nearest name."""
     projects = list_projects(server)
     for item in projects:
         if item["name"] == name:
@@ -41,7 +41,7 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
 
 
 def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
-    """The project's limit and weight stay, and whatever there is of other resources."""
+    """The request body with the new GPU quota; the project's limit, weight and other resources stay."""
     (requested,) = _quota_request(line)["resources"]
     current: dict[str, Any] = next((pool["gpu"] for pool in project["resources"]), {})
     kept = {name: current[name] for name in ("limit", "overQuotaWeight") if current.get(name) is not None}

@@ -1,7 +1,7 @@
 """`scheduler snapshot`, `scheduler replay`, `simulate` and `explain --what-if`: questions to the scheduler.
 
-The snapshot and the question go to the server; replaying and simulating need none: they become a program of the
-package that runs the real planner on this machine.
+`snapshot` and `--what-if` ask the server. `replay` and `simulate` need none: they run a program of the package with
+the real planner on this machine.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def load_manifests(path: str) -> list[dict[str, Any]]:
 
 
 def _list_items(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a document holds; the elements of a `PodList`, as a server sends it, do not say that they are pods."""
+    """The objects of one document. Items of a typed list such as `PodList` get the kind that the list implies."""
     kind = str(document.get("kind", ""))
     if not kind.endswith("List"):
         return [document]
@@ -109,7 +109,7 @@ def _list_items(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_text(path: str) -> str:
-    """Raises CommandError when the file cannot be read."""
+    """The text of a file, or of stdin for `-`. Raises CommandError when it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

@@ -14,7 +14,7 @@ from rowlock.cli.output import show, show_json, tell
 
 
 def ui(line: CommandLine) -> int:
-    """Ask the server for a code. Its address is printed always: a browser that opens may be on another screen."""
+    """Ask the server for a one-time code and print its address; open a browser, if there is one, on the same address."""
     server = client.connect(line)
     if line.user:
         server.user_token = read_user_token(data_dir(line), line.user)
@@ -37,5 +37,5 @@ def ui(line: CommandLine) -> int:
 
 
 def has_display() -> bool:
-    """Whether a window could appear; a browser in the terminal would only get in the way."""
+    """Whether a graphical browser could open: this process has a display."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

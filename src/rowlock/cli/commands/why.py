@@ -1,4 +1,4 @@
-"""`why`: what happened to a job, in one sentence, and what that rests on."""
+"""`why`: what happened to a job, in one sentence, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def why(line: CommandLine) -> int:
 
 
 def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
-    """The last incident, a line a rank, the cause first."""
+    """The newest incident as one line per rank, the root cause first."""
     for failure in incidents[-1]["deaths"] if incidents else ():
         error = failure["trouble"]
         text = f"exit code {failure['code']}"

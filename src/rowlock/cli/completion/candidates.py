@@ -17,26 +17,26 @@ _OTHER_NOUNS = frozenset(
     "project node nodepool department cluster image pvc template config workload-type environment compute datasource"
     " my-credential".split()
 )
-"""Whose names are not those of jobs."""
+"""Commands whose names are not names of jobs."""
 _MOST_RUNS = 200
 
 
 @dataclass
 class _Place:
-    """Where the words before the last one lead."""
+    """The place in the grammar that the words before the last one lead to."""
 
     node: Group | Command
     path: list[str] = field(default_factory=list)
     pending: Flag | None = None
-    """A flag that waits for its value."""
+    """The flag whose value comes next; None when no flag waits for one."""
     given: dict[str, str] = field(default_factory=dict)
     """Values of flags so far, by dest."""
     is_foreign: bool = False
-    """The words of another program have begun."""
+    """Whether the words belong to another program (they stand after `--`)."""
 
 
 def candidates(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> list[str]:
-    """What the last of `words` may become; none where files may stand, or nothing is known."""
+    """The words that may replace the last of `words`; [] where file names may stand or nothing is known."""
     *before, current = words
     place = _follow(root, before, shared)
     if place is None or place.is_foreign:
@@ -46,7 +46,7 @@ def candidates(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> lis
 
 
 def _follow(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> _Place | None:
-    """None: there is no such command."""
+    """Walk the grammar along `words`. None when there is no such command."""
     place = _Place(root)
     for word in words:
         if place.pending is not None:
@@ -114,7 +114,7 @@ def _names_at(place: _Place, command: Command) -> list[str]:
 
 
 def _ask(place: _Place, names: Any) -> list[str]:
-    """None where no server answers: a shell wants words, not errors."""
+    """Ask the server; None when it does not answer, because a shell expects words and no errors."""
     line = CommandLine("rowlock", "completion", [])
     line.set_values(data_dir=place.given.get(DATA_DIR.dest), project=place.given.get("project"))
     try:
@@ -137,6 +137,6 @@ def _job_names(server: client.ServerClient, line: CommandLine) -> list[str]:
 
 
 def _run_names(server: client.ServerClient, line: CommandLine) -> list[str]:
-    """Of the newest runs, also of those that were deleted."""
+    """Names of the newest runs, also of deleted ones."""
     runs = server.get("/api/v1/runs", project=project(line), limit=_MOST_RUNS)["runs"]
     return list(dict.fromkeys(run["name"] for run in runs))

@@ -1,1 +1,1 @@
-"""`rowlock plot`: curves of runs from the lines that their programs printed (`lines.py`), in the terminal (`terminal.py`) and as SVG (`svg.py`)."""
+"""`rowlock plot`: curves of runs, from the lines that programs printed (`lines.py`), drawn as text (`terminal.py`) or SVG (`svg.py`)."""

@@ -22,7 +22,7 @@ from rowlock.cli.history.runs import find_run
 from rowlock.cli.output import show, show_json, tell
 
 _MAX_ATTEMPTS = 100
-"""Attempts of a rank that are read, the newest."""
+"""How many attempts of a rank are read: the newest ones."""
 Chart = tuple[str, str, list[tuple[str, Points]]]
 
 
@@ -56,12 +56,12 @@ def plot(line: CommandLine) -> int:
 
 
 def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, Curve]:
-    """What one rank of a run printed, by metric: the first that ever began where none is named. Raises CommandError."""
+    """The curves of one rank of a run by metric; without `rank`, of the rank that began first. Raises CommandError."""
     return read_curves(_read_attempts(server, run, rank))
 
 
 def _read_attempts(server: ServerClient, run: dict[str, Any], rank: int | None) -> Iterator[Iterator[str]]:
-    """The lines of each attempt of one rank, the first that ever began where none is named. Raises CommandError."""
+    """The lines of each attempt of one rank; without `rank`, of the rank that began first. Raises CommandError."""
     ranks = [one for one in run["ranks"] if one["attempts"]]
     if rank is not None:
         chosen = [one for one in ranks if one["rank"] == f"rank {rank}"]
@@ -103,7 +103,7 @@ def _select_charts(charts: list[Chart], wanted: list[str]) -> list[Chart]:
 
 
 def _chart_json(chart: Chart) -> dict[str, Any]:
-    """Values that are no numbers are null: JSON has no NaN."""
+    """A chart as JSON. NaN and infinite values become null, because JSON has neither."""
     name, axis, curves = chart
     runs = [
         {"run": label, "points": [[x, y if math.isfinite(y) else None] for x, y in points]} for label, points in curves

@@ -15,14 +15,14 @@ from rowlock.cli.output import parse_time
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.([0-9]{1,12})\.(.*)")
 _MAX_ENTRIES, _MAX_DEPTH, _MAX_FILES = 20_000, 6, 200
-"""Of the directories that are searched."""
+"""Limits of a search: directory entries, directory levels, event files."""
 _PASSED_OVER = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"})
 _SLACK = 2.0
-"""Seconds before a run was submitted and after its end: clocks have whole seconds."""
+"""Seconds of tolerance around a run's begin and end, because the times have whole seconds."""
 
 
 def checkpoint_directory(data_directory: str, run: dict[str, Any]) -> str:
-    """The directory of a run's checkpoints; nobody needs to have written there."""
+    """The checkpoint directory of a run. It may be empty or missing."""
     return os.path.join(data_directory, "checkpoints", run["checkpointsOf"])
 
 
@@ -31,11 +31,11 @@ class EventFile(NamedTuple):
     begun: float
     """Seconds since the epoch, as its name says."""
     place: str
-    """Its directory, below the one that was searched."""
+    """Its directory, relative to the one that was searched."""
 
 
 def find_event_files(data_directory: str, run: dict[str, Any]) -> list[EventFile]:
-    """By the time of their beginning, the oldest first; the newest of many."""
+    """The event files of a run, the oldest first. Of too many only the newest are returned."""
     own = checkpoint_directory(data_directory, run)
     found = {file.path: file for file, _ in _search(own)}
     code = run["ran"]["code"] or {}
@@ -52,7 +52,7 @@ def find_event_files(data_directory: str, run: dict[str, Any]) -> list[EventFile
 
 
 def _is_of_any_pod(host: str) -> bool:
-    """Pods of jobs are called by their role and number; a file that another pod wrote is another run's."""
+    """Whether the host name looks like that of a job's pod (it ends with role and number): then the file is another run's."""
     return re.match(r".*-(master|worker|launcher|chief|ps|evaluator)-[0-9]+(\.|$)", host) is not None
 
 
@@ -62,7 +62,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _search(top: str) -> Iterator[tuple[EventFile, str]]:
-    """Event files below a directory, and on which host they were begun. Links are not followed."""
+    """Event files below a directory, each with the host that wrote it. Symbolic links are not followed."""
     unvisited, seen = [(top, 0)], 0
     while unvisited and seen < _MAX_ENTRIES:
         directory, depth = unvisited.pop()
@@ -80,7 +80,7 @@ def _search(top: str) -> Iterator[tuple[EventFile, str]]:
 
 
 def read_event_curves(data_directory: str, run: dict[str, Any]) -> dict[str, Curve]:
-    """The scalars of a run by name; of writers of one name in several directories, each under its directory's."""
+    """The scalar curves of a run by name. A name that occurs in several directories gets its directory as a prefix."""
     written: dict[str, dict[str, dict[int, Scalar]]] = {}
     for file in find_event_files(data_directory, run):
         try:
@@ -97,7 +97,7 @@ def read_event_curves(data_directory: str, run: dict[str, Any]) -> dict[str, Cur
 
 
 def _add_scalar(points: dict[int, Scalar], scalar: Scalar) -> None:
-    """What was written last for a step counts: an attempt does some steps again."""
+    """Add a value; the last one for a step counts, because a later attempt repeats some steps."""
     known = points.get(scalar.step)
     if known is None or known.time <= scalar.time:
         points[scalar.step] = scalar

@@ -1,8 +1,8 @@
 """Scalars of TensorBoard's event files: what `SummaryWriter.add_scalar` of PyTorch and `tf.summary.scalar` wrote.
 
-A file is records (length, its checksum, data, its checksum), each a protocol buffer, an Event. Programs write these files, so
-nothing in them is believed: lengths have a limit, a part that is cut off or makes no sense ends the file there, names are cleaned.
-Checksums are not looked at: a wrong number is drawn, and harms nobody.
+A file is a list of records (length, its checksum, data, its checksum), each an Event in protocol buffers. Any program may
+have written the file, so lengths are limited, a record that is cut off or malformed ends the file, and names are cleaned.
+Checksums are not checked: a wrong number in a plot does no harm.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 MAX_FILE = 256 << 20
-"""Bytes of one file that are read."""
+"""Bytes of one file that are read at most."""
 MAX_RECORD = 1 << 20
-"""Bytes of one event; larger ones (images, models) are passed over."""
+"""Bytes of one event at most; larger ones (images, models) are skipped."""
 MAX_TAG = 100
 _VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
 _FLOAT_TYPE, _DOUBLE_TYPE = 1, 2
@@ -36,7 +36,7 @@ class Scalar(NamedTuple):
 
 
 def read_scalars(path: str) -> Iterator[Scalar]:
-    """What one file has; nothing of what is no regular file. Raises OSError."""
+    """The scalars of one file, in its order; none unless it is a regular file. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -82,7 +82,7 @@ def _parse_event(data: bytes) -> Iterator[Scalar]:
 
 
 def _parse_value(data: bytes) -> tuple[str, float] | None:
-    """The tag and the number of a Summary.Value; None for what is no scalar."""
+    """The tag and the number of a Summary.Value; None when the value is no scalar."""
     tag, number = "", None
     for field, value in _fields(data):
         if field == 1 and isinstance(value, bytes):
@@ -95,7 +95,7 @@ def _parse_value(data: bytes) -> tuple[str, float] | None:
 
 
 def _parse_tensor(data: bytes) -> float | None:
-    """The one number of a tensor without a shape; None for another."""
+    """The number of a tensor without dimensions; None for any other tensor."""
     kind, numbers = 0, []
     for field, value in _fields(data):
         if field == 1 and isinstance(value, int):
@@ -119,7 +119,7 @@ def _unpack_numbers(value: float | int | bytes, *, double: bool) -> list[float]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """The fields of a protocol buffer in order. Raises ValueError, struct.error for what is none."""
+    """Yield the fields of a protocol buffer message in order. Raises ValueError, struct.error when it is malformed."""
     position = 0
     while position < len(data):
         key, position = _read_varint(data, position)

@@ -1,7 +1,7 @@
 """Curves from what a program prints: `step=10 loss=0.31`, JSON lines, the dicts of the Hugging Face Trainer, `Epoch 3/10 loss: 0.3`.
 
-A line counts when it says how far the program is and gives at least one number more. The lines are in the run's log, so the
-curves are kept for as long as it is.
+A line counts when it contains a position (a step or an epoch) and at least one more number. The lines are read from the
+run's log, so curves last as long as the log.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 AXES = ("step", "global_step", "train_step", "iteration", "iter", "epoch")
-"""Words that say how far a program is; of several in one line the first here is the axis."""
+"""Names of positions; if a line has several, the one that comes first in this list is the x axis."""
 MAX_LINE = 4096
-"""Characters of a line that are looked at."""
+"""Characters of a line that are parsed at most."""
 MAX_POINTS = 20_000
-"""Points of a curve; from there on every second one, every fourth one, ... is kept."""
+"""Points of a curve at most; beyond that every second point is dropped, again and again."""
 MAX_CURVES = 64
-"""Curves of a run; further names are left out."""
+"""Curves of a run at most; further names are left out."""
 _NOT_METRICS = frozenset((*AXES, "rank", "local_rank", "world_size", "pid", "port", "seed", "total", "max_steps"))
 _PAIR = re.compile(
     r"""(?<![\w./-])([A-Za-z_][\w./-]{0,63})['"]?\s{0,3}[=:]\s{0,3}['"]?"""
@@ -47,12 +47,12 @@ class Curve:
             self._stride *= 2
 
     def cut(self, x: float) -> None:
-        """What an attempt did that is done again from here on."""
+        """Remove the points at and after `x`: a later attempt does them again."""
         self.points = [point for point in self.points if point[0] < x]
 
 
 def parse_line(line: str) -> tuple[str, float, dict[str, float]] | None:
-    """The axis, how far, and the metrics of one line; None where it is no such line."""
+    """(name of the x axis, position, metric → value) of one line; None when the line has no curve points."""
     pairs: dict[str, float] = {}
     for name, number in _PAIR.findall(line[:MAX_LINE]):
         pairs.setdefault(name, float(number))
@@ -67,8 +67,8 @@ def parse_line(line: str) -> tuple[str, float, dict[str, float]] | None:
 def read_curves(attempts: Iterable[Iterable[str]]) -> dict[str, Curve]:
     """The curves of a run by name, from the lines of its attempts, the oldest first.
 
-    An attempt that goes on from a checkpoint takes the place of what is done again. A count that begins anew within an
-    attempt (steps of an epoch: it falls below half) goes on where it stood.
+    An attempt that resumes from a checkpoint replaces the points that it repeats. A counter that starts again within an
+    attempt (steps of an epoch: it falls below half) is continued from its last value.
     """
     curves: dict[str, Curve] = {}
     for lines in attempts:

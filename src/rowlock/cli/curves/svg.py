@@ -51,14 +51,14 @@ def _panel(name: str, axis: str, curves: Sequence[tuple[str, Points]], top: int)
     for number, (label, points) in enumerate(curves):
         colour = _COLOURS[number % len(_COLOURS)]
         for piece in _pieces(points):
-            drawn = " ".join(place(x, y) for x, y in (*piece, piece[-1]))  # twice: a single point is a dot
+            drawn = " ".join(place(x, y) for x, y in (*piece, piece[-1]))  # twice the last: one point is a dot
             yield f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="1.5" stroke-linecap="round"/>'
         y = base + 34 + number * _LEGEND_LINE
         yield f'<text x="{_LEFT}" y="{y}" fill="{colour}">{escape(label)}</text>'
 
 
 def _pieces(points: Points) -> Iterator[list[tuple[float, float]]]:
-    """Runs of finite values."""
+    """Split a curve into pieces of finite values; NaN leaves a gap."""
     piece: list[tuple[float, float]] = []
     for x, y in points:
         if math.isfinite(y):

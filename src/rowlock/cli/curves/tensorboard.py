@@ -27,7 +27,7 @@ _RENEWAL = 30.0
 
 
 def tensorboard(line: CommandLine) -> int:
-    """Until Ctrl-C, or TensorBoard ends. Raises CommandError where there is none."""
+    """Run TensorBoard until it ends or the user presses Ctrl-C. Raises CommandError when it is not installed."""
     if line.limit < 1:
         raise CommandError(f"--limit must be at least 1, but is {line.limit}", 2)
     program = shutil.which("tensorboard")
@@ -47,7 +47,7 @@ def tensorboard(line: CommandLine) -> int:
             try:
                 return child.wait(_RENEWAL)
             except subprocess.TimeoutExpired:
-                with contextlib.suppress(CommandError):  # the server is down for now: what is linked is shown
+                with contextlib.suppress(CommandError):  # the server is down for now: TensorBoard keeps what is linked
                     link_runs(line, server, top)
     except KeyboardInterrupt:
         child.send_signal(signal.SIGTERM)
@@ -56,8 +56,8 @@ def tensorboard(line: CommandLine) -> int:
 
 
 def link_runs(line: CommandLine, server: ServerClient, top: str) -> int:
-    """A directory of links for each run that is meant: those of this command line, else the newest. Returns how many have event
-    files. Raises CommandError, OSError."""
+    """Make a directory of links for each run of the command line, or for the newest runs when it names none. Returns how many of
+    them have event files. Raises CommandError, OSError."""
     if line.words:
         runs = [find_run(server, project(line), word) for word in dict.fromkeys(line.words)]
     else:
@@ -77,7 +77,7 @@ def _title(run: dict[str, Any]) -> str:
 
 
 def _make_links(top: str, wanted: dict[str, str]) -> None:
-    """Exactly these links below `top`."""
+    """Create these links below `top` and remove all others."""
     os.makedirs(top, mode=0o700, exist_ok=True)
     for directory, _, names in os.walk(top):
         for name in names:

@@ -18,7 +18,8 @@ Points = Sequence[tuple[float, float]]
 def draw_metric(
     name: str, axis: str, curves: Sequence[tuple[str, Points]], width: int, *, braille: bool
 ) -> Iterator[str]:
-    """One chart in at most `width` columns: its title, its rows, its axis, a line for each run. `curves`: label and points."""
+    """One chart in at most `width` columns: its title, its rows, its axis, a line for each run. `curves`: label and
+    points."""
     finite = [(x, y) for _, points in curves for x, y in points if math.isfinite(y)]
     yield name
     if finite:
@@ -29,7 +30,7 @@ def draw_metric(
 
 
 def describe(points: Points) -> str:
-    """The last value, the least and the greatest, and from where on it is not a number."""
+    """A line with the last, least and greatest value, and with the position of the first NaN."""
     finite = [(x, y) for x, y in points if math.isfinite(y)]
     odd = next((f"{y} at {format_number(x)}" for x, y in points if not math.isfinite(y)), "")
     if not finite:
@@ -70,7 +71,7 @@ def _draw(
 def _pixels(
     points: Points, xs: tuple[float, float], ys: tuple[float, float], width: int, height: int
 ) -> Iterator[tuple[int, int]]:
-    """The dots of a curve, neighbours joined; a value that is no number leaves a gap."""
+    """The dots of a curve with neighbours joined; NaN leaves a gap."""
     previous: tuple[int, int] | None = None
     for x, y in points:
         if not math.isfinite(y):
@@ -87,6 +88,6 @@ def _pixels(
 
 
 def _scale(value: float, span: tuple[float, float], size: int) -> int:
-    """In 0 … size - 1. Halves first: the span of two finite numbers may be infinite."""
+    """Scale a value to 0 … size - 1. It halves first, because the span of two finite numbers may be infinite."""
     low, high = span[0] / 2, span[1] / 2
     return min(size - 1, int((value / 2 - low) / (high - low) * (size - 1) + 0.5)) if high > low else size // 2

@@ -1,1 +1,1 @@
-"""`rowlock history` and `rowlock show`: runs that were, from the archive over HTTP. Begin with `runs.py`."""
+"""`rowlock history` and `rowlock show`: past runs, read from the archive over HTTP. Begin with `runs.py`."""

@@ -1,4 +1,4 @@
-"""Checkpoint directories of runs, as who looks at runs is told of them."""
+"""What commands print about the checkpoint directory of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_FILES = 10_000
 
 
 class CheckpointFiles(NamedTuple):
-    """What lies in a directory of checkpoints: how many files (at most 10,000 are counted), and when the newest was written."""
+    """The content of a checkpoint directory: the number of files (counted up to 10,000), and when the newest was written."""
 
     path: str
     files: int
@@ -28,7 +28,7 @@ class CheckpointFiles(NamedTuple):
 
 
 def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None:
-    """The checkpoints of a run as `GET /runs/{id}` has it; None where it has no directory on this machine."""
+    """The checkpoints of a run that `GET /runs/{id}` returned; None when its directory is not on this machine."""
     path = os.path.join(server.directory, "checkpoints", run["checkpointsOf"])
     count, newest = 0, 0.0
     if not os.path.isdir(path):
@@ -44,7 +44,7 @@ def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None
 
 
 def find_directories(server: ServerClient, identity: str) -> list[tuple[str, str]]:
-    """The directories of a workload, each with its title: where it runs, and its checkpoints. None where the server keeps no runs."""
+    """(title, directory) of a workload's working directory and of its checkpoints; [] when the server keeps no archive."""
     try:
         run = server.get(f"/api/v1/runs/{identity}")
     except StatusError:

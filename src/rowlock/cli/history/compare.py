@@ -1,4 +1,4 @@
-"""`rowlock diff A B`: what two runs have not in common: outcome, metrics, request, interpreter, packages, code."""
+"""`rowlock diff A B`: what differs between two runs: outcome, metrics, request, interpreter, packages, code."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from rowlock.cli.output import show, show_json, table
 
 _OUTCOME = ("status", "duration", "attempts", "verdict")
 _NOT_COMPARED = ("name", "submitCommand", "projectId", "useGivenNameAsPrefix")
-"""Fields of a request that say which run it is, or that are shown otherwise."""
+"""Fields of a request that are not compared: they identify the run, or are shown elsewhere."""
 
 
 class ChangedField(NamedTuple):
-    """One field; None = the run has none."""
+    """One field of both runs; None when a run does not have it."""
 
     field: str
     before: Any
@@ -84,7 +84,7 @@ def _last_values(server: ServerClient, run: dict[str, Any]) -> dict[str, float]:
 
 
 def _compare_metrics(before: dict[str, float], after: dict[str, float]) -> Iterator[ChangedField]:
-    """All of them, changed or not: people look at what stayed, too. A value that is no number is None, as JSON has no NaN."""
+    """Every metric, also unchanged ones, because people look at these too. NaN becomes None, because JSON has no NaN."""
     for name in dict.fromkeys((*before, *after)):
         values = [values.get(name) for values in (before, after)]
         yield ChangedField(name, *(value if value is not None and math.isfinite(value) else None for value in values))
@@ -95,7 +95,7 @@ def _number(value: float | None) -> str:
 
 
 def _request(run: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for, as flat as people compare it: a command is one line, a variable is a field."""
+    """The request as flat fields that people can compare: a command is one line, each environment variable is a field."""
     ran = run["ran"]
     code = ran.get("code") or {}
     request = ran["request"] if isinstance(ran.get("request"), dict) else {}
@@ -107,7 +107,7 @@ def _request(run: dict[str, Any]) -> dict[str, Any]:
             fields["env"] = {str(v.get("name")): v.get("value") for v in variables if isinstance(v, dict)}
             found[role] = {k: v for k, v in fields.items() if k not in ("command", "workingDir")}
     found |= {"command": shlex.join(ran["command"]), "image": ran["image"], "directory": ran["workingDir"]}
-    if code.get("copy"):  # each run has a copy of its own
+    if code.get("copy"):  # every run has its own copy, so the path always differs
         found["command"] = found["command"].replace(code["copy"], code["source"])
         found["directory"] = code.get("workingDir") or code["source"]
         for role in ("spec", "masterSpec"):
@@ -133,7 +133,7 @@ def _text(value: Any) -> str:
 def changed_packages(
     data_directory: str, then: dict[str, Any], now: dict[str, Any]
 ) -> list[tuple[str, str | None, str | None]] | None:
-    """(name, version then, version now) of packages that differ; None where one of the lists is not on this machine."""
+    """(name, version then, version now) of each package that differs; None when one of the lists is not on this machine."""
     from rowlock.cli.source.code_record import kept_packages
 
     before, after = kept_packages(data_directory, then), kept_packages(data_directory, now)
@@ -157,7 +157,7 @@ def _describe_packages(changes: list[tuple[str, str | None, str | None]] | None)
 def _code_diff(
     data_directory: str, then: dict[str, Any], now: dict[str, Any], *, patch: bool
 ) -> tuple[str | None, str]:
-    """(the diff as text, a note): None and why, where there is none to show."""
+    """(the diff as text, a note). Without a diff to show, (None, the reason)."""
     from rowlock.cli.source.snapshot import SourceStore
 
     trees = [str(code.get("snapshot") or "") for code in (then, now)]

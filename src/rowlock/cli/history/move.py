@@ -1,6 +1,6 @@
 """`rowlock move`: the request of a run, submitted to a cluster of a kubeconfig with the code as it was.
 
-The other half, which speaks to that cluster, is a program of its own (`kube/transfer/`): this one speaks HTTP to our server.
+A separate program (`kube/transfer/`) speaks to that cluster, because this one speaks HTTP to our server only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rowlock.cli.run.request import HOST_IMAGE
 
 
 def move(line: CommandLine) -> int:
-    """Submit a run to another cluster. The job that is here stays, unless --delete-here. Raises CommandError."""
+    """Submit a run to another cluster. The job on this cluster stays, unless --delete-here is given. Raises CommandError."""
     if not line.to:
         raise CommandError("name the other cluster with --to CONTEXT: `kubectl config get-contexts` lists them", 2)
     server = client.connect(line)
@@ -48,14 +48,15 @@ def move(line: CommandLine) -> int:
 
 
 def _shell_marker(run: dict[str, Any]) -> dict[str, Any]:
-    """Whether variables of a shell went along; their values were a Secret, and stay."""
+    """Fields that tell the other program that the run had variables of a shell. Their values are in a Secret and are not
+    moved."""
     marker = f"secret/{run['name']}-environment-"
     had = any(word.startswith(marker) for word in run["ran"]["environmentFrom"])
     return {"shellEnvironment": {"": ""}} if had else {}
 
 
 def _pack_code(line: CommandLine, run: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:
-    """The snapshot of its code, packed, and the directories that its paths began with."""
+    """The packed snapshot of the run's code, and the directories under which the request's paths lie."""
     from rowlock.cli.source.snapshot import SourceStore
 
     tree = str(code.get("snapshot") or "")
@@ -83,7 +84,7 @@ def _pack_code(line: CommandLine, run: dict[str, Any], code: dict[str, Any]) -> 
 
 
 def _write_archive(directory: str, packed: str) -> None:
-    """As nobody's files, and without the times of the check-out: the same code packs to the same bytes but for gzip's header."""
+    """Pack the files without owners and times, so that the same code gives the same bytes, except for gzip's header."""
     import tarfile
 
     def anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -96,7 +97,7 @@ def _write_archive(directory: str, packed: str) -> None:
 
 
 def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
-    """By the program that speaks to real clusters. Raises CommandError with its sentence."""
+    """Run the program that submits to the real cluster. Raises CommandError with its message."""
     kubeconfig = os.path.expanduser(line.kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config")
     if not os.path.isfile(kubeconfig):
         raise CommandError(
@@ -115,7 +116,8 @@ def _submit(line: CommandLine, parcel: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settle_here(line: CommandLine, server: ServerClient, run: dict[str, Any]) -> None:
-    """Only now that the other cluster has it: delete the one here if that was asked, else say that it is here."""
+    """After the other cluster has accepted the job: delete the job here if --delete-here was given, else say that it
+    still runs."""
     try:
         phase = str(server.get(f"{WORKLOADS}/{run['id']}")["phase"])
     except client.StatusError as answer:

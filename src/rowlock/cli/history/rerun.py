@@ -1,4 +1,5 @@
-"""`rowlock rerun`: the request of an earlier run, submitted once more: with today's files, or with `--exact` those of then."""
+"""`rowlock rerun`: submits the request of an earlier run again, with today's files or, with `--exact`, with the files of
+that run."""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ from rowlock.cli.run.request import HOST_IMAGE, environment_variables
 from rowlock.submit_fields import DISTRIBUTED
 
 NOT_KEPT = "(not kept)"
-"""What the archive has instead of a secret value."""
+"""The archive stores this text instead of a secret value."""
 _SHOWN = 5
 
 
 def rerun(line: CommandLine) -> int:
-    """Submit a run again under its own name or another, and follow it. Raises CommandError for what cannot be as it was."""
+    """Submit a run again, under its own name or another, and follow it. Raises CommandError when something of the run cannot be
+    restored."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
     body = kept_request(run, "again")
@@ -72,7 +74,7 @@ def _prepare(
 
 
 def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:
-    """Of the path that takes such a request: a distributed workload of one pod is listed as a training."""
+    """The last part of the REST path for this request. (A distributed workload of one pod is listed as a training.)"""
     if any(name in DISTRIBUTED for name in body["spec"]):
         return "distributed"
     return {"Training": "trainings", "Workspace": "workspaces"}.get(run["ran"]["type"], "distributed")
@@ -80,7 +82,7 @@ def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _copy_source(line: CommandLine, body: dict[str, Any], code: dict[str, Any]) -> Iterator[Any]:
-    """Record the code of now, or run in a copy of that of then; yields the copy, None without one."""
+    """Record today's code, or check out that of the earlier run. Yields the copy, None without one."""
     from rowlock.cli.source.code_record import CodeRecording
 
     directory, command = body["spec"].get("workingDir") or os.getcwd(), body["spec"].get("command") or []
@@ -124,7 +126,7 @@ def _kept_snapshot(line: CommandLine, code: dict[str, Any]) -> str:
 
 
 def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, Any]) -> None:
-    """Say what is not as it was: the code is exact, the interpreter and its packages are those of today."""
+    """Say how today's interpreter and packages differ from those of the run: only the code is restored exactly."""
     from rowlock.cli.history.compare import changed_packages
 
     if then.get("pythonVersion") and then["pythonVersion"] != now.get("pythonVersion"):
@@ -139,7 +141,7 @@ def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, An
 
 
 def _set_variables(body: dict[str, Any], entries: list[str]) -> None:
-    """Variables of this command line, and of this shell those whose values were not kept."""
+    """Set the variables of this command line; take variables whose values were not kept from this shell."""
     given = environment_variables(entries)
     for role in (body["spec"], body.get("masterSpec") or {}):
         variables = role.get("environmentVariables")
@@ -155,7 +157,8 @@ def _set_variables(body: dict[str, Any], entries: list[str]) -> None:
 
 
 def _refuse_lost_values(body: dict[str, Any]) -> None:
-    """What was secret is not in the archive; it must be given again."""
+    """Raises CommandError when secret values are still missing: the archive does not keep them, so the user must give
+    them."""
     for role in (body["spec"], body.get("masterSpec") or {}):
         for variable in role.get("environmentVariables") or ():
             if NOT_KEPT in str(variable.get("value")):
@@ -170,7 +173,7 @@ def _refuse_lost_values(body: dict[str, Any]) -> None:
 
 
 def _in_source_directory(body: dict[str, Any], code: dict[str, Any]) -> dict[str, Any]:
-    """The request as it was before it was led into the copy of that run."""
+    """The request with the paths of the source directory, instead of those of the run's copy."""
     text = json.dumps(body).replace(json.dumps(code["copy"])[1:-1], json.dumps(code["source"])[1:-1])
     restored: dict[str, Any] = json.loads(text)
     restored["spec"]["workingDir"] = code.get("workingDir") or restored["spec"].get("workingDir")

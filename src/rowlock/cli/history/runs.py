@@ -1,4 +1,4 @@
-"""`rowlock history` and `rowlock show`: what ran, also what has been deleted since."""
+"""`rowlock history` and `rowlock show`: list and show runs, also deleted ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHORT_ID = 8
 
 
 def index(line: CommandLine) -> int:
-    """List everything that ran, also what has been deleted."""
+    """List runs, also deleted ones."""
     server, query = client.connect(line), {}
     if not line.all_projects:
         query["project"] = project(line)
@@ -82,7 +82,7 @@ def _row(run: dict[str, Any], *, with_project: bool) -> tuple[str, ...]:
 
 
 def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, Any]:
-    """One run, whole: by its name (the newest; `NAME~1` is the one before), its id, or how its id begins. Raises CommandError."""
+    """Find a run by its name (the newest; `NAME~1` is the one before), its id, or a prefix of its id. Raises CommandError."""
     name, _, back = word.partition("~")
     if back and not (back.isascii() and back.isdigit()):
         raise CommandError(f"{word}: after ~ stands a number, such as {name}~1 for the run before the newest", 2)
@@ -111,7 +111,7 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
 
 
 def show_run(line: CommandLine) -> int:
-    """Show one run, whole: its phases, ranks, verdict, and what ran."""
+    """Show one run: its phases, ranks, verdict, command and code."""
     server = client.connect(line)
     run = find_run(server, project(line), line.word("run"))
     if line.json:
@@ -173,8 +173,8 @@ def _describe_code(code: dict[str, Any]) -> Iterator[str]:
 
 
 def kept_request(run: dict[str, Any], again: str) -> dict[str, Any]:
-    """The request that made a run. `again` says how its manifest is applied otherwise: `again`, `there`. Raises CommandError where
-    there was no request."""
+    """The request that created a run. Raises CommandError when there is none (the job was created from a manifest); its message
+    says where to apply the manifest instead: `again` is "again" or "there"."""
     body = run["ran"]["request"]
     if not isinstance(body, dict) or not isinstance(body.get("spec"), dict):
         raise CommandError(

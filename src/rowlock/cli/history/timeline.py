@@ -1,4 +1,4 @@
-"""A run as a drawing in the terminal: a bar for the phases of the job, one for each rank's attempts."""
+"""A run drawn in the terminal: one bar for the phases of the job, and one for the attempts of each rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKS = {
 
 
 def format_span(seconds: float) -> str:
-    """How long something took, with as much of it as people compare: 0.34s, 12.5s, 3m 20s, 2h 5m."""
+    """A duration with two or three significant figures: 0.34s, 12.5s, 3m 20s, 2h 5m."""
     if seconds < 10:
         return f"{seconds:.2f}s"
     if seconds < 120:

@@ -1,1 +1,1 @@
-"""Who the command lines are to the server: the owner by the token of the data directory, or whoever logged in."""
+"""How the command lines log in to the server: as the owner, with the token of the data directory, or as another user."""

@@ -1,4 +1,5 @@
-"""`runai login user|application`, `logout`, `whoami`: a session of somebody else than the owner, in the data directory."""
+"""`runai login user|application`, `logout`, `whoami`: log in as a user other than the owner; the session is stored in
+the data directory."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ TOKEN_PATH = "/api/v1/token"
 
 
 def login_owner(line: CommandLine) -> int:
-    """Whoever can read the token of the data directory is its owner, whichever way he asks for it; else he needs a name."""
+    """Log in as the owner, with the token of the data directory. Raises CommandError with other ways when it is not
+    readable."""
     directory = data_dir(line)
     if not os.access(os.path.join(directory, "token"), os.R_OK):
         raise CommandError(
@@ -31,7 +33,7 @@ def login_owner(line: CommandLine) -> int:
 
 
 def login(line: CommandLine) -> int:
-    """`rowlock login`: with a password where a name is given, else at the identity provider, else as the owner."""
+    """`rowlock login`: with a password if a name is given, else at the identity provider, else as the owner."""
     if line.user and (line.oidc or line.device):
         raise CommandError(
             "-u is for a password of this server, --oidc and --device for the identity provider: give one of them", 2
@@ -46,24 +48,26 @@ def login(line: CommandLine) -> int:
 
 
 def login_as_offered(line: CommandLine) -> int:
-    """The owner of the data directory is who he is; anybody else goes to the identity provider, if the server has one."""
+    """The owner of the data directory needs no login; others log in at the identity provider, if the server has one."""
     if not os.access(os.path.join(data_dir(line), "token"), os.R_OK) and find_provider(client.connect(line)):
         return log_in_at_provider(line, with_code=False)
     return login_owner(line)
 
 
 def login_sso(line: CommandLine) -> int:
-    """`runai login sso`: at the identity provider, with a browser of this machine; the owner's token where there is none."""
+    """`runai login sso`: at the identity provider, with a browser on this machine; without a provider with the owner's
+    token."""
     return log_in_at_provider(line, with_code=False) if find_provider(client.connect(line)) else login_owner(line)
 
 
 def login_remote_browser(line: CommandLine) -> int:
-    """`runai login remote-browser`: at the identity provider, with a code for any browser; the owner's token where there is none."""
+    """`runai login remote-browser`: at the identity provider, with a code for any browser; without a provider with the
+    owner's token."""
     return log_in_at_provider(line, with_code=True) if find_provider(client.connect(line)) else login_owner(line)
 
 
 def login_user(line: CommandLine) -> int:
-    """With a password: of the flag, of the terminal or of stdin."""
+    """Log in with a password from the flag, the terminal or stdin."""
     name = line.user
     if not name:
         raise CommandError("`runai login user` needs a name: -u NAME", 2)
@@ -72,7 +76,7 @@ def login_user(line: CommandLine) -> int:
 
 
 def login_application(line: CommandLine) -> int:
-    """With a client id and its secret; with --save the secret stays, and the token is renewed without anybody."""
+    """Log in with a client id and its secret; --save stores the secret, so that later commands renew the token themselves."""
     name = line.client_id
     if not name:
         raise CommandError("`runai login application` needs --client-id NAME", 2)
@@ -102,7 +106,7 @@ def _log_in(line: CommandLine, user: str, body: dict[str, Any], **kept: str) -> 
 
 
 def logout(line: CommandLine) -> int:
-    """Ends the session here; the owner's token stays the owner's."""
+    """End the session of this data directory. The owner's token stays valid."""
     if remove_session(data_dir(line)):
         show("Logged out successfully")
     else:
@@ -111,7 +115,7 @@ def logout(line: CommandLine) -> int:
 
 
 def whoami(line: CommandLine) -> int:
-    """Who the server says one is."""
+    """Print who the server says the caller is."""
     try:
         name = client.connect(line).get("/api/v1/me")["username"]
     except CommandError:

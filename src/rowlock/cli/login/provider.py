@@ -1,6 +1,7 @@
-"""Logins at the identity provider of the server: a browser of this machine that comes back to a port here, or a code to type anywhere.
+"""Logins at the server's identity provider: with a browser that is redirected to a local port, or with a code for any browser.
 
-The server asks the provider, and keeps what is secret; here arrive the token and what renews it, in a file of mode 0600.
+The server speaks to the provider and keeps the client secret. This program gets the token and the refresh token, and stores
+them in a file of mode 0600.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from rowlock.cli.output import show, tell
 
 TOKEN_PATH = "/api/v1/token"
 _PATIENCE_S = 600.0
-"""Seconds that somebody has at the provider."""
+"""Seconds that the user has for the login at the provider."""
 _DONE = "<!doctype html><title>rowlock</title><meta name=color-scheme content='light dark'><h1>{}</h1><p>{}</p>"
 
 
 def find_provider(server: client.ServerClient) -> dict[str, Any] | None:
-    """What the server says of its identity provider; None where it has none."""
+    """How to log in at the server's identity provider; None when it has none."""
     try:
         found = server.call("GET", "/api/v1/login", anonymous=True)
     except client.StatusError as error:
@@ -33,7 +34,8 @@ def find_provider(server: client.ServerClient) -> dict[str, Any] | None:
 
 
 def log_in_at_provider(line: CommandLine, *, with_code: bool) -> int:
-    """`with_code`: no browser of this machine is needed. Raises CommandError."""
+    """Log in and store the session; `with_code` needs no browser on this machine. Returns the exit code. Raises
+    CommandError."""
     server = client.connect(line)
     provider = find_provider(server)
     if provider is None:
@@ -104,7 +106,8 @@ def _by_browser(line: CommandLine, server: client.ServerClient, provider: dict[s
 
 
 def _open_return(host: str, port: int, state: str) -> Any:
-    """A listener of this machine to which the provider sends the browser; it takes one answer, and only that of this login."""
+    """A local listener to which the provider redirects the browser. It accepts one answer, and only that of this login
+    (`state`)."""
     import http.server
     from urllib.parse import parse_qs, urlsplit
 
@@ -134,14 +137,14 @@ def _open_return(host: str, port: int, state: str) -> Any:
             self.wfile.write(page)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """The terminal is for its user."""
+            """Write no access log to the terminal."""
 
     class Listener(http.server.HTTPServer):
         timeout = 1.0
         outcome: dict[str, str] | None = None
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            """Somebody connected and said nothing that matters."""
+            """Ignore broken connections of strangers."""
 
     if host not in ("127.0.0.1", "localhost"):
         raise CommandError(

@@ -1,4 +1,4 @@
-"""What a login leaves behind: `authentication.json` (mode 0600) in the data directory, which Run:ai's Python client reads, too."""
+"""The stored session: `authentication.json` (mode 0600) in the data directory. Run:ai's Python client reads the same file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rowlock.cli.grammar import CommandError
 
 FILE_NAME = "authentication.json"
 _EARLY = 30.0
-"""Seconds before its end in which a token is as good as gone."""
+"""A token counts as expired so many seconds before its end."""
 
 
 def read_session(directory: str) -> dict[str, Any] | None:
-    """The session of a data directory; None where nobody logged in. Raises CommandError for a file that cannot be read."""
+    """The session of a data directory; None when nobody has logged in. Raises CommandError when the file cannot be read."""
     path = os.path.join(directory, FILE_NAME)
     try:
         with open(path, encoding="utf-8") as file:
@@ -33,7 +33,7 @@ def read_session(directory: str) -> dict[str, Any] | None:
 
 
 def write_session(directory: str, user: str, answer: dict[str, Any], **kept: str) -> None:
-    """Keep the token of a login; `kept` is what logs in again without anybody."""
+    """Store the token of a login; `kept` are the fields that renew it without a user, such as a client secret."""
     session = {
         "accessToken": base64.b64encode(answer["accessToken"].encode()).decode(),
         "user": user,
@@ -49,7 +49,7 @@ def write_session(directory: str, user: str, answer: dict[str, Any], **kept: str
 
 
 def remove_session(directory: str) -> bool:
-    """Whether there was one."""
+    """Delete the session; returns whether there was one."""
     had_session = os.path.exists(os.path.join(directory, FILE_NAME))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(directory, FILE_NAME))
@@ -61,8 +61,8 @@ def is_over(session: dict[str, Any]) -> bool:
 
 
 def renew_session(server: Any, directory: str, session: dict[str, Any]) -> str:
-    """A token of the identity provider for the one that has ended; several commands at a time do it once, for what renews it may work
-    once. `server` is the client of the server, which asks the provider. Raises CommandError."""
+    """Get a new token for an expired one of the identity provider, through the server. A refresh token may be valid only once, so
+    concurrent commands renew under a lock. Raises CommandError."""
     with _locked_session(directory):
         current = read_session(directory)
         if current is not None and not is_over(current):
@@ -84,13 +84,13 @@ def _locked_session(directory: str) -> Iterator[None]:
 
 
 def end_of_session(session: dict[str, Any]) -> str:
-    """Until when somebody is logged in, in words."""
+    """Words that say until when the login is valid."""
     ends = datetime.fromtimestamp(float(session.get("expiresAt") or 0), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"{ends}, then renewed by itself" if "refreshToken" in session or "clientSecret" in session else ends
 
 
 def login_again_hint(session: dict[str, Any]) -> str:
-    """What to write when the token has ended."""
+    """The command that logs in again after the token has expired."""
     user = str(session.get("user") or "")
     if "provider" in session:
         return "`rowlock login --oidc`"

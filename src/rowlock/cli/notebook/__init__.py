@@ -1,1 +1,1 @@
-"""`rowlock notebook`: JupyterLab in a pod, with a port of this machine that leads to it. Begin with `command.py`."""
+"""`rowlock notebook`: JupyterLab in a pod, reachable through a local port. Begin with `command.py`."""

@@ -1,7 +1,7 @@
-"""`rowlock notebook [NAME]`: starts JupyterLab in a pod of this machine, or finds the one of this name, and opens a way to it.
+"""`rowlock notebook [NAME]`: starts JupyterLab in a pod of this machine, or finds the one of this name, and forwards a local port to it.
 
-It is a workspace: it goes before trainings, and nothing preempts it. Its token is in a Secret, as the shell's environment is, and
-in the address that is printed. Ctrl-C closes the way; the notebook goes on until it is deleted.
+A notebook is a workspace: it is scheduled before trainings and never preempted. Its token is in a Secret and in the
+printed address. Ctrl-C ends the forwarding; the notebook runs until it is deleted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENDED = ("Completed", "Failed", "Stopped", "Deleted")
 
 
 def notebook(line: CommandLine) -> int:
-    """Until Ctrl-C. Raises CommandError."""
+    """Start or find the notebook, and forward a port to it until Ctrl-C. Raises CommandError."""
     name = line.words[0] if line.words else _NAME
     python = find_interpreter(line.python)
     line.set_values(image=HOST_IMAGE, simulated_gpus=None, nproc_per_node=1)
@@ -60,7 +60,7 @@ def notebook(line: CommandLine) -> int:
 
 
 def find_interpreter(chosen: str | None) -> str:
-    """The interpreter of the shell, or the one that is chosen, which has JupyterLab. Raises CommandError."""
+    """The chosen interpreter, or the shell's, if it has JupyterLab. Raises CommandError."""
     python = shutil.which(chosen) if chosen else shutil.which("python") or shutil.which("python3")
     if python is None:
         raise CommandError(f"there is no interpreter {chosen or 'python'} on your PATH", 2)
@@ -78,7 +78,7 @@ def find_interpreter(chosen: str | None) -> str:
 
 
 def _find_notebook(server: ServerClient, project_name: str, name: str) -> dict[str, Any] | None:
-    """The notebook of this name. Raises CommandError where a job has the name."""
+    """The notebook of this name; None when there is none. Raises CommandError when a job has the name."""
     found = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if found and found[0]["type"] != "Workspace":
         raise CommandError(f"{name} is a job, not a notebook: give the notebook another name, `rowlock notebook NAME`")
@@ -86,7 +86,7 @@ def _find_notebook(server: ServerClient, project_name: str, name: str) -> dict[s
 
 
 def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> str:
-    """Returns the id of the workload. Raises CommandError."""
+    """Submit the notebook and return the id of its workload. Raises CommandError."""
     import secrets
 
     port, directory = free_port(), os.path.abspath(line.working_dir or os.getcwd())
@@ -115,14 +115,14 @@ def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> 
 
 
 def jupyter_command(python: str, port: int) -> list[str]:
-    """Port and token come from the environment; root is asked by nobody whether he means it."""
+    """The command that starts JupyterLab. It reads its token from the environment, and is allowed to run as root."""
     command = [python, "-m", "jupyterlab", "--no-browser", "--ServerApp.ip=0.0.0.0", f"--ServerApp.port={port}"]
     command += ["--ServerApp.port_retries=0", "--ServerApp.allow_remote_access=True"]
     return command + (["--allow-root"] if os.geteuid() == 0 else [])
 
 
 def free_port() -> int:
-    """One that nobody has now: where pods have no network of their own, they share this machine's ports."""
+    """A port that is free now: pods without their own network share the ports of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -131,7 +131,8 @@ def free_port() -> int:
 
 
 def _open_way(line: CommandLine, server: ServerClient, name: str, identity: str) -> int:
-    """Until Ctrl-C (0), or the notebook ends (1). What fails before it listens is not said: it begins a few seconds after its pod."""
+    """Forward a port until Ctrl-C (returns 0) or the notebook ends (returns 1). Connection errors before JupyterLab listens are
+    not shown: it starts listening a few seconds after its pod."""
     pod = _chief_pod(server, identity)
     port, token = read_access(server, pod)
     try:
@@ -147,7 +148,7 @@ def _open_way(line: CommandLine, server: ServerClient, name: str, identity: str)
         _wait_until_ready(server, name, identity, local)
         is_open.set()
         show(f"http://127.0.0.1:{local}/lab?token={token}")
-        sys.stdout.flush()  # in a pipe, too, it is read while we go on
+        sys.stdout.flush()  # so that a reader of a pipe sees the address now
         flags = context_flags(line)
         tell(
             f"Ctrl-C closes this way; the notebook goes on: `rowlock notebook {name}{flags}` opens it again, "
@@ -175,7 +176,7 @@ def _chief_pod(server: ServerClient, identity: str) -> dict[str, Any]:
 
 
 def read_access(server: ServerClient, pod: dict[str, Any]) -> tuple[int, str]:
-    """The port on which it listens, and its token. Raises CommandError for a pod that is none of ours."""
+    """The port on which JupyterLab listens, and its token. Raises CommandError when the pod is no notebook of rowlock."""
     container, namespace = pod["spec"]["containers"][0], pod["metadata"]["namespace"]
     port = next((e.get("value") for e in container.get("env") or () if e["name"] == PORT_VARIABLE), "")
     for source in container.get("envFrom") or ():
@@ -187,7 +188,8 @@ def read_access(server: ServerClient, pod: dict[str, Any]) -> tuple[int, str]:
 
 
 def _wait_until_ready(server: ServerClient, name: str, identity: str, port: int) -> None:
-    """Until it answers. Raises CommandError with its last words where it ends before, or does not."""
+    """Wait until JupyterLab answers. Raises CommandError with the end of its log when it ends first or does not answer
+    in time."""
     end = time.monotonic() + _PATIENCE
     while not _is_ready(port):
         phase = server.get(f"{WORKLOADS}/{identity}")["phase"]
@@ -204,5 +206,5 @@ def _is_ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=2) as answer:
             return bool(answer.status == 200)
-    except (OSError, ValueError):  # it listens not yet, or the way to it is being made
+    except (OSError, ValueError):  # JupyterLab does not listen yet, or the forwarding is not ready
         return False

@@ -1,4 +1,5 @@
-"""`--resume-from RUN`: a job goes on from the checkpoints of another; and what is said where one does not."""
+"""`--resume-from RUN`: a job resumes from the checkpoints of another run; and messages about checkpoints that a new job
+does not use."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _RESUME_ANNOTATION = "rowlock.dev/resume-from"
 
 
 def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> None:
-    """Have the request go on from the checkpoints of the run that `--resume-from` names, if it names one. Raises CommandError."""
+    """Change the request so that the job resumes from the checkpoints of the run that `--resume-from` names. Raises
+    CommandError."""
     if not line.resume_from:
         return
     run = find_run(server, project(line), line.resume_from)
@@ -37,8 +39,8 @@ def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -
 
 
 def describe_beginning(server: ServerClient, run: dict[str, Any], body: dict[str, Any]) -> str:
-    """What to say to who starts a run once more: that it begins without the checkpoints of before, or goes on with them; "" where
-    there are none."""
+    """A sentence for a run that is submitted again: whether it resumes from the earlier checkpoints or starts without them; ""
+    when there are none."""
     found = look_at(server, run)
     if found is None or not found.files:
         return ""
@@ -51,7 +53,7 @@ def describe_beginning(server: ServerClient, run: dict[str, Any], body: dict[str
 
 
 def describe_replacement(server: ServerClient, identity: str, body: dict[str, Any]) -> str:
-    """The same of a workload that is replaced; "", too, where the server keeps no runs."""
+    """The same sentence for a workload that is replaced; "" also when the server keeps no archive."""
     try:
         return describe_beginning(server, server.get(f"{RUNS}/{identity}"), body)
     except StatusError:

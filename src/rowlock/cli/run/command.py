@@ -1,4 +1,4 @@
-"""`rowlock run`: a command as a distributed PyTorch job: submitted, followed, and left with the job's exit code.
+"""`rowlock run`: run a command as a distributed PyTorch job: submit it, follow it, and exit with the job's exit code.
 
 It starts a cluster when none runs. Master and workers run the same command in the directory you are in, with the
 environment of your shell; with more than one process per pod, torchrun starts them. The first rank reads what is piped in.
@@ -37,7 +37,7 @@ _FLAG_OF = {
     "spec.compute.gpuDevicesRequest": "--gpu", "spec.compute.gpuPortionRequest": "--gpu",
     "spec.backoffLimit": "--backoff-limit", "spec.environmentVariables": "--env", "spec.workingDir": "--working-dir",
 }  # fmt: skip
-"""A field of the request in the words of this command line."""
+"""Field of the request → flag of this command line."""
 
 
 class Terminated(BaseException):
@@ -61,8 +61,8 @@ def run(line: CommandLine) -> int:
 
 
 class PreparedRun(NamedTuple):
-    """What is to be submitted: the request and where it is posted, the number of its pods, the environment that goes along,
-    the copy of the source that it runs in, and its console."""
+    """A request that is ready to be submitted: its body and REST path, the number of pods, the shell environment that is sent
+    along, the copy of the source in which it runs, and its console."""
 
     server: ServerClient
     body: dict[str, Any]
@@ -98,8 +98,8 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
 
 
 def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
-    """Submit what `prepare` makes and follow it, as the flags say: `replace`, `detach`, `rm`, `backoff_limit`. Within
-    `prepare` the submit happens: what it raises means that nothing was submitted. Returns the exit code of the run."""
+    """Submit the request that `prepare` yields and follow the job, by the flags `replace`, `detach`, `rm`, `backoff_limit`. The
+    submit happens inside `prepare`'s context, which cleans up when it fails. Returns the exit code of the run."""
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _launch(line, prepare)
@@ -149,7 +149,8 @@ def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextM
 
 
 def _describe_python(code: Mapping[str, Any]) -> str:
-    """Which interpreter a run has, where it is another than that of rowlock itself: a project's own, conda's, `uv run`'s."""
+    """A sentence that names the interpreter of a run when it is not rowlock's own (a project's, conda's, `uv run`'s);
+    else ""."""
     python = str(code.get("python") or "")
     if not python or os.path.dirname(python) == os.path.dirname(sys.executable):
         return ""
@@ -157,7 +158,7 @@ def _describe_python(code: Mapping[str, Any]) -> str:
 
 
 def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
-    """The job of this name goes, once it is sure that the new one would be accepted."""
+    """Delete the job of this name, after a dry run has shown that the new one would be accepted."""
     server, body = prepared.server, prepared.body
     query = f"projectName=={project(line)},name=={body['name']}"
     old = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
@@ -174,12 +175,12 @@ def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
 
 
 def _image_check(prepared: PreparedRun) -> dict[str, str]:
-    """Distributed workloads are asked about before they are made: their images may be ones of this machine."""
+    """Query parameters by which the server checks that this machine has the image; only distributed workloads take them."""
     return {"requireImages": "true"} if prepared.path.endswith("/distributed") else {}
 
 
 def _submit(prepared: PreparedRun) -> dict[str, Any]:
-    """The workload. Raises CommandError in the words of this command line."""
+    """Submit the request and return the server's answer. Raises CommandError that names flags instead of fields."""
     body = prepared.body
     try:
         created: dict[str, Any] = prepared.server.post(prepared.path, body, **_image_check(prepared))
@@ -200,7 +201,7 @@ def _check_minimums(line: CommandLine) -> None:
 
 
 def _check_working_directory(line: CommandLine) -> None:
-    """Refuse what the pods would find missing: programs of this machine run on this machine."""
+    """Raises CommandError when the working directory does not exist: the pods run on this machine and need it."""
     if line.working_dir and not os.path.isdir(line.working_dir):
         raise CommandError(
             f'the working directory "{line.working_dir}" does not exist on this machine: create it, or give another one',
@@ -209,7 +210,7 @@ def _check_working_directory(line: CommandLine) -> None:
 
 
 def _check_program(first: str) -> None:
-    """Refuse a script where a program must stand: nobody has said what runs it."""
+    """Raises CommandError when the command begins with a script that is not executable, so that no program would run it."""
     if first.endswith(".py"):
         import shutil
 
@@ -220,7 +221,7 @@ def _check_program(first: str) -> None:
 
 
 def find_server(line: CommandLine) -> ServerClient:
-    """The server; one is started when none runs."""
+    """The client of the data directory's server; starts a server when none runs."""
     directory = data_dir(line)
     settings = {"simulated_gpus": line.simulated_gpus} if line.simulated_gpus is not None else {}
     if url := client.remote_url(line):
@@ -249,7 +250,7 @@ def find_server(line: CommandLine) -> ServerClient:
 
 
 def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> str:
-    """The name given, else one from the script's with the first free number."""
+    """The given name; else the script's name with the first free number."""
     if line.name:
         return str(line.name)
     scripts = [word for word in command if word.endswith((".py", ".sh"))]

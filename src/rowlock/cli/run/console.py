@@ -1,4 +1,4 @@
-"""The input of a job that runs in the foreground: what is piped into `rowlock run`, or the terminal it stands on.
+"""The input of a job that runs in the foreground: data piped into `rowlock run`, or its terminal.
 
 One rank gets it: the first, or with `--debug` the one named. The others have an empty stdin, as under every launcher.
 """
@@ -22,7 +22,7 @@ from rowlock.cli.websocket import WebSocket
 CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty")
 _POLL_S = 0.05
 _LAST_START_S = 10.0
-"""Seconds in which a rank may start after its job is over."""
+"""Seconds to wait for a rank to start after its job is over."""
 PIPED, TERMINAL = "piped", "terminal"
 
 
@@ -34,7 +34,8 @@ class Console:
 
     @classmethod
     def choose(cls, line: CommandLine) -> Console:
-        """By the flags, else by what stdin is. Raises CommandError when a terminal is asked for and cannot be had."""
+        """Choose by the flags, else by the type of stdin. Raises CommandError when a flag asks for a terminal and there
+        is none."""
         if not line.tty and line.debug_rank is None:
             return cls(PIPED if not line.detach and _is_piped() else "")
         flag = "--tty" if line.debug_rank is None else "--debug"
@@ -52,17 +53,17 @@ class Console:
         return cls(TERMINAL, rank)
 
     def role_fields(self) -> dict[str, bool]:
-        """Fields of the role whose rank has the console."""
+        """Fields of the pod spec for the rank that gets the console."""
         return {PIPED: {"stdin": True, "stdinOnce": True}, TERMINAL: {"stdin": True, "tty": True}}.get(self.kind, {})
 
     def feed(self, line: CommandLine, identity: str) -> None:
-        """Begins to pass on what is piped in, beside what the caller does."""
+        """Start a thread that sends piped data to the rank."""
         server = client.connect(line)
-        own = ServerClient(server.url, server.directory)  # a connection answers one thread
+        own = ServerClient(server.url, server.directory)  # a connection belongs to one thread
         threading.Thread(target=self._feed, args=(own, identity), daemon=True).start()
 
     def _feed(self, server: ServerClient, identity: str) -> None:
-        # The program may have ended without reading: that is no mistake, and how it ended is told elsewhere.
+        # The program may end without reading its input. That is no error, and its exit code is reported elsewhere.
         with contextlib.suppress(CommandError, OSError):
             if pod := self._wait_for_pod(server, identity):
                 exec_commands.copy_input(
@@ -70,7 +71,7 @@ class Console:
                 )
 
     def converse(self, line: CommandLine, identity: str) -> bool:
-        """The terminal is the program's until that ends. False when it had ended before."""
+        """Connect the terminal to the program until it ends. False when it had already ended."""
         server = client.connect(line)
         pod = self._wait_for_pod(server, identity)
         if pod is None:
@@ -88,7 +89,7 @@ class Console:
         return True
 
     def _wait_for_pod(self, server: ServerClient, identity: str) -> dict[str, Any] | None:
-        """The rank's pod, as soon as its program runs; None when it has ended."""
+        """Wait until the rank's program runs and return its pod; None when it has ended or will not start."""
         workload = server.get(f"{WORKLOADS}/{identity}")
         over_since: float | None = None
         while over_since is None or time.monotonic() - over_since < _LAST_START_S:
@@ -101,7 +102,9 @@ class Console:
             phase = server.get(f"{WORKLOADS}/{identity}")["phase"]
             if phase in ("Failed", "Deleted", "Stopped"):
                 break
-            if phase == "Completed" and over_since is None:  # the master's end completes a job: this rank may yet start
+            if (
+                phase == "Completed" and over_since is None
+            ):  # the job is complete when the master ends: this rank may still start
                 over_since = time.monotonic()
             time.sleep(_POLL_S)
         return None

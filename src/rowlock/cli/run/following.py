@@ -1,4 +1,4 @@
-"""A job that was just submitted, followed to its end: its log, why it waits, Ctrl-C, and the exit code that is its own."""
+"""Follow a submitted job to its end: print why it waits and its log, handle Ctrl-C, and return its exit code."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from rowlock.cli.run.console import PIPED, TERMINAL, Console
 DETACHED = 0
 STOPPED, TERMINATED = 130, 143
 _KILL_TIMEOUT = 10
-"""Seconds that killed programs have to be gone."""
+"""Seconds to wait until killed programs are gone."""
 _AT_ONCE = "\x03"
-"""Ctrl-C as an answer."""
+"""The answer that stands for Ctrl-C."""
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
 def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
-    """Until the job is over, or the user wants no more. Returns the exit code of the first rank that failed, else 0 for a
-    completed job; `line.rm` and `line.backoff_limit` are those of `run`."""
+    """Follow the job until it is over or the user interrupts. Returns the exit code of the first rank that failed, else 0 for a
+    completed job. `line` has the flags `rm` and `backoff_limit` of `run`."""
     try:
         wait_for_start(server, name, identity)
         if console.kind == PIPED:
@@ -66,13 +66,13 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
 
 
 def _next_commands(name: str, flags: str, *, failed: bool) -> str:
-    """What people type next, for whoever sits at a terminal."""
+    """A hint with the commands that people use next."""
     first = f"`rowlock why {name}{flags}`" if failed else f"`rowlock show {name}{flags}`"
     return f"Next: {first}, `rowlock logs {name}{flags}`, `rowlock rerun {name} --replace{flags}`."
 
 
 def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
-    """A job that does not start at once says why, once per reason."""
+    """Wait until the job runs, and print every reason for which it waits once."""
     last_reason = ""
     wait = f"{WORKLOADS}/{identity}/wait"
     while True:
@@ -86,22 +86,22 @@ def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
 
 
 def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:
-    """The code of the first rank that failed, in the order of ends; else 0 for a completed job and 1 for any other.
+    """The exit code of the rank that failed first (by end time); else 0 for a completed job and 1 for any other phase.
 
-    A rank may fail after the master has succeeded: the job is complete then, but the run did not go well."""
+    A rank may fail after the master has succeeded: then the job is complete, but the exit code still reports the failure."""
     failed = sorted((p for p in pods if p["exitCode"]), key=lambda p: str(p["completedAt"] or ""))
     return int(failed[0]["exitCode"]) if failed else int(phase != "Completed")
 
 
 def _first_failure_code(diagnosis: dict[str, Any]) -> int:
-    """The code of who died first, last time: its pod may have been started once more and have none; 0 = nobody died."""
+    """The exit code of the root cause in the last incident, for pods that were restarted since; 0 when no rank failed."""
     last = next((i for i in reversed(diagnosis["incidents"]) if not i["asked"]), None)
     return int(last["deaths"][0]["code"]) if last else 0
 
 
 def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
-    """Ctrl-C: stop and keep the job, leave it running, or delete it; once more stops it at once. Without a terminal to ask
-    the job is stopped: nobody is watching it any more. With --rm it is deleted, as if it had ended."""
+    """After Ctrl-C, ask whether to stop and keep the job, leave it running, or delete it; a second Ctrl-C stops it at once.
+    Without a terminal the job is stopped, or deleted with --rm."""
     answer = "x" if line.rm else "s"
     if sys.stdin.isatty():
         tell("")
@@ -141,13 +141,13 @@ def _stop(server: ServerClient, name: str, identity: str, *, at_once: bool) -> N
         tell("")
     for pod in pods:
         path = f"/api/v1/namespaces/{workload['namespace']}/pods/{pod}"
-        with contextlib.suppress(client.StatusError):  # it has gone
+        with contextlib.suppress(client.StatusError):  # it is gone already
             server.call("DELETE", path, query={"gracePeriodSeconds": 0})
     server.get(f"{WORKLOADS}/{identity}/wait", **{"for": _STOP_PHASES, "timeout": _KILL_TIMEOUT})
 
 
 def leave_running(line: CommandLine, name: str, code: int) -> int:
-    """Say how the job is followed and stopped from now on. Returns `code`."""
+    """Print how to follow and stop the job from now on. Returns `code`."""
     flags = context_flags(line)
     tell(f"Job {name} goes on. Follow it: `rowlock logs -f {name}{flags}`; stop it: `rowlock delete {name}{flags}`")
     return code

@@ -1,4 +1,4 @@
-"""What `rowlock run` asks the server for: one job of a master and workers that run the same command."""
+"""The request of `rowlock run`: one job whose master and workers run the same command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ HOST_IMAGE = "rowlock.dev/host"
 def submission(
     line: CommandLine, command: list[str], name: str, shell: dict[str, str], console: Console
 ) -> dict[str, Any]:
-    """The request: Master 1 and Worker N-1, as one spec. `shell` is the environment that goes along."""
+    """The request body: one master and N-1 workers with the same spec. `shell` is the shell environment that is sent
+    along."""
     from rowlock.cli.compute_flags import compute_request
 
     roles = console.role_fields()
@@ -44,7 +45,7 @@ def submission(
 
 
 def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str]]:
-    """What torchrun would say to the only rank of a pod. GROUP_RANK the node adds: it is the rank."""
+    """The variables that torchrun would set for the only rank of a pod. The node adds GROUP_RANK, which equals the rank."""
     if line.nproc_per_node != 1 or (command and is_torchrun(command)):
         return []
     given = {item.partition("=")[0] for item in line.env}
@@ -53,7 +54,8 @@ def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str
 
 
 def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
-    """What runs, and where. An image has a program and a working directory of its own; this machine has those of here."""
+    """Command and working directory of the pods. An image may have its own; programs of this machine run in this
+    directory."""
     program: dict[str, Any] = {}
     if command:
         program["command"] = [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)]
@@ -65,7 +67,7 @@ def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
 
 
 def _escape_dollars(word: str) -> str:
-    """Kubernetes reads `$$` as `$` in a command; what was typed here is meant as it is."""
+    """Write `$$` as `$$$$`, because Kubernetes replaces `$$` by `$` in commands."""
     return word.replace("$$", "$$$$")
 
 

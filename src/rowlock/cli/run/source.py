@@ -1,4 +1,4 @@
-"""`rowlock run --source DIR`: the job runs in a copy of DIR as it is now, so that an edit reaches no rank that runs."""
+"""`rowlock run --source DIR`: the job runs in a copy of DIR as it is now, so that later edits do not affect running ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def check(line: CommandLine) -> None:
-    """Refuse what no copy can be made of. Raises CommandError."""
+    """Raises CommandError when the flags or the directory allow no copy."""
     if not line.source:
         return
     if line.image != HOST_IMAGE:
@@ -43,8 +43,8 @@ def check(line: CommandLine) -> None:
 
 @contextlib.contextmanager
 def make_copy(line: CommandLine, name: str, tree: str = "") -> Iterator[WorkingCopy | None]:
-    """The copy for the job of this name, None without --source. `tree` is an earlier snapshot that is copied instead of what
-    is there now. It goes again when the job is not submitted."""
+    """Yields the copy for the job of this name, None without --source. `tree` names an earlier snapshot to copy instead of the
+    directory's present content. The copy is deleted when the job is not submitted."""
     if not line.source:
         yield None
         return
@@ -58,13 +58,13 @@ def make_copy(line: CommandLine, name: str, tree: str = "") -> Iterator[WorkingC
     copy = WorkingCopy.make(store, snapshot, name)
     try:
         yield copy
-    except CommandError:  # refused; after Ctrl-C nobody knows, and the copy stays
+    except CommandError:  # the submit was refused; after Ctrl-C that is unknown, and the copy stays
         copy.remove()
         raise
 
 
 def redirect(line: CommandLine, body: dict[str, Any], copy: WorkingCopy) -> None:
-    """Have the request run in the copy."""
+    """Change the request so that the job runs in the copy."""
     spec = body["spec"]
     place = spec["workingDir"]
     spec["workingDir"] = copy.working_directory(spec["workingDir"])
@@ -78,7 +78,7 @@ def redirect(line: CommandLine, body: dict[str, Any], copy: WorkingCopy) -> None
 
 
 def code_facts(copy: WorkingCopy, working_directory: str) -> dict[str, Any]:
-    """What `rerun` and `diff` need to know of a run in a copy."""
+    """Facts about a run in a copy that `rerun` and `diff` need."""
     snapshot = copy.snapshot
     facts = {
         "source": snapshot.directory,
@@ -90,7 +90,7 @@ def code_facts(copy: WorkingCopy, working_directory: str) -> dict[str, Any]:
 
 
 def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
-    """The job is accepted: say what it runs, and tidy up after jobs that are gone."""
+    """After the job is accepted: print what it runs, and delete copies of deleted jobs."""
     from rowlock.cli.source.snapshot import SourceStore
     from rowlock.cli.source.working_copy import tidy_up
 
@@ -111,7 +111,7 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
 
 
 def tell_written(copy: WorkingCopy) -> None:
-    """Name what programs have written beside their source: it is in the copy, not where the source is."""
+    """Name the files that programs wrote beside their source: they are in the copy, not in the source directory."""
     written = copy.changed_files()
     if not written:
         return

@@ -80,7 +80,7 @@ def config_cluster(line: CommandLine) -> int:
 
 
 _NODE_GROUPS = (("GENERAL", 4), ("CPU", 2), ("MEMORY", 2), ("GPU", 3))
-"""What stands above the header of the nodes' table, and over how many of its columns."""
+"""Titles above the header of the node table, and how many columns each spans."""
 
 
 def nodes(line: CommandLine) -> int:
@@ -100,7 +100,7 @@ def nodes(line: CommandLine) -> int:
 
 
 def grouped_table(groups: Sequence[tuple[str, int]], header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table whose columns stand under a word for several of them."""
+    """A table with titles above groups of columns."""
     titles = [word for title, count in groups for word in (title, *[""] * (count - 1))]
     return table(titles, [header, *rows])
 

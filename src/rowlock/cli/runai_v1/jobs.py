@@ -1,6 +1,6 @@
 """`runai list jobs`, `describe job`, `logs`, `delete`, `suspend`, `resume`: jobs in V1's words and columns.
 
-Scripts read these tables with fixed-width readers: header order and the two blanks between columns are promises.
+Scripts parse these tables by width, so the order of headers and the two blanks between columns must not change.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FINISHED_STATUSES = ("Succeeded", "Failed", "Deleted", "Preempted", "TimedOut")
 
 
 def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
-    """Those of the selected project, or of all; sorted by project and name. Raises CommandError for an unknown project."""
+    """The workloads of the selected project or of all, sorted by project and name. Raises CommandError for an unknown
+    project."""
     server, project_name = client.connect(line), project(line)
     query = "" if line.all_projects else f"projectName=={project_name}"
     workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
@@ -101,7 +102,7 @@ def describe(line: CommandLine) -> int:
 
 
 def description_rows(workload: dict[str, Any]) -> list[tuple[str, Any]]:
-    """V1's keys, all of them, in their order."""
+    """The rows of `describe job`: all keys of the first generation, in its order."""
     extra = workload["additionalFields"]
     return [
         ("NAME", workload["name"]),
@@ -138,7 +139,7 @@ def _node_and_ip(pod: dict[str, Any]) -> str:
 
 
 def _events_table(events: list[dict[str, Any]]) -> str:
-    """An empty line between the events of different objects."""
+    """The events as a table, with an empty line between those of different objects."""
     if not events:
         return "No events for resources"
     rows: list[tuple[str, ...]] = [("--------", "----", "---", "-------")]

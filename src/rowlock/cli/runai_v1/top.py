@@ -1,4 +1,4 @@
-"""`runai top nodes|jobs`: what nodes have, what jobs hold, and what they use. What nobody measures is `-`, not a guess."""
+"""`runai top nodes|jobs`: resources of nodes and jobs: capacity, allocation and use. A value that is not measured is `-`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def nodes(line: CommandLine) -> int:
 
 
 def _utilization(node: dict[str, Any] | None) -> tuple[str, str, str]:
-    """CPU, memory and GPU of a node, in percent of what pods may have."""
+    """The use of a node's CPU, memory and GPUs, in percent of what it can allocate."""
     if node is None:
         return "-", "-", "-"
     usage = node["usage"]
@@ -73,7 +73,7 @@ def jobs(line: CommandLine) -> int:
 
 
 def _is_blind(usage: dict[str, Any] | None) -> bool:
-    """Its CPUs are measured, and its GPUs are not."""
+    """Whether only the CPUs of the job are measured, and its GPUs are not."""
     return usage is not None and usage["cpuCores"] is not None and usage["gpuUtilization"] is None
 
 

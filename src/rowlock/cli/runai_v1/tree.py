@@ -122,4 +122,4 @@ COMMANDS: tuple[Command | Group, ...] = (
     SUBMIT, SUBMIT_DIST, *SUBMIT_OLD, LIST, DESCRIBE, GET, TOP, LOGS, EXEC, BASH, ATTACH, PORT_FORWARD, DELETE, SUSPEND, RESUME,
     CONFIG, LOGOUT, WHOAMI, VERSION, UPDATE, COMPLETION, COMPLETE,
 )  # fmt: skip
-"""Those that the second generation has not under the same name: it has `project`, `cluster`, `template`, `login`."""
+"""Commands whose names the second generation does not use; it has its own `project`, `cluster`, `template`, `login`."""

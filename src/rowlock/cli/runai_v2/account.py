@@ -1,4 +1,4 @@
-"""`login`, `auth`, `config`, `kubeconfig`, `version`, `upgrade`: who one is, and what the command line remembers."""
+"""`login`, `auth`, `config`, `kubeconfig`, `version`, `upgrade`: the logged-in user, and the settings of the command line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rowlock.cli.runai_v2.tables import show_yaml
 _SETTINGS = {
     "output": "table", "interactive": "enabled", "auto_update": "disabled", "list_format_align": "enabled",
 }  # fmt: skip
-"""What `config set` keeps, and what holds until it is said."""
+"""The settings of `config set`, with their defaults."""
 
 
 def show_token(line: CommandLine) -> int:
-    """The token itself, or as kubectl's exec plugins print it."""
+    """Print the token itself, or in the form of a kubectl exec plugin."""
     server = client.connect(line)
     token = server.token()
     if line.output == "plaintext":
@@ -39,7 +39,7 @@ def show_token(line: CommandLine) -> int:
 
 
 def set_config(line: CommandLine) -> int:
-    """Keeps settings in the data directory."""
+    """Store settings in the data directory."""
     given = {name: getattr(line, name) for name in _SETTINGS if name in line.given_flags}
     given |= _server_elsewhere(line)
     if not given:
@@ -54,7 +54,8 @@ def set_config(line: CommandLine) -> int:
 
 
 def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
-    """`control_plane.url`, and its certificate authority in the data directory. Raises CommandError."""
+    """The settings of a server on another machine: its URL, and its CA certificate, which is copied into the data directory.
+    Raises CommandError."""
     if not line.cp_url and not line.ca_file:
         return {}
     if not (line.cp_url or "").startswith("https://"):
@@ -76,7 +77,7 @@ def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
 
 
 def describe_config(line: CommandLine) -> int:
-    """Show what the command line remembers."""
+    """Show the stored settings."""
     values = _config_values(line)
     if line.json:
         show_json(values)
@@ -105,7 +106,7 @@ def _camel_case(name: str) -> str:
 
 
 def generate_config(line: CommandLine) -> int:
-    """Writes the configuration to a file, JSON or YAML by its ending."""
+    """Write the settings to a file, as JSON or YAML by its extension."""
     if not line.file:
         raise CommandError("`runai config generate` needs a file: -f FILE.json or -f FILE.yaml", 2)
     values = _config_values(line)
@@ -125,7 +126,7 @@ def generate_config(line: CommandLine) -> int:
 
 
 def set_kubeconfig(line: CommandLine) -> int:
-    """Adds the cluster to kubectl's own configuration and makes it the current context; other entries stay."""
+    """Add the cluster to kubectl's configuration as the current context; other entries stay."""
     import yaml
 
     source = str(

@@ -24,9 +24,9 @@ _PATHS = {
 }
 
 _SOURCE_PATHS = {"pvc": "pvc", "hostPath": "host-path", "git": "git", "config-map": "config-map"}
-"""Kinds of data sources, and the last part of their address."""
+"""Kind of data source → last part of its REST path."""
 _SOURCE_KINDS = {"configMapVolume": "config-map"}
-"""Places below `spec.storage` that have another name than the kind."""
+"""Field below `spec.storage` → kind of data source, where the names differ."""
 _SCOPE_PLACES = {"scope", "description", "project", "data_dir"}
 
 
@@ -55,7 +55,7 @@ COLUMNS = (
 
 
 def assets_of(server: client.ServerClient, noun: str, project_name: str = "") -> list[dict[str, Any]]:
-    """Those that a project may use; without one, all that the caller sees."""
+    """The assets that a project may use; without a project, all that the caller may see."""
     if noun != "template":
         query = {"complyToProject": rowlock_projects.find_project(server, project_name)["id"]} if project_name else {}
         return list(server.get(_PATHS[noun], **query)["entries"])
@@ -78,7 +78,7 @@ def list_assets(line: CommandLine) -> int:
 
 
 def _named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any]:
-    """The asset of the name (or the id) that the line gives, the project's own first."""
+    """The asset with the name or id on the command line; the project's own come first."""
     noun, name = _noun(line), line.word("name")
     assets = assets_of(server, noun, project(line))
     order = ("project", "department", "cluster", "tenant", "system")
@@ -101,7 +101,7 @@ def describe(line: CommandLine) -> int:
 
 
 def create(line: CommandLine) -> int:
-    """An environment or a compute resource, from the flags of a submit that belong to it."""
+    """Create an environment or a compute resource from the flags of a submit that belong to it."""
     noun, name, server = _noun(line), line.word("name"), client.connect(line)
     spec, _ = request_specs(line, 2, "")
     security = spec.pop("security", {})
@@ -110,7 +110,7 @@ def create(line: CommandLine) -> int:
 
 
 def create_data_source(line: CommandLine) -> int:
-    """A data source, from the one flag of a submit that mounts a volume."""
+    """Create a data source from the one flag of a submit that mounts a volume."""
     spec, _ = request_specs(line, 2, "")
     volumes = [(place, item) for place, items in spec.get("storage", {}).items() for item in items]
     if len(volumes) != 1:
@@ -122,7 +122,7 @@ def create_data_source(line: CommandLine) -> int:
 
 
 def create_template(line: CommandLine) -> int:
-    """A template, from the flags of a submit."""
+    """Create a template from the flags of a submit."""
     is_distributed = line.type == "distributed"
     fields = {"distributedFramework": framework_of(line)} if is_distributed else {}
     if not is_distributed:
@@ -142,7 +142,7 @@ def create_template(line: CommandLine) -> int:
 
 
 def _asset_meta(line: CommandLine, server: client.ServerClient, name: str) -> dict[str, Any]:
-    """The name and the scope that the line asks for."""
+    """The `meta` of the request: the name and the scope on the command line."""
     meta: dict[str, Any] = {"name": name, "scope": line.scope}
     if line.scope == "project":
         meta["projectId"] = rowlock_projects.find_project(server, project(line))["id"]

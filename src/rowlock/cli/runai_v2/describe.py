@@ -1,4 +1,5 @@
-"""`describe` of every family: a workload in sections, or as JSON or YAML. Scripts look for the line that begins with `Phase:`."""
+"""`describe` of every family: a workload in sections, or as JSON or YAML. Scripts look for the line that begins with
+`Phase:`."""
 
 from __future__ import annotations
 

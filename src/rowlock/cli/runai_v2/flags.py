@@ -111,7 +111,7 @@ _OF_ONE_SUBMIT = {
     "--name-prefix", "--template", "--attach", "--pod-running-timeout", "--wait-for-submit", "--compute", "--datasource",
     "--environment", "--dry-run", "--project", "--data-dir",
 }  # fmt: skip
-"""Flags of a submit that a template does not keep: it writes out what a workload is, and names no other asset."""
+"""Flags of a submit that templates do not have: a template holds values, and does not refer to other assets."""
 TEMPLATE = (
     Flag("--type", "distributed|training|workspace", "the workloads it is for", "distributed"),
     *(flag for flag in DISTRIBUTED if not _OF_ONE_SUBMIT & set(flag.names.split())),

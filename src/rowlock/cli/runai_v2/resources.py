@@ -106,7 +106,7 @@ def list_clusters(line: CommandLine) -> int:
 
 
 def set_cluster(line: CommandLine) -> int:
-    """There is one: whoever names it by name or --id has it already."""
+    """Accept the only cluster, by name or --id; refuse any other."""
     clusters = client.connect(line).get("/api/v1/clusters")
     if not line.words and not line.id:
         raise CommandError("`runai cluster set` needs the name of a cluster, or --id UUID", 2)

@@ -1,4 +1,5 @@
-"""`logs`, `exec`, `bash`, `attach`, `port-forward` of every family: one pod of a workload, the first rank's unless named."""
+"""`logs`, `exec`, `bash`, `attach`, `port-forward` of every family: all act on one pod of a workload, by default that of
+the first rank."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from rowlock.cli.output import parse_duration
 from rowlock.cli.runai_v2.workloads import named_workload
 
 _LOOK_AGAIN = 5.0
-"""Seconds of one question to the server; it answers earlier when the phase comes."""
+"""Seconds that one request may take; the server answers earlier when the phase is reached."""
 _STARTED = "Running,Degraded,Completed,Failed"
 
 
@@ -44,7 +45,7 @@ def logs(line: CommandLine) -> int:
 
 
 def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -> str:
-    """The pod meant when none is named; a follower waits for it to be made."""
+    """The default pod of a workload; with `follow`, wait until it is created."""
     while True:
         if chief := str(workload["additionalFields"]["chief"]):
             return chief
@@ -56,7 +57,7 @@ def chief_pod(server: ServerClient, workload: dict[str, Any], *, follow: bool) -
 
 
 def _wait_for_start(server: ServerClient, workload: dict[str, Any], seconds: float) -> None:
-    """Until its pods run, or have run. Raises CommandError when they do not in time."""
+    """Wait until the pods run or have run. Raises CommandError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         left = max(0.0, min(_LOOK_AGAIN, deadline - time.monotonic()))
@@ -69,7 +70,7 @@ def _wait_for_start(server: ServerClient, workload: dict[str, Any], seconds: flo
 
 
 def _await_pod(line: CommandLine) -> None:
-    """Waits as long as --wait-timeout or --pod-running-timeout say."""
+    """Wait for the pod, as long as --wait-timeout or --pod-running-timeout allow."""
     limits = [
         parse_duration(text, flag)
         for flag, text in (("--wait-timeout", line.wait_timeout), ("--pod-running-timeout", line.pod_running_timeout))
@@ -93,7 +94,8 @@ def bash(line: CommandLine) -> int:
 
 
 def attach(line: CommandLine) -> int:
-    """-i and -t are what attach does by itself where the pod allows it; --no-stdin and --no-tty leave it out."""
+    """Attach to the pod's program. stdin and a terminal are used where the pod has them, unless --no-stdin or --no-tty
+    is given."""
     _await_pod(line)
     if line.tty and not sys.stdin.isatty():
         print("Unable to use a TTY - input is not a terminal or the right kind of file", file=sys.stderr)

@@ -21,7 +21,7 @@ from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
 def any_framework(line: CommandLine) -> int:
     """`runai distributed submit`: --framework says which."""
     if line.template and not line.framework:
-        return submit(line, ANY_FRAMEWORK, {})  # it names the framework
+        return submit(line, ANY_FRAMEWORK, {})  # --framework names it
     return submit(line, ANY_FRAMEWORK, {"distributedFramework": framework_of(line)})
 
 
@@ -44,12 +44,12 @@ def framework(line: CommandLine) -> int:
 
 
 def standard(line: CommandLine) -> int:
-    """A workload of one pod."""
+    """Submit a training of one pod."""
     return submit(line, "Standard", {} if line.template else {"distributedFramework": "PyTorch", "noWorkers": True})
 
 
 def workspace(line: CommandLine) -> int:
-    """A workload of one pod for somebody who works in it: of high priority, and never preempted."""
+    """Submit a workspace: one pod for interactive work, with high priority and never preempted."""
     if line.template:
         return submit(line, "Standard", {})
     fields = {"distributedFramework": "PyTorch", "noWorkers": True, "category": "Build"}
@@ -57,7 +57,8 @@ def workspace(line: CommandLine) -> int:
 
 
 def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
-    """Submit a workload of this framework, from the flags of the second generation; `fields` are what the command itself says."""
+    """Submit a workload of this framework, from the flags of the second generation; `fields` are what the command itself
+    says."""
     check_submit_flags(line)
     _check_request_type(line)
     if line.wait_for_submit:
@@ -98,14 +99,15 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
 
 
 def _collection(line: CommandLine, framework: str) -> str:
-    """Where the workload is created: templates are looked up among those of its type."""
+    """The REST path at which the workload is created. With a template it is that of the type, where the server looks for
+    it."""
     if framework != "Standard" or not line.template:
         return f"{WORKLOADS}/distributed"
     return f"{WORKLOADS}/{'workspaces' if line.verb.startswith('workspace') else 'trainings'}"
 
 
 def _check_request_type(line: CommandLine) -> None:
-    """MIG profiles are refused with the reason that their flag gives."""
+    """Raises CommandError for MIG profiles, with the reason in the table of flags."""
     if line.gpu_request_type == "migProfile":
         reason = next(row.refuse for row in SUBMIT_FIELDS if row.v2 == "--mig-profile")
         raise CommandError(f"--gpu-request-type migProfile is not supported by rowlock: {reason}")
@@ -142,7 +144,8 @@ def manifest(line: CommandLine) -> int:
 
 
 def _collection_path(server: client.ServerClient, obj: dict[str, Any], namespace: str) -> str:
-    """Where objects of this kind are created, by the server's discovery. Raises CommandError for an unknown kind."""
+    """The Kubernetes path at which objects of this kind are created, from the server's discovery. Raises CommandError for an
+    unknown kind."""
     version, kind = str(obj.get("apiVersion", "")), str(obj["kind"])
     base = f"/apis/{version}" if "/" in version else f"/api/{version}"
     try:

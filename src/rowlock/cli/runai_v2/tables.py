@@ -61,7 +61,7 @@ def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict
 
 
 def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]:
-    """Those of --columns, by name or by title; else those that Run:ai shows. Raises CommandError with the nearest name."""
+    """The columns of --columns, by name or title; else the default ones. Raises CommandError with the nearest name."""
     if not line.columns:
         return [column for column in columns if column.is_shown]
     by_word = {word: c for c in reversed(columns) for word in (c.title.lower(), c.name.lower())}
@@ -77,7 +77,7 @@ def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]
 
 
 def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[dict[str, Any]]:
-    """The items that the line asks for: all of them, or the part that --max-items, --limit, --offset, --next-token name."""
+    """The items of a paged list: all, or the part that --max-items, --limit, --offset and --next-token select."""
     token = line.next_token or ""
     if token and not is_digits(token):
         raise CommandError(f"--next-token {token}: a token is what an earlier list ended with, a number", 2)
@@ -98,7 +98,7 @@ def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **
 
 
 def slice_items(line: CommandLine, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The part of a list that has no pages on the server."""
+    """The same part of a list that the server returns whole."""
     limits = [n for n in (line.max_items, line.limit) if n is not None]
     start = int(line.next_token) if is_digits(line.next_token or "") else line.offset
     return list(items)[start : start + min(limits) if limits else None]

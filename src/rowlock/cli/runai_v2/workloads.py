@@ -21,7 +21,7 @@ STATUSES = "Creating Pending Initializing Running Degraded Stopping Stopped Resu
 FRAMEWORKS = {
     "pytorch": "PyTorch", "tensorflow": "TF", "tf": "TF", "mpi": "MPI", "xgboost": "XGBoost", "jax": "JAX",
 }  # fmt: skip
-"""Words of the command line, and what REST calls the framework."""
+"""Framework on the command line → framework of the REST API."""
 
 
 def format_pods(workload: dict[str, Any]) -> str:
@@ -119,7 +119,7 @@ def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: st
 
 
 def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClient, dict[str, Any]]:
-    """The workload that the line names, or that --uuid does; `past`: it may be gone. Raises CommandError."""
+    """The workload with the name or --uuid on the command line. With `past` it may be deleted. Raises CommandError."""
     server = client.connect(line)
     identity, name_flag = getattr(line, "uuid", None), getattr(line, "name", None)
     if identity and line.words:
@@ -135,9 +135,11 @@ def named_workload(line: CommandLine, *, past: bool = False) -> tuple[ServerClie
 
 
 def _check_kind(line: CommandLine, workload: dict[str, Any]) -> None:
-    """Raises CommandError when --type or --framework say that another workload was meant."""
+    """Raises CommandError when the workload is not of the type or framework that --type or --framework give."""
     wanted_type, wanted_framework = getattr(line, "type", None), getattr(line, "framework", None)
-    is_training = wanted_type == "training" and workload["type"] == "Distributed"  # which it is, too
+    is_training = (
+        wanted_type == "training" and workload["type"] == "Distributed"
+    )  # a distributed training is a training
     if wanted_type and wanted_type != workload["type"].lower() and not is_training:
         raise CommandError(
             f"no workload was found: {workload['name']} is of type {workload['type']}, not {wanted_type}"
@@ -177,7 +179,7 @@ def resume(line: CommandLine) -> int:
 
 
 def delete_many(line: CommandLine) -> int:
-    """`runai workload delete`: it alone asks, and only a person at a terminal."""
+    """`runai workload delete`: the only delete that asks for confirmation, and only at a terminal."""
     asks = not line.yes and sys.stdin.isatty() and read_config(line).get("interactive") != "disabled"
     if line.words and asks:
         if ask(f"Delete {', '.join(line.words)}? [y/N] ") not in ("y", "yes"):
@@ -186,7 +188,7 @@ def delete_many(line: CommandLine) -> int:
 
 
 def _for_each(line: CommandLine, word: str, act: Callable[[ServerClient, str], Any]) -> int:
-    """Each of the names; a refusal is told, and the others go on."""
+    """Call `act` for each name. Print refusals and go on; the exit code is 1 if one was refused."""
     names: list[str] = line.words or ([""] if line.uuid else [])
     if not names:
         raise CommandError(f"`{line.program} {line.verb}` needs the name of a workload", 2)

@@ -1,9 +1,8 @@
-"""What a run was made of, written down when it is submitted: the commit and a snapshot of its repository, the interpreter and
-its packages.
+"""Records the code of a run when it is submitted: the commit and a snapshot of its repository, the interpreter and its
+packages.
 
-Snapshots and lists of packages stay below the data directory of this machine; the job carries their ids alone. `rowlock
-diff` and `rowlock rerun --exact` read them. A thread does it while the command talks to the server, and a run does not wait
-long for it.
+Snapshots and package lists stay in the data directory of this machine; the job contains only their ids. `rowlock diff` and
+`rowlock rerun --exact` read them. A thread records while the command talks to the server, so that a submit hardly waits.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from rowlock.cli.source.repository import find_repository
 from rowlock.cli.source.snapshot import SourceStore
 
 _PATIENCE = 1.0
-"""Seconds that a submit waits: the first snapshot of a large repository takes longer, and the next one finds its work done."""
+"""Seconds that a submit waits. The first snapshot of a large repository takes longer; the next one reuses its work."""
 _LONGEST = 20.0
-"""Seconds that git and the interpreter may take."""
+"""Seconds that one call of git or of the interpreter may take."""
 _ASK_PYTHON = "import sys; print(sys.version.split()[0], *sys.path, sep='\\0')"
 
 
 class CodeRecording:
-    """Begins at once; `result` is what is known by then. Without `packs` only the interpreter is looked at: a copy is made
-    of the code by somebody else."""
+    """Starts recording when it is made; `result` returns what is known by then. Without `packs` it records only the interpreter,
+    because the caller copies the code."""
 
     def __init__(
         self, data_directory: str, directory: str, command: list[str], environ: Mapping[str, str], *, packs: bool = True
@@ -50,7 +49,7 @@ class CodeRecording:
             thread.start()
 
     def _guard(self, work: Any, *argv: Any) -> None:
-        """A run never fails because its code cannot be kept; it is said instead."""
+        """Run `work`, and turn its errors into a note: a submit must not fail because its code cannot be recorded."""
         try:
             work(*argv)
         except (CommandError, OSError, subprocess.SubprocessError, ValueError) as error:
@@ -78,7 +77,7 @@ class CodeRecording:
 
     def result(self) -> dict[str, Any]:
         """The facts, after at most a second: `repository`, `commit`, `changedFiles`, `snapshot`, `python`, `pythonVersion`,
-        `packages`, and `note` where one could not be had."""
+        `packages`, and `note` when one of them is missing."""
         for thread in self._threads:
             thread.join(_PATIENCE)
         late = any(thread.is_alive() for thread in self._threads)
@@ -87,7 +86,8 @@ class CodeRecording:
 
 
 def find_python(command: list[str], environ: Mapping[str, str]) -> str | None:
-    """The interpreter that a command runs under: its first word, or the one that its script names; None for other programs."""
+    """The Python interpreter that runs a command: its first word, or that of its script's first line; None for other
+    programs."""
     program = shutil.which(command[0], path=environ.get("PATH")) if command else None
     if program is None or os.path.basename(program).startswith("python"):
         return program
@@ -102,7 +102,8 @@ def find_python(command: list[str], environ: Mapping[str, str]) -> str | None:
 
 
 def read_packages(python: str, environ: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The interpreter's version, and name → version of the packages that it would find. Raises OSError and `subprocess`'s errors."""
+    """(version of the interpreter, {name: version} of the packages it can import). Raises OSError and `subprocess`'s
+    errors."""
     done = subprocess.run(
         [python, "-c", _ASK_PYTHON], env=dict(environ), cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST, check=True
     )  # fmt: skip
@@ -116,7 +117,7 @@ def read_packages(python: str, environ: Mapping[str, str]) -> tuple[str, dict[st
 
 
 def _keep_packages(data_directory: str, packages: dict[str, str]) -> str:
-    """The id of this list of packages; its file is written once."""
+    """Store a list of packages and return its id; equal lists share a file."""
     text = json.dumps(packages, sort_keys=True)
     identity = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = _packages_path(data_directory, identity)
@@ -133,7 +134,7 @@ def _packages_path(data_directory: str, identity: str) -> str:
 
 
 def kept_packages(data_directory: str, code: Mapping[str, Any]) -> dict[str, str] | None:
-    """Name → version as a run had them; None where this machine does not know."""
+    """{name: version} of the packages of a run; None when this machine does not have the list."""
     identity = str(code.get("packages") or "")
     if not identity.isalnum():
         return None

@@ -1,7 +1,7 @@
-"""The user's repository, asked with git: where it begins, which commit it has, what differs from that.
+"""What git says about the user's repository: its top directory, its commit, and the files that differ from the commit.
 
-It is read, and runs nothing: a repository that was unpacked from somewhere names programs in its settings (monitors, filters, ways
-to fetch what it lacks), and nobody has asked for those.
+git must not run programs here: a repository that somebody unpacked can name programs in its settings (monitors, filters,
+remote helpers).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 from rowlock.cli.grammar import CommandError
 
 GIT_TIMEOUT = 120.0
-"""Seconds."""
+"""Seconds that one call of git may take."""
 _NO_NETWORK = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""What a partial clone lacks is not fetched: how to fetch is a program that the repository names."""
+"""git must not fetch missing objects of a partial clone, because the repository names the program that fetches."""
 
 
 class Repository(NamedTuple):
@@ -27,7 +27,7 @@ class Repository(NamedTuple):
 
 
 def find_repository(directory: str) -> Repository | None:
-    """The user's repository that a directory is in; None outside git, and where there is no git."""
+    """The git repository that contains the directory; None outside git, or when git is not installed."""
     if shutil.which("git") is None:
         return None
     top = top_directory(directory)
@@ -37,15 +37,16 @@ def find_repository(directory: str) -> Repository | None:
 
 
 def top_directory(directory: str) -> str:
-    """Of the working tree that a directory is in; "" where it is in none. A repository's own settings may claim another one."""
+    """The top of the working tree that contains the directory; "" when there is none. Settings of the repository that name
+    another tree are ignored."""
     top = run_git("-C", directory, "rev-parse", "--show-toplevel", check=False).removesuffix("\n")
     here = os.path.realpath(directory)
     return top if top and os.path.commonpath([os.path.realpath(top), here]) == os.path.realpath(top) else ""
 
 
 def read_status(directory: str, timeout: float) -> str:
-    """A line for each file that is not as in the commit. Runs no program that the repository itself names: whoever unpacked it from
-    somewhere has not asked for that. Programs of the user's own settings (git-lfs) are his."""
+    """A line for each file that differs from the commit. It runs no program that the repository's settings name;
+    programs of the user's own settings (git-lfs) do run."""
     quiet = {"core.fsmonitor": "false"}
     known = run_git("-C", directory, "config", "--show-scope", "--null", "--name-only", "--list", check=False).split(
         "\0"
@@ -54,7 +55,7 @@ def read_status(directory: str, timeout: float) -> str:
         if scope in ("local", "worktree") and name.startswith("filter.") and name.count(".") > 1:
             quiet |= {f"{name.rpartition('.')[0]}.{key}": "" for key in ("clean", "process")}
             quiet |= {f"{name.rpartition('.')[0]}.required": "false"}
-    environ = {"GIT_CONFIG_COUNT": str(len(quiet))}  # not -c: a name may have a "="
+    environ = {"GIT_CONFIG_COUNT": str(len(quiet))}  # not with -c, because a name may contain "="
     for number, (name, value) in enumerate(quiet.items()):
         environ |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     asked = ("status", "--porcelain", "-uall", "--ignore-submodules=dirty", "--", ".")
@@ -69,7 +70,8 @@ def run_git(
     cwd: str | None = None,
     timeout: float = GIT_TIMEOUT,
 ) -> str:
-    """What git says; file names that are no UTF-8 survive. GIT_* of the shell are of another repository."""
+    """Run git and return its output; file names that are no UTF-8 survive. GIT_* variables of the shell are removed, because they
+    may belong to another repository."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | {"LC_ALL": "C"}
     try:
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """Snapshots of source directories, kept by git in a repository of our own below the data directory.
 
-git is the packer: it knows what `.gitignore` means, stores each content once, and reads again only what has changed since
-the last snapshot of the directory. The user's repository is asked for its files and its commit; it is never written to.
+git packs them: it implements `.gitignore`, stores equal contents once, and reads only files that have changed since the last
+snapshot of the directory. The user's own repository is read and never written.
 A snapshot's id is that of a git tree, so `git --git-dir DATA_DIR/sources/store.git diff A B` shows what differs.
 """
 
@@ -20,21 +20,22 @@ from rowlock.cli.grammar import CommandError
 from rowlock.cli.source.repository import GIT_TIMEOUT, read_status, run_git, top_directory
 
 SIZE_LIMIT = 512 << 20
-"""Bytes of a source directory: code is far below, data sets are far above."""
+"""Bytes of a source directory at most. Code is far smaller; a larger directory contains data."""
 _SHOWN = 5
 KEPT_DAYS = 90
-"""As long as the archive keeps runs by default."""
+"""Days for which a snapshot is kept: as long as the archive keeps runs by default."""
 _KEPT = "refs/snapshots/"
-"""The day on which a snapshot was kept, and its id, stand behind it."""
+"""Prefix of the git refs of kept snapshots; the day and the snapshot's id follow."""
 _PRUNE_CHANCE = 0.02
-"""Of a run: letting go costs a second."""
+"""The share of runs that also delete old snapshots, which takes a second."""
 _AS_THEY_ARE = "* -text -filter -ident -working-tree-encoding\n"
-"""Attributes of the store: contents go in and come out unchanged, whatever the user's `.gitattributes` converts."""
+"""git attributes of the store: contents are stored unchanged, whatever the user's `.gitattributes` would convert."""
 
 
 class SourceSnapshot(NamedTuple):
-    """A directory as it was. `left_out` are paths relative to it that are no source: ignored files and directories, and
-    repositories within. `files` counts those kept, `empty` are its empty directories. `commit` is "" outside git or before the first commit."""
+    """The content of a directory at one moment. `left_out`: relative paths that are not part of it (ignored files and directories,
+    nested repositories). `files`: number of stored files. `empty`: its empty directories. `commit`: "" outside git and before
+    the first commit."""
 
     directory: str
     tree: str
@@ -43,11 +44,12 @@ class SourceSnapshot(NamedTuple):
     empty: tuple[str, ...]
     commit: str
     changed: int
-    """Files that are not as in the commit, new ones included."""
+    """Number of files that differ from the commit, new ones included."""
 
 
 class SourceStore:
-    """The repository of snapshots in a data directory; made when it is first used. `timeout`: seconds for one call of git."""
+    """The git repository of snapshots in a data directory, created at its first use. `timeout`: seconds for one call of
+    git."""
 
     def __init__(self, data_directory: str, timeout: float = GIT_TIMEOUT) -> None:
         if shutil.which("git") is None:
@@ -66,7 +68,7 @@ class SourceStore:
                 file.write(_AS_THEY_ARE)
 
     def take(self, directory: str) -> SourceSnapshot:
-        """A snapshot of the directory. Raises CommandError when it is too large or cannot be read."""
+        """Take a snapshot of the directory. Raises CommandError when it is too large or cannot be read."""
         directory = os.path.realpath(directory)
         repository = top_directory(directory)
         base = (
@@ -86,13 +88,13 @@ class SourceStore:
         nested = {path for path in present if path.endswith("/") or _is_directory(os.path.join(directory, path))}
         present -= nested
         ours = {path for path in present if os.path.join(directory, path).startswith(self.data_directory + "/")}
-        if ours:  # the cluster's own data are no source
+        if ours:  # the data directory itself is no source
             present -= ours
             nested.add(os.path.relpath(self.data_directory, directory))
         _check_size(directory, present)
         try:
             tree = self._write_tree(directory, present)
-        except CommandError:  # its index names contents that have been let go of, or is damaged
+        except CommandError:  # the index is damaged, or names contents that were deleted
             self._forget_index(directory)
             tree = self._write_tree(directory, present)
         commit = run_git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
@@ -103,7 +105,7 @@ class SourceStore:
         return SourceSnapshot(directory, tree, len(present), tuple(left_out), tuple(empty), commit, status.count("\n"))
 
     def keep(self, tree: str, today: datetime.date | None = None) -> str:
-        """Keep a snapshot beyond its job; returns its id. Those of runs that the archive has forgotten by default are let go."""
+        """Keep a snapshot after its job is gone, and return its id. Snapshots that are too old are deleted."""
         today = today or datetime.date.today()
         self._own("update-ref", f"{_KEPT}{today.isoformat()}/{tree}", tree, environ={})
         if random.random() < _PRUNE_CHANCE:
@@ -111,13 +113,13 @@ class SourceStore:
         return tree
 
     def prune(self, today: datetime.date) -> None:
-        """Let go of snapshots that are older than `KEPT_DAYS`."""
+        """Delete snapshots that are older than `KEPT_DAYS`."""
         oldest = (today - datetime.timedelta(days=KEPT_DAYS)).isoformat()
         refs = self._own("for-each-ref", "--format=%(refname)", _KEPT, environ={}).split()
         old = [ref for ref in refs if ref.removeprefix(_KEPT) < oldest]
         for ref in old:
             self._own("update-ref", "-d", ref, environ={})
-        if old:  # a run that packs now has written what no name leads to yet
+        if old:  # a concurrent run may have stored contents that no ref names yet
             self._own("gc", "--quiet", "--prune=1.hour.ago", environ={})
 
     def has(self, tree: str) -> bool:
@@ -127,12 +129,12 @@ class SourceStore:
         return bool(run_git("--git-dir", self.git_dir, "cat-file", "-t", tree, check=False).strip() == "tree")
 
     def diff(self, before: str, after: str, *, patch: bool) -> str:
-        """What differs between two snapshots, as `git diff` says it: the patch, or a line for each file."""
+        """The difference of two snapshots as `git diff` prints it: with `patch` the patch, else one line per file."""
         how = "--patch" if patch else "--stat=100"
         return self._own("diff", "--no-color", "--no-ext-diff", "--no-textconv", how, before, after, environ={})
 
     def check_out(self, tree: str, destination: str) -> None:
-        """The files of a snapshot, as they were, in a directory that is there."""
+        """Write the files of a snapshot into an existing directory."""
         index = f"{destination}.index"
         environ = {"GIT_INDEX_FILE": index}
         try:
@@ -143,19 +145,19 @@ class SourceStore:
                 os.remove(index)
 
     def _write_tree(self, directory: str, files: set[str]) -> str:
-        """The index remembers size and times of every file, so that only what changed is read. A second run at the same
-        moment has a copy of its own."""
+        """Store the files as a git tree and return its id. git's index remembers size and times of every file, so that only changed
+        files are read. Concurrent runs work on their own copies of the index."""
         index = self._index_path(directory)
         own = f"{index}.{os.getpid()}.{threading.get_ident()}"
         environ = {"GIT_INDEX_FILE": own}
         packing = ["-c", "core.compression=1"]
         if os.path.exists(index):
-            shutil.copy2(index, own)  # with its time: git reads again what was written in the second of the index
+            shutil.copy2(index, own)  # copy2 keeps the time: git reads files again that changed in the index's second
         else:
             packing += [
                 "-c",
                 "core.bigFileThreshold=1",
-            ]  # into one pack: a file for each content takes four times as long
+            ]  # store contents in one pack: a file for each takes four times as long
         try:
             stale = [path for path in _paths(self._own("ls-files", "-z", environ=environ)) if path not in files]
             update = ("--work-tree", directory, "update-index", "-z")
@@ -191,10 +193,10 @@ def _is_directory(path: str) -> bool:
 
 
 def _check_size(directory: str, files: set[str]) -> None:
-    """Refuse what is no source, and name what makes it so large."""
+    """Raises CommandError when the directory is too large for source code; names its largest parts."""
     sizes = {}
     for path in files:
-        with contextlib.suppress(FileNotFoundError):  # it went while we looked
+        with contextlib.suppress(FileNotFoundError):  # the file was deleted meanwhile
             sizes[path] = os.lstat(os.path.join(directory, path)).st_size
     total = sum(sizes.values())
     if total <= SIZE_LIMIT:

@@ -1,7 +1,7 @@
 """The directory that the ranks of one job run in: a copy of a snapshot, one for all ranks and all their restarts.
 
-Source files are copies. What git ignores (data sets, checkpoints, a virtual environment) is linked to where it really is, so
-programs find it and what they write there stays. New files beside the source stay in the copy, and nobody deletes them.
+Source files are copied. What git ignores (data sets, checkpoints, a virtual environment) is a link to the original, so
+programs find it and what they write there stays. New files beside the source stay in the copy, which is then not deleted.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any, NamedTuple
 from rowlock.cli.source.snapshot import SourceSnapshot, SourceStore
 
 _BYTECODE = re.compile(r"(^|/)__pycache__(/|$)|\.py[co]$")
-"""Made anew from the copy's own files."""
+"""Bytecode is not copied: Python writes it again from the copy's own files."""
 _QUOTED_PATH = re.compile(r"""['"](/[^'"\n]+)['"]""")
 _MOST_LISTED = 10_000
 _TIDIED_AT_ONCE = 8
 _FACTS = ".facts"
-"""Behind a copy's name: the file that says what was in it at first, and of which job it is."""
+"""Suffix of the file that lists a copy's initial content and names its job."""
 
 
 class WorkingCopy(NamedTuple):
-    """Where a job runs, and of which snapshot that is a copy."""
+    """The directory in which a job runs, and the snapshot of which it is a copy."""
 
     path: str
     snapshot: SourceSnapshot
 
     @classmethod
     def make(cls, store: SourceStore, snapshot: SourceSnapshot, name: str) -> WorkingCopy:
-        """A copy for the job of this name. What was begun is gone when it fails."""
+        """Make a copy for the job of this name; a failed attempt is deleted."""
         path = _new_directory(os.path.join(store.root, "runs"), f"{name}-{snapshot.tree[:8]}")
         try:
             store.check_out(snapshot.tree, path)
@@ -51,11 +51,11 @@ class WorkingCopy(NamedTuple):
         return cls(path, snapshot)
 
     def remove(self) -> None:
-        """For a job that was never accepted."""
+        """Delete the copy of a job that was not accepted."""
         _remove(self.path)
 
     def place_of(self, path: str) -> str | None:
-        """Where the copy has a path of the source directory; None for any other path, and for what is only linked."""
+        """The place in the copy of a path in the source directory; None for other paths and for links."""
         path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         if not _is_in(self.snapshot.directory, path):
             return None
@@ -63,24 +63,24 @@ class WorkingCopy(NamedTuple):
         return place if os.path.exists(place) and _is_in(os.path.realpath(self.path), os.path.realpath(place)) else None
 
     def working_directory(self, here: str) -> str:
-        """The directory for the command that would have run in `here`. An ignored directory is the real one."""
+        """The directory of the copy that stands for `here`. For an ignored directory it is the original."""
         return self.place_of(here) or os.path.realpath(here)
 
     def belongs_to(self, workload_id: str) -> None:
-        """The job was accepted: when it is gone, a later run tidies up."""
+        """Note the accepted job, so that a later run can delete the copy when the job is gone."""
         _write_facts(self.path, _read_facts(self.path) | {"workload": workload_id})
 
     def changed_files(self) -> list[str]:
-        """Files that programs have made or changed in the copy, relative to it; the first ten thousand."""
+        """Relative paths of files that programs have created or changed in the copy; at most ten thousand."""
         return _changed_files(self.path)
 
     def redirect(self, words: list[str]) -> list[str]:
-        """The command with absolute paths of the source's own files replaced by those of the copy."""
+        """The command, with absolute paths of copied files replaced by those in the copy."""
         return [(self.place_of(word) if word.startswith("/") else None) or word for word in words]
 
     def python_path(self, environ: Mapping[str, str]) -> str:
-        """PYTHONPATH for the ranks: that of the shell, and before it what `pip install -e` has made importable from the
-        source directory; all of it from the copy. "" when there is nothing to say."""
+        """PYTHONPATH for the ranks: directories that `pip install -e` made importable from the source directory, then that of the
+        shell, all moved to the copy. "" when nothing changes."""
         given = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
         entries = [*_editable_directories(environ.get("PATH", "")), *given]
         moved = [(self.place_of(os.path.abspath(entry)), entry) for entry in entries]
@@ -124,14 +124,14 @@ def _changed_files(path: str) -> list[str]:
 
 
 def _remove(path: str) -> None:
-    shutil.rmtree(path, ignore_errors=True)  # another run may tidy up at the same moment
+    shutil.rmtree(path, ignore_errors=True)  # another run may delete it at the same moment
     with contextlib.suppress(FileNotFoundError):
         os.remove(path + _FACTS)
 
 
 def tidy_up(store: SourceStore, is_gone: Callable[[str], bool]) -> None:
-    """Removes copies of jobs that are gone, where programs wrote nothing; where they did, the copy is the user's. A few
-    copies are looked at, drawn by chance: each in time, and none costs a run its start."""
+    """Delete copies of deleted jobs into which programs wrote nothing; others belong to the user. It checks a few copies at
+    random, so that every copy has its turn and no run starts late."""
     names = [name for name in os.listdir(os.path.join(store.root, "runs")) if name.endswith(_FACTS)]
     for name in random.sample(names, min(len(names), _TIDIED_AT_ONCE)):
         path = os.path.join(store.root, "runs", name.removesuffix(_FACTS))
@@ -152,7 +152,7 @@ def _link(target: str, place: str) -> None:
 
 
 def _listing(top: str) -> dict[str, list[int]]:
-    """Size and time of the files in a copy, without what links lead to."""
+    """Size and time of the files in a copy; links are not followed."""
     listing: dict[str, list[int]] = {}
     for name, entry in _walk(top, ""):
         with contextlib.suppress(FileNotFoundError):
@@ -176,8 +176,8 @@ def _walk(directory: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]
 
 
 def _editable_directories(path: str) -> list[str]:
-    """What `pip install -e` has added to the interpreter that `python` is: lines of .pth files, and the tables of the
-    finders that newer installers write instead."""
+    """The directories that `pip install -e` has added to the interpreter on this PATH: lines of .pth files, and the tables of the
+    import finders that newer installers write."""
     python = shutil.which("python", path=path)
     if python is None:
         return []

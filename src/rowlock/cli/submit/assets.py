@@ -8,8 +8,8 @@ from rowlock.cli.grammar import CommandError, CommandLine
 
 
 def environment_asset(line: CommandLine) -> str:
-    """The environment that V2's --environment names; "" where it only sets variables, as V1's always does. Raises
-    CommandError for two."""
+    """The environment asset that V2's --environment names; "" when the flag only sets variables, as V1's always does. Raises
+    CommandError for two assets."""
     if "environment_variable" not in vars(line):
         return ""
     names = [value for value in line.environment if "=" not in value]
@@ -19,7 +19,7 @@ def environment_asset(line: CommandLine) -> str:
 
 
 def asset_references(line: CommandLine) -> dict[str, Any]:
-    """`templateId` and `assets` of the request, by the names that the line gives; the server looks them up."""
+    """`templateId` and `assets` of the request, with the names on the command line; the server resolves them."""
     sources = [name for value in getattr(line, "datasource", None) or () for name in value.split(",") if name]
     named = {
         "environment": environment_asset(line),
@@ -32,5 +32,5 @@ def asset_references(line: CommandLine) -> dict[str, Any]:
 
 
 def says_image_elsewhere(line: CommandLine) -> bool:
-    """Whether the image may come from what the line names."""
+    """Whether a template or an environment of the command line may set the image."""
     return bool(getattr(line, "template", None) or environment_asset(line))

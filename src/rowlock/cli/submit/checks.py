@@ -1,4 +1,4 @@
-"""Flags of a submit that must agree, in Run:ai's own sentences; and what follows a submit: attach, forwarded ports."""
+"""Checks that the flags of a submit agree, with Run:ai's messages; and what follows a submit: attach, forwarded ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowlock.cli.submit.assets import says_image_elsewhere
 
 
 def check_submit_flags(line: CommandLine) -> None:
-    """Raises CommandError for what contradicts itself."""
+    """Raises CommandError for flags that contradict each other."""
     if not line.image and not says_image_elsewhere(line):
         raise CommandError("\n-i, --image must be set\n")
     if getattr(line, "attach", False):
@@ -43,7 +43,7 @@ def check_submit_flags(line: CommandLine) -> None:
 
 
 def requested_name(line: CommandLine) -> str:
-    """The positional NAME or --name, not both."""
+    """The job's name: the positional NAME or --name, not both."""
     flag = getattr(line, "name", None)
     names = [*line.words, *([flag] if flag else [])]
     if len(names) > 1:
@@ -57,7 +57,7 @@ def typed_command(line: CommandLine) -> str:
 
 
 def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
-    """Attach to what was submitted, or forward its ports, where the line asks for it; waits until it runs."""
+    """After a submit: wait until the workload runs, then attach to it or forward its ports, if the flags ask for it."""
     forward = getattr(line, "service_type", None) == "portforward"
     if not getattr(line, "attach", False) and not forward:
         return 0

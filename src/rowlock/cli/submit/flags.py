@@ -9,12 +9,12 @@ from rowlock.cli.grammar import Flag
 from rowlock.submit_fields import SUBMIT_FIELDS, SubmitField
 
 ANY_FRAMEWORK = "any"
-"""The framework of `runai distributed submit`, whose --framework names one: it has every framework's flags."""
+"""Stands for all frameworks: `runai distributed submit` has the flags of every framework, and --framework names one."""
 _FLAG_KINDS = {
     "text": "text", "words": "text", "quantity": "text", "duration": "text", "preferred topology": "text",
     "required topology": "text", "int": "int", "float": "float", "gpus": "float", "switch": "switch", "own user": "maybe",
 }  # fmt: skip
-"""What the grammar takes for each kind of field; choices are choices, and everything else may be repeated."""
+"""Kind of field → kind of flag in the grammar. Choices stay choices; flags of all other kinds may be repeated."""
 
 
 def flag_of(row: SubmitField, generation: int) -> Flag | None:
@@ -46,7 +46,7 @@ def has_field(row: SubmitField, framework: str) -> bool:
 
 
 def has_master_field(row: SubmitField, framework: str) -> bool:
-    """Whether the framework's master may differ in this: MPI's launcher trains nothing, and has no GPUs."""
+    """Whether the framework's master may have another value for this field. MPI's launcher trains nothing and has no GPUs."""
     if framework in ("JAX", "Standard"):
         return False
     return not (framework == "MPI" and row.path.startswith("compute.gpu")) and has_field(row, framework)
@@ -69,11 +69,11 @@ ENVIRONMENT_FIELDS = (
     "image", "imagePullPolicy", "command", "args", "environmentVariables", "workingDir", "createHomeDir", "stdin", "tty",
     "security.",
 )  # fmt: skip
-"""What an environment may say of a submit's fields."""
+"""Places of the submit fields that an environment asset may set."""
 
 
 def asset_flags(*places: str) -> tuple[Flag, ...]:
-    """The second generation's flags of the fields at these places (`compute.`: all below it)."""
+    """The second generation's flags for the fields at these places (`compute.`: all fields below it)."""
     return tuple(
         flag
         for row in SUBMIT_FIELDS

@@ -17,9 +17,9 @@ Spec = dict[str, Any]
 
 
 def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[Spec, Spec]:
-    """What the workers are to be, and what the master does differently ({}: nothing). Raises CommandError."""
+    """(`spec` of the workers, `masterSpec` with the fields in which the master differs, often {}). Raises CommandError."""
     spec: Spec = {}
-    from_template = bool(getattr(line, "template", None))  # which says what no flag says
+    from_template = bool(getattr(line, "template", None))  # the template sets what no flag sets
     for row in SUBMIT_FIELDS:
         flag = flag_of(row, generation)
         if flag and from_template and flag.dest not in line.given_flags:
@@ -36,7 +36,7 @@ def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[S
 
 
 def _add_command(spec: Spec, line: CommandLine) -> None:
-    """The words after `--` stay words: nothing is quoted or expanded on the way."""
+    """Set the command: the words after `--`, without quoting or expansion."""
     rest, given_args = line.rest or [], list(getattr(line, "args", None) or [])
     spec.pop("command", None)
     spec.pop("args", None)
@@ -61,7 +61,7 @@ def _add_field(spec: Spec, row: SubmitField, value: Any, name: str) -> None:
 
 
 def _set_value(spec: Spec, path: str, value: Any) -> None:
-    """Puts a value at its place; lists of several flags add up."""
+    """Set a value at its path; lists from several flags are concatenated."""
     *parents, last = path.split(".")
     for parent in parents:
         spec = spec.setdefault(parent, {})
@@ -94,7 +94,7 @@ def _parse_field_variables(values: Sequence[str], name: str) -> list[dict[str, A
 
 
 def _parse_container_ports(values: Sequence[str], name: str) -> list[dict[str, Any]]:
-    """V1's LOCAL:REMOTE, of which the container has REMOTE."""
+    """V1's LOCAL:REMOTE; the container's port is REMOTE."""
     ports = [value.rpartition(":")[2] for value in _parse_names(values, name)]
     for value, port in zip(_parse_names(values, name), ports, strict=True):
         if not is_digits(port) or not 0 < int(port) < 65536:
@@ -132,7 +132,7 @@ def _parse_gpus(value: float, name: str) -> dict[str, Any]:
 
 
 def _own_user(value: Any, name: str) -> dict[str, Any]:
-    """The user who types, or the number that is given."""
+    """The uid of the calling user, or the given number."""
     if isinstance(value, str) and value not in ("", "true"):
         if value == "false":
             return {}
@@ -143,7 +143,7 @@ def _own_user(value: Any, name: str) -> dict[str, Any]:
 
 
 def _parse_environment(values: Sequence[str], name: str) -> dict[str, Any]:
-    """The variables among the values; the others name an asset (`asset_references`)."""
+    """The variables among the values of --environment; other values name an asset (`asset_references`)."""
     pairs = parse_pairs([value for value in values if "=" in value], name)
     return {"environmentVariables": pairs} if pairs else {}
 
@@ -151,7 +151,7 @@ def _parse_environment(values: Sequence[str], name: str) -> dict[str, Any]:
 _PART_READERS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "gpus": _parse_gpus, "own user": _own_user, "environment": _parse_environment,
 }  # fmt: skip
-"""Kinds whose value becomes several fields."""
+"""Kinds of fields whose value becomes several fields."""
 
 
 # ---------------------------------------------------------------- the master
@@ -171,7 +171,7 @@ def _add_master_field(master: Spec, spec: Spec, row: SubmitField, value: Any, na
         if row.kind == "gpus":
             for key in [key for key in compute if key.startswith("gpu")]:
                 del compute[key]
-        compute.pop(field.removeprefix("compute."), None)  # a list is replaced, not added to
+        compute.pop(field.removeprefix("compute."), None)  # a master's list replaces that of the workers
         _add_field(master, row, value, name)
     else:
         if field == "command":
@@ -180,7 +180,7 @@ def _add_master_field(master: Spec, spec: Spec, row: SubmitField, value: Any, na
 
 
 def _override_variables(workers: list[dict[str, Any]], overrides: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """The workers' variables, changed; `NAME=-` removes one."""
+    """The workers' variables with the master's changes; `NAME=-` removes one."""
     variables = {variable["name"]: variable for variable in workers}
     for item in overrides:
         if item["value"] == "-":

@@ -54,7 +54,7 @@ def top(line: CommandLine) -> int:
 
 
 def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int) -> int:
-    """A screen that is drawn anew, on a terminal; else one table below the other. Until Ctrl-C."""
+    """Show the table again and again until Ctrl-C: on a terminal in place, else one below the other."""
     is_terminal = sys.stdout.isatty()
     try:
         while True:

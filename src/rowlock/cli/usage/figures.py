@@ -1,4 +1,4 @@
-"""Figures of use as columns: cores, bytes, percent; `-` for what nobody measures."""
+"""Usage figures as text for columns: cores, bytes, percent; `-` for values that are not measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.output import format_duration
 
 IDLE_AFTER = 300
-"""Seconds after which a job that does nothing is said to be idle; Run:ai's."""
+"""Seconds without activity after which a job is called idle, as in Run:ai."""
 _UNITS = ("B", "Ki", "Mi", "Gi", "Ti")
 USAGE = "/api/v1/usage"
 
@@ -24,35 +24,35 @@ def format_bytes(value: float | None) -> str:
 
 
 def format_cores(value: float | None) -> str:
-    """Two digits: `0.25`."""
+    """Cores with two decimals: `0.25`."""
     return "-" if value is None else f"{value:.2f}"
 
 
 def format_percent(value: float | None) -> str:
-    """A share as people read it."""
+    """A percentage; `-` when it is not known."""
     return "-" if value is None else f"{value:.0f}%"
 
 
 def part_of(value: float | None, whole: float | None) -> float | None:
-    """In percent; None where one of them is not known."""
+    """`value` in percent of `whole`; None when one of them is not known."""
     return None if value is None or not whole else 100 * value / whole
 
 
 def rate_pair(usage: dict[str, Any], one: str, other: str) -> str:
-    """`in/out`, a second."""
+    """Two rates as `in/out`, in bytes per second."""
     if usage[one] is None and usage[other] is None:
         return "-"
     return f"{format_bytes(usage[one])}/{format_bytes(usage[other])}"
 
 
 def read_idle_seconds(server: ServerClient) -> dict[str, int]:
-    """Of jobs that have done nothing for IDLE_AFTER, by their id: for how long."""
+    """Workload id → idle seconds, for jobs that have been idle for at least IDLE_AFTER."""
     jobs = server.get(USAGE)["workloads"]
     return {job["id"]: job["idleSeconds"] for job in jobs if (job["idleSeconds"] or 0) >= IDLE_AFTER}
 
 
 def describe_usage(server: ServerClient, identity: str) -> str:
-    """What a job uses now, in one line; "" where nothing is known."""
+    """One line about what a job uses now; "" when nothing is known."""
     job = server.get(f"{USAGE}/{identity}")
     usage, words = job["usage"], []
     if usage["cpuCores"] is None:

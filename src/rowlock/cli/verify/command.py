@@ -1,7 +1,7 @@
-"""`rowlock verify-resume -- python train.py`: does a run that was killed go on bit by bit as if it had not been?
+"""`rowlock verify-resume -- python train.py`: checks that a killed run resumes bit for bit as if it had not been killed.
 
-The program runs three times on this machine: to the end; until it kills itself at a step that was drawn; and on from its checkpoint. It
-must use `rowlock.runtime.Checkpoint`, which notes fingerprints of everything after each step; they are compared.
+It runs the program three times on this machine: to the end; until it kills itself at a random step; and on from the
+checkpoint. The program must use `rowlock.runtime.Checkpoint`, which records fingerprints after each step; these are compared.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rowlock.cli.verify.recordings import (
 
 _KILLED = -9
 _LAST_WORDS = 1500
-"""Characters of a failed rank's output that are shown."""
+"""Characters of a failed rank's output to show."""
 
 
 def verify_resume(line: CommandLine) -> int:
@@ -62,7 +62,8 @@ class _Verification:
         self._kill_at = draw.randint(self._every + 1, self._steps - 1)
 
     def verdict(self) -> dict[str, object]:
-        """Raises CommandError when nothing can be compared."""
+        """Run the program three times and compare. Returns the verdict as JSON. Raises CommandError when nothing can be
+        compared."""
         ranks = f"{self._world_size} rank{'s' if self._world_size > 1 else ''}"
         self._say(
             f"seed {self._seed}: {self._steps} steps on {ranks}, a checkpoint every {self._every}, killed after {self._kill_at}"
@@ -96,7 +97,8 @@ class _Verification:
         }  # fmt: skip
 
     def _run(self, name: str, checkpoints: str, settings: Mapping[str, int], wanted: int) -> dict[int, Recording]:
-        """One run; the recordings of its ranks. Raises CommandError where it ended otherwise than it should."""
+        """Run the program once and return the recordings of its ranks. Raises CommandError when it does not end as
+        expected."""
         record = self._place / name
         record.mkdir()
         variables = {f"ROWLOCK_VERIFY_{key}": str(value) for key, value in settings.items()}

@@ -18,9 +18,9 @@ _END_TIMEOUT = 10.0
 def run_ranks(
     command: Sequence[str], world_size: int, variables: Mapping[str, str], logs: Path, timeout: float
 ) -> list[int | None]:
-    """Run a program as so many ranks until all have ended; their exit codes, None for one that had to be ended: when another rank
-    has failed, nobody waits for the rest. Each rank's output goes to `logs/rank-N.log`. Raises FileNotFoundError for a program that is
-    not there."""
+    """Run a program as `world_size` ranks until all have ended. Returns their exit codes, None for a rank that was killed because
+    another rank had failed. Each rank's output goes to `logs/rank-N.log`. Raises FileNotFoundError when the program does not
+    exist."""
     logs.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     processes: list[subprocess.Popen[bytes]] = []
@@ -45,7 +45,7 @@ def run_ranks(
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]], deadline: float) -> None:
-    """Until all have ended, or one has failed and the others had a moment to see it."""
+    """Wait until all have ended, or until one has failed and the others had a moment to notice."""
     grace = 0.0
     while (codes := [process.poll() for process in processes]).count(None):
         now = time.monotonic()

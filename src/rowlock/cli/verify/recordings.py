@@ -1,4 +1,4 @@
-"""Two recordings of a run, compared: the first difference, and what was forgotten."""
+"""Compares two recordings of a run: the first difference, and what the program forgot to save."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ADVICE = {
     "schedule": "the learning rate or another number of the optimizer is another one: give the scheduler to the Checkpoint",
 }
 _ORDER = ("inputs", "schedule", "object", "random", "optimizer", "module")
-"""Causes before their effects."""
+"""Groups of fingerprints in the order of causes before effects."""
 
 
 @dataclass
 class Recording:
-    """What one rank noted: steps with their fingerprints, and what there was after a resume."""
+    """The recording of one rank: fingerprints of each step, and the state after a resume."""
 
     steps: dict[int, dict[str, str]] = field(default_factory=dict)
     resumed_after: int | None = None
@@ -33,16 +33,16 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class RunDifference:
-    """Where two runs part."""
+    """The first difference of two runs."""
 
     rank: int
     step: int
     name: str
-    """`model.0.weight`, `inputs`, ...: the first in the order of causes."""
+    """The fingerprint that differs (`model.0.weight`, `inputs`, ...): the first in the order of causes."""
     cause: str
-    """A key of the advice."""
+    """The key of the advice for this difference."""
     others: int
-    """Fingerprints that differ besides."""
+    """Other fingerprints that differ at this step."""
 
     @property
     def advice(self) -> str:
@@ -50,7 +50,7 @@ class RunDifference:
 
 
 def read_recording(path: Path) -> Recording:
-    """A rank's file; its last line may have been cut by a kill."""
+    """Read a rank's recording. Its last line may be cut off by the kill."""
     recording = Recording()
     if not path.exists():
         return recording
@@ -69,14 +69,14 @@ def read_recording(path: Path) -> Recording:
 def first_difference(
     reference: Mapping[int, Recording], other: Mapping[int, Recording], ignored: Collection[str] = ()
 ) -> RunDifference | None:
-    """Of all ranks, the earliest step at which a recording has something else than the reference; None where it has nothing else.
-    Fingerprints that are `ignored` do not count."""
+    """The difference at the earliest step of all ranks; None when the recordings agree. `ignored` fingerprints are not
+    compared."""
     found = [d for rank in reference for d in _differences(rank, reference[rank], other[rank], ignored)]
     return min(found, key=lambda d: (d.step, _ORDER.index(d.cause), d.rank), default=None)
 
 
 def unseeded_generators(reference: Mapping[int, Recording], other: Mapping[int, Recording]) -> frozenset[str]:
-    """Generators of random numbers that are others in each run of the program: nobody has seeded them."""
+    """Random number generators whose state differs between two runs of the program: the program does not seed them."""
     found: set[str] = set()
     for rank, recording in reference.items():
         for step in recording.steps.keys() & other[rank].steps.keys():
@@ -88,7 +88,7 @@ def unseeded_generators(reference: Mapping[int, Recording], other: Mapping[int, 
 def _differences(
     rank: int, reference: Recording, other: Recording, ignored: Collection[str]
 ) -> Iterable[RunDifference]:
-    """The first of one rank."""
+    """The first difference of one rank, right after its resume or at the earliest step; empty when there is none."""
     after = other.resumed_after
     if after is not None and after in reference.steps:
         at_once = {name: text for name, text in reference.steps[after].items() if not name.startswith("inputs/")}
