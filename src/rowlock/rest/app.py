@@ -65,7 +65,7 @@ Respond = Callable[[Request], Awaitable[Response]]
 
 
 def error_body(error: ApiError) -> dict[str, Any]:
-    """Run:ai's Error; a refused submit also says which fields, which rules."""
+    """Run:ai's Error body; for a refused submit with the fields and the policy rules that were violated."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "details": error.reason}
     if error.causes:
         body["complianceIssues"] = [{"field": c.field, "details": c.message, "rule": c.reason} for c in error.causes]
@@ -78,9 +78,9 @@ def json_response(code: int, body: Any) -> Response:
 
 
 _MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
-"""What people take for resources of the REST API; else the Kubernetes API would answer that it has none."""
+"""First words of paths that are refused with Run:ai's Error; otherwise the Kubernetes API would answer them with its 404."""
 _USER = "rowlock.user"
-"""Where a request's scope has the name of who asks, once that is known."""
+"""Key of a request's scope under which the caller's name is stored after authentication."""
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -104,8 +104,8 @@ class RestApi:
         audit_log: AuditLog | None = None,
         index_events: bool = False,
     ) -> None:
-        """`index_events`: the cluster is far away and has no index of its own. `observe` hears of each request that is answered: method, route, code, seconds. `archive` gets what runs. `pod_usage` knows what pods
-        use."""
+        """`index_events`: keep an index of Events here, because the cluster has none. `observe` is called after each request
+        with method, route, code and seconds. `archive` records runs. `pod_usage` has the usage of pods."""
         self._observe, self._audit_log = observe, audit_log
         self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
@@ -139,7 +139,7 @@ class RestApi:
         self._known_routes = self._make_routes()
 
     async def run(self) -> None:
-        """Keep the cache up to date, and note what workloads hold, until cancelled."""
+        """Keep the cache up to date and record what workloads hold, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.cache.run(), name="cache")
             tasks.create_task(self._read_ahead(), name="first reading of rows")
@@ -155,7 +155,7 @@ class RestApi:
         await read_ahead(self.cache.rows())
 
     async def _record_runs(self, archive: Archive, recorder: RunRecorder) -> None:
-        """The recorder ends first: what it holds at the end is written, too."""
+        """Run archive and recorder. The recorder ends first, so that the archive writes what it still holds."""
         archiving = asyncio.create_task(archive.run(), name="archive")
         try:
             await recorder.run()
@@ -165,7 +165,8 @@ class RestApi:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """Every route of the API, `ROUTES` first, then those that refuse unknown paths below its prefixes with Run:ai's Error."""
+        """Every route of the API: those of `ROUTES`, then routes that refuse unknown paths below its prefixes with
+        Run:ai's Error."""
         first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
         prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token", "login"})
         everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
@@ -190,11 +191,12 @@ class RestApi:
         return [Route(one, respond, methods=[method]) for method, path, respond in served for one in paths_served(path)]
 
     def route(self, method: str, path: str, right: Right, serve: Endpoint) -> Route:
-        """One more endpoint, for whoever serves others beside these: it authenticates, authorizes and answers errors as they do."""
+        """Make a route for an endpoint outside of this room; it authenticates, authorizes and reports errors as all
+        others do."""
         return Route(path, self._count_requests(path, self._endpoint(serve, right)), methods=[method])
 
     async def check_token(self, token: str, address: str) -> None:
-        """Raises Unauthorized where a token is nobody's any more; `address` is the one of ours that its holder has reached."""
+        """Raises Unauthorized when a token is no longer valid. `address`: the local address at which the request arrived."""
         look_up, authenticate = self.settings.look_up_token, self.settings.authenticate_token
         if token == self.settings.token or authenticate is None:
             return
@@ -204,7 +206,7 @@ class RestApi:
             raise Unauthorized("this token counts no longer")
 
     def record_login(self, user: str, address: str, path: str, code: int) -> None:
-        """A login at the web UI, for the audit log."""
+        """Write a login at the web UI to the audit log."""
         if self._audit_log is not None:
             self._audit_log.record("ui", user, address, "POST", path, code=code)
 
@@ -214,7 +216,7 @@ class RestApi:
             return respond
 
         async def respond_and_count(request: Request) -> Response:
-            began, code = time.perf_counter(), 499  # nginx's number for a client that has gone
+            began, code = time.perf_counter(), 499  # as nginx logs a client that has gone
             try:
                 response = await respond(request)
                 code = response.status_code
@@ -246,7 +248,9 @@ class RestApi:
         return respond
 
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
-        """The request, in a context that shows and lets change what its caller may. Raises Unauthorized, Forbidden."""
+        """Authenticate and authorize a request. Returns a call whose context shows and changes only what the caller may
+        see and
+        change. Raises Unauthorized, Forbidden."""
         principal, context = self._authenticator.authenticate(request), self._context
         request.scope[_USER] = principal.name
         if principal.api is not None:
@@ -298,7 +302,7 @@ class RestApi:
         return outcome.response
 
     async def _serve_unmatched(self, request: Request) -> Response:
-        """What no route serves as it is: with the slash at its end, which counts for nothing; else a refusal."""
+        """Answer a request that no route matches: serve it without a trailing slash if that matches, else refuse it."""
         path = request.url.path.rstrip("/")
         scope = {**request.scope, "path": path}
         matches = [(*route.matches(scope), route) for route in self._known_routes]
@@ -321,15 +325,15 @@ class RestApi:
 
 
 class RouteIndex(BaseRoute):
-    """Routes by the first word of their path behind `/api/v1/`: Starlette tries one after the other, and three hundred take it a
-    tenth of a millisecond, whoever asks."""
+    """Routes indexed by the first word of their path after `/api/v1/`. Starlette tries routes one after the other, and three
+    hundred of them would cost every request a tenth of a millisecond."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         words = {_first_word(route.path) for route in routes}
         self._routes = {word: [r for r in routes if _first_word(r.path) in (word, "")] for word in (*words, "")}
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As the first of the routes that serves the path and the method; else as the first that serves the path."""
+        """The first route that matches path and method; else the first that matches the path."""
         partial: tuple[Match, Scope] = (Match.NONE, {})
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         for route in self._routes.get(_first_word(path), self._routes[""]):
@@ -344,14 +348,14 @@ class RouteIndex(BaseRoute):
         await scope[_MATCHED].handle(scope, receive, send)
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
-        raise NoMatchFound(name, path_params)  # nobody asks for the path of a route by its name
+        raise NoMatchFound(name, path_params)  # routes have no names here
 
 
 _MATCHED = "rowlock.route"
 
 
 def _first_word(path: str) -> str:
-    """The word behind `/api/v1/` or `/api/v2/` at either door; "" where there is none."""
+    """The word after `/api/v1/` or `/api/v2/`, with or without the prefix `/runai`; "" when there is none."""
     words = path.removeprefix(RUNAI_DOOR).split("/", 4)
     return words[3] if len(words) > 3 and words[1] == "api" else ""
 
@@ -367,7 +371,8 @@ class _Outcome:
 
 @asynccontextmanager
 async def _error_boundary() -> AsyncIterator[_Outcome]:
-    """The only place of the REST API that catches broadly: nobody gets a stack trace for an answer."""
+    """Turns unexpected errors into an answer without a stack trace; the only place of the REST API that catches all
+    errors."""
     outcome = _Outcome(json_response(500, {"code": 500, "message": "no answer was made", "details": ""}))
     try:
         yield outcome
@@ -380,5 +385,5 @@ async def _error_boundary() -> AsyncIterator[_Outcome]:
 
 
 def routes(api: Api, settings: RestSettings) -> list[BaseRoute]:
-    """The routes of a `RestApi` nobody runs: only for looking at the table (docs, tests)."""
+    """The routes of a `RestApi` that does not run, to look at them in docs and tests."""
     return RestApi(api, settings).routes

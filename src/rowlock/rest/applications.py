@@ -1,4 +1,5 @@
-"""`/api/v1/applications`: make, list and delete the accounts of programs; `/api/v1/token` and `/api/v2/token`: their logins."""
+"""`/api/v1/applications`: make, list and delete the accounts of programs; `/api/v1/token` and `/api/v2/token`: their
+logins."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ _GRANTS = {
     "app_token": ("appid", "appsecret"),
     "password": ("username", "password"),
 }
-"""Grant type → the fields of its id and its secret, in lower case: clients spell them in every way."""
+"""Grant type → the names of its id and secret fields in lower case, because clients spell them differently."""
 
 
 async def create(call: RestCall) -> Any:
-    """POST /applications: the answer has the secret, which nobody is told again. Raises AlreadyExists, BadRequest."""
+    """POST /applications: create an application. Only this answer has the secret. Raises AlreadyExists, BadRequest."""
     call.validate_query()
     name, client_secret = applications.parse_name(await call.json()), secrets.token_hex(32)
     secret = applications.to_secret(name, client_secret, call.user)
@@ -44,7 +45,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /applications/{id}: by id or name; its tokens are worth nothing from then on. Raises NotFound."""
+    """DELETE /applications/{id}: delete an application, by id or name, and end its tokens. Raises NotFound."""
     call.validate_query()
     wanted = str(call.path["id"])
     for secret in await _list_secrets(call):
@@ -64,7 +65,7 @@ async def _list_secrets(call: RestCall) -> list[Object]:
 
 
 class InvalidCredentials(BadRequest):
-    """Nobody logs in with these; Run:ai answers 400, too."""
+    """The credentials are wrong; the status is 400, as in Run:ai."""
 
 
 class Logins:
@@ -74,7 +75,8 @@ class Logins:
         self._settings, self._limits, self._provider = settings, limits, provider
 
     async def exchange(self, body: Any, address: str) -> dict[str, Any]:
-        """`POST /api/v1/token`. Raises BadRequest, InvalidCredentials, TooManyRequests; Unauthorized, Unavailable of the provider."""
+        """`POST /api/v1/token`. Raises BadRequest, InvalidCredentials, TooManyRequests; Unauthorized, Unavailable of the
+        provider."""
         fields = (
             {str(key).lower().replace("_", ""): value for key, value in body.items()} if isinstance(body, dict) else {}
         )
@@ -99,7 +101,9 @@ class Logins:
         return {"accessToken": issued.token, "expiresIn": issued.seconds, "tokenType": "Bearer"}
 
     def find_account_name(self, body: Any) -> str:
-        """The account that a login is for, for the audit log; "" where there is none: what somebody typed there may be a password."""
+        """The name of the account that a login is for, for the audit log; "" when there is no such account, because the
+        text could
+        be a password typed into the wrong field."""
         given = {str(key).lower(): value for key, value in body.items()} if isinstance(body, dict) else {}
         name, accounts = given.get("username"), self._settings.accounts
         return name if isinstance(name, str) and accounts is not None and accounts.get(name) else ""

@@ -1,7 +1,7 @@
-"""Who is asking. On one machine the token in the data directory is the key, accepted as it is.
+"""Authentication. On one machine the owner's token is that of the data directory.
 
-Users of a server that is bound to other addresses have tokens of their own; programs have those of service accounts, or log in as
-applications (`applications.py`).
+On a server with several users each has a token; programs use tokens of service accounts, or log in as applications
+(`applications.py`).
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from rowlock.rest.rights import Rights
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks, and what he may do; `rights` None is everything."""
+    """The caller and his rights; `rights` None means all."""
 
     name: str
     rights: Rights | None = None
     api: Api | None = None
-    """The cluster as he may use it, where it is asked with his own credentials."""
+    """The cluster with the caller's own credentials; None when the server's are used."""
 
 
 TokenAuthenticator = Callable[[str, str], Principal | None]
-"""From a token, and the address of ours that it came to, to whoever holds it."""
+"""(token, local address of the request) → user."""
 
 TokenLookup = Callable[[str], Awaitable[None]]
-"""Finds out whose a token is, where only somebody else knows; a `TokenAuthenticator` is asked then. Raises ApiError."""
+"""Looks a token up at a remote authority, before the `TokenAuthenticator` is called. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """The owner's `token` opens it, or one of a user's. `None` leaves it open, for tests; an empty token opens nothing."""
+    """Accepts the owner's `token` and the users' tokens. `None` accepts every request, for tests; an empty token matches
+    nothing."""
 
     token: str | None
     user: str
     authenticate_token: TokenAuthenticator | None = None
-    """Where there is such a list, it decides about the owner's token too: not every listener accepts that one."""
+    """If set, it also decides about the owner's token, because not every listener accepts that one."""
     look_up_token: TokenLookup | None = None
 
     async def look_up(self, request: Request) -> None:
-        """To be awaited before `authenticate`. Raises ApiError where nobody can say who asks."""
+        """Look up the token of a request; await this before `authenticate`. Raises ApiError when the authority does not
+        answer."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if self.look_up_token is None or self.token is None or scheme.lower() != "bearer" or not token.strip():
             return

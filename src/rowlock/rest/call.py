@@ -1,4 +1,4 @@
-"""What an endpoint takes and gives: a `RestCall` in a `AppContext`, answered with JSON, an `JsonResult` or a Response."""
+"""What an endpoint takes and returns: a `RestCall` with its `AppContext`; JSON, a `JsonResult` or a Response."""
 
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""Bytes of a request body."""
+"""Bytes of a request body at most."""
 MAX_TOKEN_BODY_BYTES = 16 * 1024
-"""The same where nobody knows yet who asks: JSON costs twenty times its bytes when it is decoded."""
+"""The same before the caller is authenticated: decoding JSON takes twenty times its bytes of memory."""
 
 
 class AccessToken(NamedTuple):
-    """What a login gives, and for how many seconds."""
+    """The result of a login: an access token and its lifetime in seconds."""
 
     token: str
     seconds: int
 
 
 TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
-"""From a client id and its secret; None where nobody logs in with them."""
+"""(client id, secret) → access token; None when they are wrong."""
 UserTokenIssuer = Callable[[UserAccount], Awaitable[AccessToken]]
-"""For a person who has shown his password."""
+"""Issues a token for a person whose password was checked."""
 
 
 def name_of_account() -> str:
-    """Who started the server: the account's name, or its number where the machine knows no name for it (a container
-    that runs as any uid)."""
+    """The user who started the server: the account's name, or its uid when it has no name (in a container with any uid)."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -61,7 +60,7 @@ def name_of_account() -> str:
 
 @dataclass(frozen=True, slots=True)
 class RestSettings:
-    """What the face must be told. `cluster_id` "" takes the uid of the kube-system namespace."""
+    """The settings of the REST API. `cluster_id` "" stands for the uid of the kube-system namespace."""
 
     token: str | None = None
     user: str = field(default_factory=name_of_account)
@@ -69,35 +68,35 @@ class RestSettings:
     cluster_id: str = ""
     cluster_name: str = "rowlock"
     authenticate_token: TokenAuthenticator | None = None
-    """Who may come in besides the owner, where others can reach the server."""
+    """Authenticates users other than the owner, when others can reach the server."""
     look_up_token: TokenLookup | None = None
-    """Finds out whose a token is, where the server does not know it itself."""
+    """Looks up tokens that the server does not know itself."""
     issue_token: TokenIssuer | None = None
-    """Logs applications in; None where there are none."""
+    """Logs applications in; None when there are none."""
     accounts: UserAccounts | None = None
-    """People with passwords; None where others know who comes."""
+    """Local accounts with passwords; None when something else authenticates users."""
     issue_user_token: UserTokenIssuer | None = None
-    """Logs them in; given where there are accounts."""
+    """Logs these accounts in; set when `accounts` is."""
     oidc: OidcLogins | None = None
-    """Logins at the identity provider; None where none is configured."""
+    """Logins at the identity provider; None when none is configured."""
     dialect: Dialect | None = None
-    """How jobs ask the scheduler of a real cluster; None where the embedded one places them."""
+    """How jobs ask the scheduler of a real cluster for a gang; None when the embedded scheduler places them."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None
-"""What the scheduler would plan from now; None where none of ours runs."""
+"""Takes a snapshot of the scheduler's input; None when our scheduler does not run."""
 Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
-"""What is known of how a job's ranks died and where they stand; None where no node of ours runs."""
+"""The evidence about failed and hanging ranks of a job; None without embedded nodes."""
 
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
-"""Why programs of such a pod could not begin, for want of images; None where no node of ours runs."""
+"""Why images of such a pod cannot be run here; None without embedded nodes."""
 
 
 CatchUp = Callable[[str], Awaitable[None]] | None
 
 
 async def _no_order() -> list[str] | None:
-    """Where no scheduler of ours runs."""
+    """Used when our scheduler does not run."""
     return None
 
 
@@ -128,25 +127,26 @@ class AppContext:
     diagnose: Diagnose = None
     image_problems: ImageProblems = None
     usage: UsageSamples | None = None
-    """What workloads held over time; None where nobody keeps it."""
+    """What workloads held over time; None when it is not recorded."""
     scopes: ScopeFigures | None = None
     """The same of projects, departments, node pools and the cluster."""
     pod_usage: PodUsageSource | None = None
-    """What pods use; None where nobody measures it."""
+    """What pods use; None when it is not measured."""
     archive: Archive | None = None
-    """What ran; None where nothing is archived."""
+    """The archive of runs; None when there is none."""
     catch_up: CatchUp = None
-    """Writes what the recorder of runs holds, before the archive is read: what has gone, and one job's record."""
+    """Makes the recorder write before the archive is read: deleted jobs, and the record of one job."""
     waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
-    """The uids of jobs that wait, in the scheduler's order; None where none of ours runs."""
+    """The uids of waiting jobs in the scheduler's order; None when our scheduler does not run."""
     server_api: Api | None = None
-    """The cluster as the server sees it, whoever asks: for what everybody may read of himself. None where it is `api`."""
+    """The cluster with the server's own credentials, for facts that every caller may read about himself. None when it is
+    `api`."""
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held by whoever asks the planner something for one user: they come one after the other."""
+    """A lock for questions to the planner, so that they run one after the other."""
     events: EventIndex | None = None
-    """The cluster's Events by what they are about; None where the cluster itself is asked, which is quick in memory."""
+    """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
     drain: Callable[[float], None] | None = None
-    """Refuses new jobs for so many seconds; None where the cluster is not ours to stop."""
+    """Makes the cluster refuse new jobs for so many seconds; None for a real cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,9 @@ class RestCall:
     request: Request
     user: str
     rights: Rights | None = None
-    """What the caller may do; None is everything."""
+    """The caller's rights; None means all."""
     right: Right = EVERYBODY
-    """What the route amounts to (`routes.py`)."""
+    """The right that the route needs (`routes.py`)."""
 
     @property
     def path(self) -> dict[str, Any]:
@@ -168,25 +168,25 @@ class RestCall:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query parameters, by name; of one that is given twice, the last."""
+        """The query parameters by name; the last one wins when a name occurs twice."""
         return dict(self.request.query_params)
 
     def require(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> None:
-        """Raises Forbidden where the caller may not."""
+        """Raises Forbidden when the caller may not do this."""
         require(self.rights, verb, kind, namespace, name=name, subresource=subresource)
 
     def allows(self, verb: str, kind: Kind, namespace: str = "") -> bool:
-        """Whether the caller may, for lists that leave out what he may not see."""
+        """Whether the caller may do this; lists leave out what he may not see."""
         return self.rights is None or self.rights.allows(verb, kind, namespace)
 
     def require_right(self, kind: Kind, namespace: str, name: str) -> None:
-        """The route's own right, to an object of this kind or to what belongs to it. Raises Forbidden."""
+        """Require the route's own right, for this object or something that belongs to it. Raises Forbidden."""
         right = self.right
         own = right.kind in (None, kind)
         self.require(right.verb, right.kind or kind, namespace, name=name if own else "", subresource=right.subresource)
 
     async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """As it came. Raises TooLarge beyond `limit` bytes."""
+        """The raw request body. Raises TooLarge beyond `limit` bytes."""
         raw = bytearray()
         async for chunk in self.request.stream():
             raw += chunk
@@ -195,7 +195,7 @@ class RestCall:
         return bytes(raw)
 
     async def json(self, limit: int = MAX_BODY_BYTES) -> Any:
-        """The body. Raises BadRequest when it is not JSON."""
+        """The decoded JSON body. Raises BadRequest when it is no JSON, TooLarge beyond `limit` bytes."""
         raw = await self.body(limit)
         try:
             return msgspec.json.decode(raw)
@@ -203,7 +203,7 @@ class RestCall:
             raise BadRequest(f"the body is not JSON: {error}") from None
 
     def validate_query(self, *allowed: str) -> dict[str, str]:
-        """The query, with nothing in it but these. Raises BadRequest."""
+        """The query parameters. Raises BadRequest when there are others than these."""
         for name in self.query:
             if name.rstrip("?") and name not in allowed:
                 raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")

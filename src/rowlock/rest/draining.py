@@ -1,4 +1,4 @@
-"""Before a server is stopped with its jobs it takes no new ones, as a node that is drained takes no pods."""
+"""A server that is about to stop with its jobs refuses new ones, as a drained node takes no pods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_DRAIN_S = 3_600
 
 
 async def drain(call: RestCall) -> Any:
-    """Refuse new jobs for `seconds` (1 to 3,600): by then the server is down, or whoever wanted it has given up."""
+    """Refuse new jobs for `seconds` (1 to 3,600): the time that `rowlock down` needs at most."""
     text = call.validate_query("seconds").get("seconds", "")
     if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MAX_DRAIN_S):
         raise BadRequest(f"seconds must be a whole number from 1 to {MAX_DRAIN_S}")

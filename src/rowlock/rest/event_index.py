@@ -1,7 +1,8 @@
-"""The Events of a real cluster by what they are about: an API server has no index of them, and reads all of a namespace for each question.
+"""An index of a real cluster's Events by their object: an API server has none, and reads all Events of a namespace for
+each query.
 
-They are followed by one watch and kept as JSON, which takes a fifth of what objects take. While they are not all known (at the
-start, after a broken watch, or because there are too many) `is_complete` is False, and the cluster is asked instead.
+One watch feeds it. Events are kept as JSON text, in a fifth of the memory of objects. While the index is incomplete (at the
+start, after a broken watch, or because there are too many) `is_complete` is False, and callers query the cluster.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, ev
 from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 60_000
-"""More are not kept: about 60 MiB."""
+"""Events that are kept at most: about 60 MiB."""
 PAGE = 500
-"""Events that are read in one go at the start: neither memory nor the event loop notices them."""
+"""Events in a page of the first list: few enough for memory and the event loop."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 1.0, 30.0
 
 
@@ -41,7 +42,7 @@ class _EventNamespace:
 
 
 class EventIndex:
-    """`run` keeps it; questions are answered without waiting."""
+    """`run` keeps it up to date; queries do not wait."""
 
     def __init__(self, api: Api, max_events: int = MAX_EVENTS) -> None:
         self._api, self._max_events = api, max_events
@@ -59,14 +60,14 @@ class EventIndex:
                 async for change in self._api.watch(kinds.EVENT, since=revision):
                     self._apply(change)
             except Expired:
-                pass  # some were missed: they are read again
+                pass  # some were missed: read all again
             except ApiError:
                 delay = min(delay * 2, _MAX_RETRY_DELAY)
             self.is_complete = False
             await asyncio.sleep(delay)
 
     def about(self, namespace: str, job: Object) -> Iterator[Object]:
-        """Events about the job, its PodGroup, and whatever has a name that begins with the job's: its pods, those that are gone, too."""
+        """Events about the job, its PodGroup, and objects whose names begin with the job's: its pods, also deleted ones."""
         space, job_name = self._namespaces.get(namespace), objects.name(job)
         if space is None:
             return
@@ -136,7 +137,7 @@ class EventIndex:
 
 
 async def workload_events(api: Api, index: EventIndex | None, workload: Workload) -> list[Object]:
-    """The workload's events, oldest first; from the index where there is one that knows."""
+    """The workload's events, oldest first; from the index when it is complete."""
     namespace = objects.namespace(workload.job)
     known = index.about(namespace, workload.job) if index is not None and index.is_complete else None
     events = known if known is not None else (await api.list(kinds.EVENT, namespace)).items
@@ -144,7 +145,7 @@ async def workload_events(api: Api, index: EventIndex | None, workload: Workload
 
 
 async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:
-    """Job's uid → why a pod of it could not be made."""
+    """Job's uid → why one of its pods could not be created."""
     if index is not None and index.is_complete:
         return create_failure_messages(index.failed_creates(namespace))
     return create_failure_messages((await api.list(kinds.EVENT, namespace)).items)

@@ -1,8 +1,8 @@
-"""What the cluster holds, kept current by watching: jobs, their pods and pod groups, projects, nodes.
+"""A cache of the cluster, kept up to date by watches: jobs, their pods and pod groups, projects, nodes.
 
-Lists, searches and waits answer from here; nothing in it is a source of truth, and losing it costs one list. A writer
-that must be seen by its own next read waits with `wait_until`. One task per kind (`run`); a watch that expired begins
-again and what vanished in between is dropped.
+Lists, searches and waits read from here. The cluster stays the source of truth, so a lost cache costs one list. A writer
+that wants to read its own write waits with `wait_until`. `run` has one task per kind; a watch that expired starts again,
+and objects that vanished in between are dropped.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ WATCHED: tuple[Kind, ...] = (
     *kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE, kinds.CONFIG_MAP,
 )  # fmt: skip
 _SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
-"""Of these kinds only what has the label: assets."""
+"""Kinds of which only objects with this label are watched: assets."""
 WAIT_TIMEOUT = 5.0
-"""Seconds that a read waits for the first picture, and a writer for its own write."""
+"""Seconds that a read waits for the first complete state, and a writer for its own write."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 _ABSENT_KIND_DELAY = 15.0
-"""Seconds until a kind is looked for again that the cluster does not serve."""
+"""Seconds until the cluster is asked again for a kind that it does not serve."""
 _JOBS_PER_TURN = 256
-"""Jobs that are counted in one go."""
+"""Jobs that are counted before other tasks of the event loop get their turn."""
 
 
 class InformerCache:
-    """The cluster at a glance. `version` counts changes; it moves whenever anything does."""
+    """The cache of the cluster. `version` increases with every change."""
 
     def __init__(
         self,
@@ -97,7 +97,9 @@ class InformerCache:
                 self._mark_absent(kind)
                 await asyncio.sleep(_ABSENT_KIND_DELAY)
             except ApiError as error:
-                if isinstance(error, Forbidden) and kind in _SELECTORS:  # a cluster of somebody else's: without assets
+                if (
+                    isinstance(error, Forbidden) and kind in _SELECTORS
+                ):  # a real cluster may forbid them: no assets then
                     self._mark_absent(kind)
                 delay = min(delay * 2, _MAX_RETRY_DELAY) if kind in self._watch_errors else _RETRY_DELAY
                 self._watch_errors[kind] = error.message
@@ -117,7 +119,8 @@ class InformerCache:
         return kind in self._absent
 
     async def _watch_once(self, kind: Kind) -> None:
-        """One watch from the beginning: the first bookmark ends the picture, and with it what was known before."""
+        """Watch a kind from the beginning. The first bookmark completes the state; objects that it does not contain are
+        dropped."""
         stale_keys = set(self._stores[kind])
         first = True
         async for change in self._api.watch(kind, since=None, labels=_SELECTORS.get(kind, EVERYTHING), bookmarks=True):
@@ -161,7 +164,7 @@ class InformerCache:
             self._jobs[owner] = self._rows_by_uid[owner].job = obj
             identity = runai_json.workload_id(obj)
             if self._ids.get(identity) not in self._jobs or self._ids[identity] == owner:
-                self._ids[identity] = owner  # a label that says the id of another job takes nothing from it
+                self._ids[identity] = owner  # a label with the id of another job does not take that id away
         elif kind == kinds.POD and owner:
             self._pods.setdefault(owner, {})[key] = obj
         elif kind == kinds.POD_GROUP:
@@ -215,8 +218,9 @@ class InformerCache:
         self._notify(uid)
 
     def _forget_card_memory(self, before: Object | None, after: Object | None) -> None:
-        """What cards have is asked for again; and what workloads hold of them, where a node has come, gone or changed. Most
-        writes of a node are heartbeats."""
+        """Forget the memory of cards, and what workloads hold of them, when a node was added, deleted or has other
+        cards. Most
+        writes of a node are heartbeats and change nothing here."""
         self._card_memory = None
         if _card_facts(before) != _card_facts(after):
             for row in self._rows_by_uid.values():
@@ -225,7 +229,7 @@ class InformerCache:
     # ------------------------------------------------------------ waiting
 
     def subscribe(self, note_change: Callable[[str], None]) -> None:
-        """Call this for ever with the uid of each job about which something has changed, or with that of another owner, or ""."""
+        """Call `note_change` from now on with the uid of the job (or other owner) of each changed object, or with ""."""
         self._subscribers.append(note_change)
 
     def _notify(self, uid: str) -> None:
@@ -236,7 +240,8 @@ class InformerCache:
                 event.set()
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
-        """Wait until `condition()`, looking again whenever something about `job_uid` ("" = anything) changes. False: time out."""
+        """Wait until `condition()` holds, checking after each change of the job `uid` ("" = any object). False after
+        `timeout`."""
         event = asyncio.Event()
         self._waiters.setdefault(uid, set()).add(event)
         try:
@@ -253,7 +258,7 @@ class InformerCache:
                 del self._waiters[uid]
 
     async def wait_for_sync(self) -> None:
-        """Until the first picture is complete. Raises Unavailable when it does not come."""
+        """Wait until the first state is complete. Raises Unavailable when that takes too long."""
         if not self.has_synced() and not await self.wait_until("", self.has_synced):
             missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
             reason = next(iter(self._watch_errors.values()), "")
@@ -261,7 +266,7 @@ class InformerCache:
             raise Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
 
     def has_synced(self) -> bool:
-        """Whether the first picture is complete."""
+        """Whether the first state is complete."""
         return len(self._synced) == len(WATCHED)
 
     # ------------------------------------------------------------ questions
@@ -274,7 +279,7 @@ class InformerCache:
 
     @property
     def cluster_created(self) -> str:
-        """When the cluster was made: the age of its kube-system namespace; the beginning of time where there is none."""
+        """When the cluster was created: the creation time of its kube-system namespace, else the epoch."""
         system = self._stores[kinds.NAMESPACE].get(Key("", "kube-system")) or {}
         return str(objects.meta(system).get("creationTimestamp") or "1970-01-01T00:00:00Z")
 
@@ -307,7 +312,7 @@ class InformerCache:
         return self._stores[kinds.NAMESPACE].get(Key("", name))
 
     def assets(self) -> list[Asset]:
-        """Assets and templates, the built-in ones first; those of projects, with the project's id, while it is there."""
+        """Assets and templates, the built-in ones first; those of a project have its id, and disappear with it."""
         if self._assets is None:
             config_maps, ids = self._stores[kinds.CONFIG_MAP].values(), {s: p.id for s, p in self.projects().items()}
             self._assets = asset_objects.all_assets(config_maps, ids, self.cluster_created)
@@ -318,7 +323,7 @@ class InformerCache:
         return self._stores[kinds.NODE].values()
 
     def card_memory(self, node: str) -> int:
-        """MiB of a card of the node, of "" the smallest of all nodes with GPUs; 0 where there is none."""
+        """Memory of one GPU of the node in MiB; for "" the smallest of all nodes; 0 when there is none."""
         if self._card_memory is None:
             parsed = (from_objects.parse_node(obj) for obj in self.nodes())
             self._card_memory = {n.name: n.gpu_memory for n in parsed if n.gpus}
@@ -326,11 +331,11 @@ class InformerCache:
         return self._card_memory.get(node, 0)
 
     def job_uid(self, identifier: str) -> str:
-        """The job uid behind a workload id (or a job's uid); "" when there is none."""
+        """The uid of the job with this workload id or uid; "" when there is none."""
         return self._ids.get(identifier) or (identifier if identifier in self._jobs else "")
 
     def workload(self, uid: str) -> Workload | None:
-        """None when the job is gone or lies in no project."""
+        """The workload of this job; None when the job is gone or belongs to no project."""
         job = self._jobs.get(uid)
         project = self.projects().get(objects.namespace(job)) if job else None
         if job is None or project is None:
@@ -352,11 +357,11 @@ class InformerCache:
         return self._stores[kinds.POD].values()
 
     def pods_of(self, uid: str) -> list[Object]:
-        """The pods of the job of this uid, in the order of ranks; also of one that has gone before them."""
+        """The pods of the job with this uid, in the order of ranks; also when the job itself is gone."""
         return ranks.sort_by_rank(self.own_pods(uid))
 
     def own_pods(self, uid: str) -> list[Object]:
-        """The same in no order. Anybody may write the uid of a job of others into a pod of his own namespace: it is no pod of that job."""
+        """The same in no order. A pod in another namespace that names this job as its owner is not included."""
         job, job_pods = self._jobs.get(uid), self._pods.get(uid, {})
         home = objects.namespace(job) if job else ""
         return [pod for key, pod in job_pods.items() if not job or key.namespace == home]
@@ -371,7 +376,7 @@ class InformerCache:
         return [job for job in jobs if job is not None]
 
     def phase(self, uid: str) -> str:
-        """The phase alone: what lists filter and sort by, without the sentence that explains it."""
+        """The phase of the workload, without the message that explains it; lists filter and sort by it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
             job_phase = self._phases[uid] = phase_of(self._jobs[uid], self.own_pods(uid), self._groups.get(uid))
@@ -386,7 +391,7 @@ class InformerCache:
         return job_status
 
     async def count_phases(self) -> dict[tuple[str, str, str], int]:
-        """How many jobs there are by namespace, kind and phase; others have their turn meanwhile."""
+        """The number of jobs by (namespace, kind, phase). Other tasks of the event loop get turns meanwhile."""
         counts: dict[tuple[str, str, str], int] = {}
         for number, uid in enumerate(list(self._jobs), 1):
             if (job := self._jobs.get(uid)) is not None:
@@ -405,13 +410,13 @@ class InformerCache:
         return self._visible[1]
 
     def rows_named(self, name: str) -> list[WorkloadRow]:
-        """The workloads of this name in any project: what `describe NAME` asks for, without looking at the others."""
+        """The workloads of this name in any project, without reading all others."""
         jobs = (job for namespace in self.projects() for job in self.jobs_named(namespace, name))
         return [self._rows_by_uid[objects.uid(job)] for job in jobs]
 
 
 def _card_facts(node: Object | None) -> tuple[Any, ...] | None:
-    """What the figures of GPUs depend on."""
+    """The fields of a node on which GPU figures depend."""
     if node is None:
         return None
     status = node.get("status") or {}
@@ -419,6 +424,6 @@ def _card_facts(node: Object | None) -> tuple[Any, ...] | None:
 
 
 def _group_owner(group: Object) -> str:
-    """The job a pod group was declared for: its first owner, controlling or not."""
+    """The uid of the job of a pod group: its first owner, controlling or not."""
     owners = objects.meta(group).get("ownerReferences") or [{}]
     return str(owners[0].get("uid", ""))

@@ -1,4 +1,5 @@
-"""`rowlock check`: what would become of manifests, without writing anything: refused by whom, and what surprises."""
+"""`rowlock check`: tell for manifests, without writing anything, whether the cluster would admit them, and which fields
+have surprising effects."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_KIND = 200
-"""Characters of a kind, or a version, that are repeated."""
+"""Characters of a kind or a version that messages repeat at most."""
 
 
 async def check(call: RestCall) -> Any:
@@ -28,7 +29,7 @@ async def check(call: RestCall) -> Any:
     results = []
     for obj in manifests:
         results.append(await _check_object(call, obj, namespace))
-        await asyncio.sleep(0)  # a dry run waits for nothing: others are answered between two
+        await asyncio.sleep(0)  # a dry run never yields: let other requests run
     return {"results": results}
 
 
@@ -55,7 +56,7 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
 
 
 async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
-    """Why programs of a pod or job could not begin, for want of images: a sentence each. None where no node of ours runs."""
+    """One sentence per image that cannot be run here, for a pod or job; None without embedded nodes."""
     if call.context.image_problems is None:
         return []
     problems = [text for pod in _pod_templates(kind, obj) for text in await call.context.image_problems(pod)]
@@ -63,7 +64,7 @@ async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[
 
 
 def _pod_templates(kind: kinds.Kind, obj: Object) -> list[Object]:
-    """What runs of it: itself, or a pod of each type."""
+    """The pods of an object: a pod itself, or one for each replica type of a job."""
     if kind is kinds.POD:
         return [obj]
     replicas = parse_job(FRAMEWORKS[kind], obj).replicas.values() if kind in FRAMEWORKS else ()
@@ -74,7 +75,7 @@ async def _refusal(call: RestCall, kind: kinds.Kind, obj: Object) -> str:
     try:
         await call.context.api.create(kind, obj, options=WriteOptions(dry_run=True, validation="Strict"))
     except AlreadyExists:
-        return ""  # it is there: checked when it was made
+        return ""  # the object exists and was checked at its creation
     except ApiError as error:
         return error.message
     return ""

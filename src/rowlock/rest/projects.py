@@ -1,6 +1,6 @@
 """Projects: `GET/POST/PUT/DELETE /api/v1/org-unit/projects`.
 
-A project is two objects; they are written queue first, so that a namespace never names a queue that is not there.
+A project is a Queue and a Namespace. The Queue is written first, so that a Namespace never names a missing Queue.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def show(call: RestCall) -> Any:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /org-unit/projects: make the queue and the namespace of a project. Raises AlreadyExists, BadRequest."""
+    """POST /org-unit/projects: create the Queue and the Namespace of a project. Raises AlreadyExists, BadRequest."""
     call.validate_query()
     project = projects.parse_project_request(await call.json())
     check_cluster_id(call, project.cluster)
@@ -106,8 +106,8 @@ async def create(call: RestCall) -> Any:
         namespace = await api.create(kinds.NAMESPACE, projects.to_namespace(project), options=WRITE_OPTIONS)
     except ApiError as refusal:
         if refusal.code >= 500:
-            raise  # the cluster may have made it: its queue has to stay
-        await api.delete(kinds.QUEUE, "", objects.name(queue))  # else nobody could make the project, ever
+            raise  # the namespace may exist although its answer was lost: keep its queue
+        await api.delete(kinds.QUEUE, "", objects.name(queue))  # a leftover queue would block the project's name
         if isinstance(refusal, AlreadyExists):
             raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
         raise
@@ -148,12 +148,13 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /org-unit/projects/{id}: the namespace and the queue; not while workloads are unfinished. Raises NotFound, Conflict."""
+    """DELETE /org-unit/projects/{id}: delete the namespace and the queue of a project without unfinished workloads.
+    Raises NotFound, Conflict."""
     call.validate_query()
     project = find_project(call)
     call.require(
         "delete", kinds.QUEUE, name=project.queue
-    )  # both or neither: who may not delete the one deletes nothing
+    )  # a caller who may not delete one of the two deletes neither
     cache, api = call.context.cache, call.context.api
     rows = [row for row in cache.rows() if row.project.namespace == project.namespace]
     unfinished = [objects.name(row.job) for row in rows if cache.status(row.uid).phase not in TERMINAL]

@@ -1,8 +1,8 @@
-"""What a caller may do, in Kubernetes' terms: each route names its right, and nobody gets past it by another way.
+"""What a caller may do, in Kubernetes' terms: every route names the right that it needs.
 
-Three fences, one behind the other. A route of `routes.py` names the `Right` that it amounts to. The cache that an endpoint sees
-(`VisibleCache`) holds only what its caller may read: what he may not read is not there, so nobody can guess names or ids. The `Api`
-that it writes with (`AuthorizedApi`) asks again at every verb.
+Rights are checked three times. A route of `routes.py` names the `Right` that it needs. The cache of an endpoint
+(`VisibleCache`) holds only what its caller may read, so that nobody can guess names or ids. The `Api` of an endpoint
+(`AuthorizedApi`) checks every verb.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from rowlock.objects import Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule"]
-"""Where a right is asked for: nowhere; in the whole cluster; in the project, for the workload, the asset or the access rule that the path names; for each entry of
-a list, which is left out else; where the body says, which its endpoint asks for; for each workload that the body names, which fails
-alone else."""
+"""Where a right is checked: nowhere; in the whole cluster; for the project, workload, asset or access rule that the path
+names; for each entry of a list, which is left out without it; for the place that the body names (the endpoint checks it);
+for each workload that the body names, which fails alone without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What Kubernetes calls it: `create pytorchjobs` in the project's namespace. `kind` None is the kind of the job at hand."""
+    """A right in Kubernetes' terms, such as `create pytorchjobs` in the project's namespace. `kind` None stands for the
+    job's kind."""
 
     scope: Scope
     verb: str = ""
@@ -51,7 +52,7 @@ EVERYBODY = Right("everybody")
 
 
 class Rights(Protocol):
-    """What one user may do."""
+    """The rights of one user."""
 
     @property
     def user_name(self) -> str: ...
@@ -62,14 +63,15 @@ class Rights(Protocol):
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool: ...
 
     def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
-        """What a write of this kind is asked besides: nobody grants what he has not. None where there is nothing to ask."""
+        """A further check for writes of this kind, so that nobody grants rights that he does not have; None when there
+        is none."""
         ...
 
 
 def require(
     rights: Rights | None, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = ""
 ) -> None:
-    """`rights` None is the owner, who may do everything. Raises Forbidden, in kube-apiserver's words."""
+    """Check a right; `rights` None is the owner, who has all. Raises Forbidden with kube-apiserver's message."""
     if rights is None or rights.allows(verb, kind, namespace, name=name, subresource=subresource):
         return
     resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
@@ -81,7 +83,7 @@ def require(
 
 
 class AuthorizedApi:
-    """An `Api` as one user may use it: every verb is asked for first."""
+    """An `Api` with the rights of one user: every verb is checked first."""
 
     def __init__(self, api: Api, rights: Rights) -> None:
         self._api, self._rights = api, rights

@@ -1,5 +1,5 @@
-"""The table of endpoints: method, path, the Kubernetes right that it amounts to, who serves it. Literal paths come before those with
-a parameter."""
+"""The table of endpoints: method, path, the Kubernetes right that it needs, the function that serves it. Literal paths come
+before those with a parameter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 
 RUNAI_DOOR = "/runai"
-"""Before a route's path: the API as Run:ai's own clients expect it, without the Kubernetes API between its routes."""
+"""The path prefix below which only Run:ai's API is served, as Run:ai's own clients expect it."""
 
 _WORKLOADS, _CLUSTERS, _NODES = "/api/v1/workloads", "/api/v1/clusters", "/api/v1/nodes"
 _POOLS, _ASSETS, _TEMPLATES = "/api/v1/node-pools", "/api/v1/asset", "/api/v1/workload-templates"
@@ -106,7 +106,7 @@ def _template_routes(word: str) -> tuple[RouteRow, ...]:
 
 
 def _policy_routes(word: str) -> tuple[RouteRow, ...]:
-    """A policy sets limits, as a quota does: who may change quotas may change policies."""
+    """The routes of policies. A policy sets limits as a quota does, so both need the same right."""
     path, serve = f"{_POLICIES}/{word}", policies.endpoints(word)
     return (
         ("GET", path, EVERYBODY, serve["show"]),
@@ -231,6 +231,6 @@ ROUTES: tuple[RouteRow, ...] = (
 
 
 def paths_served(path: str) -> tuple[str, ...]:
-    """Where a route's path is served: at both doors, but what Kubernetes calls by the same name at Run:ai's alone."""
+    """The paths of a route: with and without Run:ai's prefix; only with it when Kubernetes has the same path."""
     behind_the_door = f"{RUNAI_DOOR}{path}"
     return (behind_the_door,) if path.startswith(_NODES) else (path, behind_the_door)

@@ -1,7 +1,7 @@
-"""The scheduler's own endpoints: the snapshot it plans from, and what would become of a job that nobody submitted.
+"""The scheduler's own endpoints: the snapshot that it plans with, and what would happen to a job that is not submitted.
 
-A snapshot holds requests, labels of nodes, queues and names: no secrets and no environment, for the planner never
-reads them. A question is answered by the real planner on a copy, in a thread, so that the server goes on meanwhile.
+A snapshot has resource requests, node labels, queues and names, but no secrets and no environment, because the planner
+does not need them. The real planner answers questions on a copy of the snapshot, in a thread beside the event loop.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from rowlock.workloads import dry_run_gangs
 from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_OBJECTS = 100
-"""Objects of one question."""
+"""Objects of one question at most."""
 
 
 def _take_snapshot(call: RestCall) -> Snapshot:
-    """Raises Conflict where no scheduler of ours runs."""
+    """Take a snapshot. Raises Conflict when our scheduler does not run."""
     take_snapshot = call.context.take_snapshot
     if take_snapshot is None:
         is_real = call.context.settings.dialect is not None
@@ -58,7 +58,7 @@ async def what_if(call: RestCall) -> Any:
     def plan(copy: Snapshot) -> list[DryRunOutcome]:
         return DryRunPlanner(copy).dry_run(dry_run_gangs.dry_run_gangs(admitted, homes, classes, now))
 
-    async with call.context.planning:  # one question at a time: each is a plan of everything
+    async with call.context.planning:  # one at a time: each computes a plan of the whole cluster
         outcomes = await asyncio.to_thread(plan, _take_snapshot(call))
     return {"outcomes": [outcome.to_json() for outcome in outcomes]}
 
@@ -84,7 +84,7 @@ def project_namespace(call: RestCall, body: dict[str, Any]) -> str:
 
 
 async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object:
-    """The object as the cluster would store it: refused if it would be refused. Nothing is written."""
+    """The object as the cluster would store it, by a dry run. Raises what the create would raise."""
     version, kind_name = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
     kind = kinds.by_api_version(version, kind_name)
     if kind not in dry_run_gangs.SUPPORTED_KINDS:
@@ -99,6 +99,6 @@ async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object
     options = WriteOptions(dry_run=True, validation="Strict")
     try:
         return await call.context.api.create(kind, placed, options=options)
-    except AlreadyExists:  # it was submitted before: asked is then about one more like it
+    except AlreadyExists:  # a job of this name exists: the question is about another one like it
         renamed = {**placed, "metadata": {**placed["metadata"], "name": f"{meta.get('name')}-again"}}
         return await call.context.api.create(kind, renamed, options=options)

@@ -1,4 +1,4 @@
-"""The informer cache as one user may see it: projects and workloads that he may not read are not there."""
+"""The informer cache with the rights of one user: it hides projects and workloads that he may not read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from rowlock.workloads.runai_json import Workload
 
 
 class VisibleCache(InformerCache):
-    """Made for one request. A project is visible to who may get its namespace, a workload to who may get its job; a list has the
-    workloads whose kind may be listed in their namespace."""
+    """Made for one request. A project is visible if the user may get its namespace, a workload if he may get its job. A
+    list has
+    the workloads of kinds that he may list in their namespaces."""
 
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights
@@ -28,11 +29,11 @@ class VisibleCache(InformerCache):
         self.clock = cache.clock
 
     async def run(self) -> NoReturn:
-        """It follows nothing itself."""
+        """Not available: the shared cache does the watching."""
         raise TypeError("only the cache behind it is kept up to date")
 
     def subscribe(self, note_change: Callable[[str], None]) -> NoReturn:
-        """A subscription is for ever, and a request is not."""
+        """Not available: a subscription would outlive the request."""
         raise TypeError("only the cache behind it has subscribers")
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:

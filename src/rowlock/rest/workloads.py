@@ -38,14 +38,14 @@ from rowlock.workloads.submission import Submission
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
 WRITE_OPTIONS = WriteOptions(manager="rowlock")
 _SCHEDULER_TIMEOUT = 3.0
-"""Seconds that a question waits for the scheduler's first word about a new workload."""
+"""Seconds to wait for the scheduler's first decision about a new workload."""
 _DELETION_TIMEOUT = 15.0
-"""Seconds that a submit waits for a deleted workload of the same name to be gone."""
+"""Seconds that a submit waits until a deleted workload of the same name is gone."""
 _MAX_PREFIX_LENGTH = 36
 _MAX_WAIT = 60.0
 _MAX_QUOTED = 60
 _WORKLOADS_PER_TURN = 32
-"""Workloads of a list that are described in one go: everybody else waits meanwhile."""
+"""Workloads of a list that are rendered before other tasks of the event loop get their turn."""
 
 
 def _kind(job: Object) -> Kind:
@@ -61,7 +61,7 @@ def find_workload(call: RestCall) -> Workload:
 
 
 def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
-    """The workload of an id, whatever the caller may do with it. Raises NotFound."""
+    """The workload of an id, without a check of rights. Raises NotFound."""
     workload = cache.workload(cache.job_uid(identifier))
     if workload is None:
         raise NotFound(f"Resource id not found: there is no workload {identifier!r}. GET /api/v1/workloads lists them.")
@@ -72,9 +72,9 @@ def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 
 async def submit(call: RestCall) -> Any:
-    """POST /workloads/distributed: make a job and its claims from Run:ai's body; with dryRun=true only show them, with
-    requireImages=true refuse images that this machine does not have. Raises BadRequest, AlreadyExists, Conflict, and what
-    admission raises."""
+    """POST /workloads/distributed: create a job and its claims from Run:ai's body. dryRun=true only shows them;
+    requireImages=true refuses images that this machine does not have. Raises BadRequest, AlreadyExists, Conflict, and errors
+    of admission."""
     call.validate_query("dryRun", "requireImages")
     body, references, check_policy = submits.expand(call, await call.json(), "Distributed")
     request = replace(submission.parse_submission(body), assets=references)
@@ -83,8 +83,8 @@ async def submit(call: RestCall) -> Any:
 
 
 async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], dict[str, Any]]) -> Any:
-    """Make what a parsed request asks for, and answer 202 with it as `to_json` describes it; with dryRun=true only show it.
-    Raises BadRequest, AlreadyExists, Conflict, and what admission raises."""
+    """Create what a parsed request asks for, and answer 202 with the JSON of `to_json`; with dryRun=true only show it. Raises
+    BadRequest, AlreadyExists, Conflict, and errors of admission."""
     dry_run = call.query.get("dryRun") == "true"
     cache = call.context.cache
     project = _find_project(cache, request)
@@ -118,7 +118,9 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
 
 
 async def _dress_for_scheduler(call: RestCall, job: Object, request: Submission) -> Object:
-    """The job as the scheduler of a real cluster wants it. Raises BadRequest for what it would never start, or start otherwise."""
+    """The job with the fields that the real cluster's scheduler needs. Raises BadRequest for a job that it would never
+    start, or
+    would start differently."""
     dialect = call.context.settings.dialect
     if dialect is None:
         return job
@@ -168,8 +170,8 @@ def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
 
 
 def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
-    """Refuse what no node of this cluster could ever hold, nor the project's limit; a cluster without nodes is given the
-    benefit of the doubt."""
+    """Raises BadRequest for a job that can never run: no node is large enough, or it exceeds the project's limit. A cluster
+    without nodes may get some later, and accepts it."""
     for role in (request.worker, request.master):
         cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
         if cause is not None:
@@ -180,7 +182,7 @@ def _check_feasible(cache: InformerCache, request: Submission, project: Project)
 
 
 def _queue_path(cache: InformerCache, project: Project) -> list[Object]:
-    """The project's queue and those above it."""
+    """The project's queue and its parents."""
     path: list[Object] = []
     queue = cache.queue(project.queue)
     while queue is not None and queue not in path:
@@ -197,7 +199,7 @@ def _generate_name(request: Submission, identity: str) -> Submission:
 
 
 async def _create_job(call: RestCall, job: Object, secret: Object | None) -> Object:
-    """The job, and before it the Secret with its variables, which goes with it: pods need it at once."""
+    """Create the job, and before it the Secret with its variables, which pods need at once. The job owns the Secret."""
     api, options = call.context.api, WriteOptions(manager=WRITE_OPTIONS.manager)
     if secret is None:
         return await api.create(_kind(job), job, options=options)
@@ -214,7 +216,7 @@ async def _create_job(call: RestCall, job: Object, secret: Object | None) -> Obj
 
 
 async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> None:
-    """A new claim is a new one. Raises AlreadyExists before anything is made."""
+    """Raises AlreadyExists when a new claim has the name of an existing one, before anything is created."""
     for claim in claims:
         try:
             await call.context.api.get(kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim))
@@ -227,8 +229,9 @@ async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> N
 
 
 async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Object, bool]]) -> None:
-    """The job's new claims; its pods wait for them. What is ephemeral goes with the job. One that is refused takes the job
-    back: nothing is half made."""
+    """Create the job's new claims; its pods wait for them. The job owns ephemeral ones. If a claim is refused, the job
+    is deleted,
+    so that nothing is left half created."""
     api = call.context.api
     made: list[Object] = []
     try:
@@ -244,7 +247,9 @@ async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Obj
 
 
 async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
-    """A name is taken by any kind of job. One that is leaving is waited for: delete, then submit, is no race."""
+    """Raises AlreadyExists when a job of any kind has this name. A job that is being deleted is waited for, so that a
+    client can
+    submit right after a delete."""
 
     def same_named_jobs() -> list[Object]:
         return cache.jobs_named(project.namespace, name)
@@ -276,15 +281,15 @@ async def show_distributed(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /workloads/distributed/{id}: delete the job, and what it owns in the background; answers 202 when the job is on its
-    way out. Raises NotFound."""
+    """DELETE /workloads/distributed/{id}: delete the job, and in the background what it owns; answers 202 as soon as the job
+    is marked as deleted. Raises NotFound."""
     call.validate_query("force")
     await delete_workload(call, find_workload(call))
     return JsonResult(202, ACCEPTED)
 
 
 async def delete_workload(call: RestCall, workload: Workload) -> None:
-    """Delete the job, and what it owns in the background; returns when the job is on its way out."""
+    """Delete the job, and in the background what it owns; returns as soon as the job is marked as deleted."""
     job = workload.job
     uid, cache = objects.uid(job), call.context.cache
     options = DeleteOptions(propagation="Background", uid=uid)
@@ -312,7 +317,7 @@ async def resume(call: RestCall) -> Any:
 
 
 async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) -> None:
-    """Suspend a workload, or let it go on; returns when every list says so. Raises Conflict for one that has finished."""
+    """Suspend or resume a workload, and wait until the cache shows it. Raises Conflict for a finished workload."""
     job, phase = workload.job, workload.status().phase
     word = "suspended" if suspended else "resumed"
     if phase in TERMINAL:
@@ -335,9 +340,10 @@ def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
 
 
 async def wait(call: RestCall) -> Any:
-    """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or as it stands after the timeout.
+    """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or after the timeout (seconds) with
+    the present phase.
 
-    A workload that is deleted meanwhile answers with the phase Deleted."""
+    For a workload that is deleted meanwhile the phase is Deleted."""
     params = call.validate_query("for", "timeout")
     phases = _parse_phases(params.get("for", "Completed,Failed"))
     seconds = _parse_timeout(params.get("timeout", "30"))
@@ -367,7 +373,7 @@ def _parse_timeout(text: str) -> float:
 
 
 def _parse_phases(text: str) -> set[str]:
-    """Phases to wait for. Raises BadRequest for one that there is not: nobody would ever get there."""
+    """Phases to wait for. Raises BadRequest for an unknown one, which would never be reached."""
     phases = set(filter(None, text.split(",")))
     known = {*V1_STATUSES, "Deleted"}
     if unknown := sorted(phases - known):
@@ -401,7 +407,7 @@ async def index(call: RestCall) -> Any:
 async def _fill_creation_failures(
     call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
 ) -> None:
-    """A workload that waits without the scheduler's word may have pods that the operator cannot make."""
+    """Add the reason to workloads that wait because the operator cannot create their pods."""
     messages: dict[str, dict[str, str]] = {}
     for workload, body in zip(page_workloads, bodies, strict=True):
         if body["phase"] == "Pending" and not body["phaseMessage"]:
@@ -444,7 +450,7 @@ async def pods(call: RestCall) -> Any:
 
 
 async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
-    """The workload's events, oldest first. Raises Forbidden for who may not list them."""
+    """The workload's events, oldest first. Raises Forbidden when the caller may not list events."""
     may_list = call.rights is None or call.rights.allows("list", kinds.EVENT, objects.namespace(workload.job))
     return await workload_events(call.context.api, call.context.events if may_list else None, workload)
 
@@ -472,7 +478,7 @@ async def explain(call: RestCall) -> Any:
     """GET /workloads/{id}/explain: the scheduler's record of why the workload waits. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
-    if workload_history.is_undecided(workload):  # just submitted: its pods come, the scheduler speaks, within a moment
+    if workload_history.is_undecided(workload):  # just submitted: the scheduler decides within a moment
         uid = objects.uid(workload.job)
         await call.context.cache.wait_until(
             uid, lambda: not workload_history.is_undecided(find_workload(call)), _SCHEDULER_TIMEOUT
@@ -482,7 +488,7 @@ async def explain(call: RestCall) -> Any:
 
 
 async def why(call: RestCall) -> Any:
-    """GET /workloads/{id}/why: what happened to a workload, in one sentence, and what that rests on. Raises NotFound."""
+    """GET /workloads/{id}/why: what happened to a workload, in one sentence, and the evidence for it. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     diagnose = call.context.diagnose

@@ -96,7 +96,7 @@ def _select(call: RestCall, rules: list[AccessRule]) -> tuple[Any, list_query.Qu
 
 
 def _passes(call: RestCall, rule: AccessRule) -> bool:
-    """Run:ai's older filters, each a parameter of its own."""
+    """Whether a rule passes Run:ai's older filters, each of which is a query parameter."""
     given, scope = call.query, _scope(call, rule)
     ids = {one for one in given.get("subjectIds", "").split(",") if one}
     return (
@@ -140,7 +140,7 @@ async def _rules_of_me(call: RestCall) -> list[AccessRule]:
 
 
 def _scope(call: RestCall, rule: AccessRule) -> tuple[str, str]:
-    """The id and the name of what a rule is about."""
+    """(id, name) of the project or cluster for which a rule holds."""
     if not rule.namespace:
         return call.context.cache.cluster, call.context.settings.cluster_name
     project = call.context.cache.projects().get(rule.namespace)
@@ -161,7 +161,8 @@ async def show(call: RestCall) -> Any:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /authorization/access-rules: gives a role; nobody gives more than he has. Raises AlreadyExists, BadRequest, Forbidden."""
+    """POST /authorization/access-rules: give a role, but no rights that the caller does not have. Raises AlreadyExists,
+    BadRequest, Forbidden."""
     call.validate_query()
     body = await call.json()
     if not isinstance(body, dict):
@@ -176,7 +177,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /authorization/access-rules/{id}: takes the role away at once. Raises NotFound, Forbidden."""
+    """DELETE /authorization/access-rules/{id}: take the role away at once. Raises NotFound, Forbidden."""
     call.validate_query()
     await _remove(call, await _find(call))
     return JsonResult(202, ACCEPTED)
@@ -194,7 +195,8 @@ async def add_rule(call: RestCall, subject: RuleSubject, role: Role, namespace: 
 
 
 async def delete_rules_of(call: RestCall, subject: RuleSubject) -> None:
-    """Every rule of one subject, where the caller may: nobody of the same name shall inherit them."""
+    """Delete every rule of one subject, as far as the caller may, so that a later subject of the same name does not
+    inherit them."""
     bindings = [*(await call.context.api.list(kinds.ROLE_BINDING)).items, *await _list_all(call.context.api, call, "")]
     while theirs := [rule for rule in rules_of(bindings) if rule.subject == subject]:
         await _remove(call, theirs[0])

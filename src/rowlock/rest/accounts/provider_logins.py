@@ -1,6 +1,6 @@
-"""`/api/v1/login`: how one logs in here; and logins at the identity provider, which `/api/v1/token` ends with its ID token.
+"""`/api/v1/login`: the ways to log in; and logins at the identity provider, whose ID token `/api/v1/token` exchanges.
 
-The command lines speak to this server alone: it asks the provider, and keeps the client's secret.
+The command lines speak to this server only. The server asks the provider and keeps the client secret.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FIELDS = {
     "refresh_token": ("refreshToken",),
     "authorization_code": ("code", "codeVerifier", "redirectUri", "nonce"),
 }
-"""Grant type → what it needs."""
+"""Grant type → the fields that it needs."""
 _MAX_TEXT = 8 * 1024
 
 
 def describe_logins(settings: RestSettings) -> dict[str, Any]:
-    """GET /login, which needs no token: the ways in, without secrets."""
+    """GET /login, which needs no token: the ways to log in, without secrets."""
     return {
         "password": settings.accounts is not None and not settings.accounts.is_empty,
         "application": settings.issue_token is not None,
@@ -35,13 +35,13 @@ def describe_logins(settings: RestSettings) -> dict[str, Any]:
 
 
 def grant_of(text: object) -> str:
-    """The short name of a grant type; "" for one that no provider has to do with."""
+    """The short name of a grant type of the identity provider; "" for other grant types."""
     name = "device_code" if text == _DEVICE_GRANT else text
     return str(name) if name in FIELDS else ""
 
 
 class ProviderLogins:
-    """Logins at the provider, for whoever has no token yet."""
+    """Logins at the identity provider, for callers without a token."""
 
     def __init__(self, logins: OidcLogins | None, limits: LoginLimits, clock: Callable[[], float]) -> None:
         self._logins, self._limits, self._clock = logins, limits, clock
@@ -55,7 +55,8 @@ class ProviderLogins:
         return await self._count(address, self._require().begin_device())
 
     async def begin_browser(self, body: Any, address: str) -> dict[str, Any]:
-        """POST /login/browser: the provider's page for a browser that comes back to the command line. Raises BadRequest, Unavailable."""
+        """POST /login/browser: the provider's page for a browser that comes back to the command line. Raises BadRequest,
+        Unavailable."""
         logins = self._require()
         redirect_uri, state, nonce, challenge = _texts(body, ("redirectUri", "state", "nonce", "codeChallenge"))
         parts = urlsplit(redirect_uri)
@@ -65,7 +66,8 @@ class ProviderLogins:
         return {"url": await self._count(address, url)}
 
     async def exchange(self, grant: str, fields: Mapping[str, Any], address: str) -> dict[str, Any]:
-        """One of `FIELDS` for a token. Raises BadRequest, Unauthorized, Unavailable, TooManyRequests."""
+        """Exchange the fields of a grant (`FIELDS`) for a token. Raises BadRequest, Unauthorized, Unavailable,
+        TooManyRequests."""
         logins, texts = self._require(), _texts(fields, FIELDS[grant])
         session: ProviderSession
         if grant == "device_code":
@@ -79,7 +81,7 @@ class ProviderLogins:
         return {"accessToken": session.token, "expiresIn": seconds, "tokenType": "Bearer", **renewal}
 
     async def _count(self, address: str, work: Coroutine[Any, Any, T]) -> T:
-        """Who comes without a token makes us ask somebody else: so many times a minute."""
+        """Count a request that makes us ask the provider, because callers without a token have a limit per minute."""
         try:
             self._limits.check(address)
         except ApiError:
@@ -103,7 +105,7 @@ class ProviderLogins:
 
 
 def _texts(body: Any, names: tuple[str, ...]) -> list[str]:
-    """These fields, however they are spelled. Raises BadRequest."""
+    """The values of these fields, in any spelling of their names. Raises BadRequest."""
     given = {str(key).lower().replace("_", ""): value for key, value in body.items()} if isinstance(body, dict) else {}
     values = [given.get(name.lower()) for name in names]
     if not all(isinstance(value, str) and 0 < len(value) <= _MAX_TEXT for value in values):

@@ -1,6 +1,6 @@
-"""`/api/v1/users`: who has a password here; `/api/v1/me`: who asks, and his own password.
+"""`/api/v1/users`: users with a password; `/api/v1/me`: the caller, and his own password.
 
-Who may set passwords may be anybody: so all of it needs the right that Kubernetes has for this, `impersonate users`.
+Who may set passwords can act as any user, so all routes here need Kubernetes' right for that: `impersonate users`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rowlock.workloads.accounts.access_rules import RuleSubject, find_role
 from rowlock.workloads.body_fields import did_you_mean
 
 USER = Kind("", "v1", "User", "users", namespaced=False)
-"""No object: what the verb `impersonate` is about."""
+"""The resource of the verb `impersonate`; it has no objects."""
 _FIELDS = (
     "email", "username", "name", "password", "roles", "entityType", "tenantId", "needToChangePassword", "permitAllClusters",
     "permittedClusters", "userId", "resetPassword", "notify",
 )  # fmt: skip
-"""What Run:ai's clients send; all but name, password and roles say nothing new here."""
+"""Fields that Run:ai's clients send. Only name, password and roles have an effect here."""
 _READERS: list_query.Readers[UserAccount] = {
     "username": lambda account: account.name,
     "createdBy": lambda account: account.created_by,
@@ -37,7 +37,7 @@ _READERS: list_query.Readers[UserAccount] = {
 
 
 def _accounts(call: RestCall) -> UserAccounts:
-    """Raises BadRequest where there are none."""
+    """The local accounts. Raises BadRequest when the server has none."""
     accounts = call.context.settings.accounts
     if accounts is None:
         raise BadRequest("this server keeps no passwords: users of a real cluster come with a token of that cluster")
@@ -45,7 +45,7 @@ def _accounts(call: RestCall) -> UserAccounts:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /users: everybody who has a password here."""
+    """GET /users: the users who have a password here."""
     rows, query = list_query.select(call.query, _accounts(call).all(), _READERS, other_parameters=("filter",))
     return [_user_json(account) for account in list_query.page_of(rows, query)[0]]
 
@@ -62,7 +62,8 @@ async def show(call: RestCall) -> Any:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /users: a name and a password, else one is drawn and told once; `roles` count for all projects. Raises AlreadyExists."""
+    """POST /users: create a user. Without a password one is generated and returned once. `roles` hold in all projects.
+    Raises AlreadyExists."""
     call.validate_query()
     body = _object(await call.json(), _FIELDS)
     roles = body.get("roles") or []
@@ -83,7 +84,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /users/{id}: with his access rules; what he is logged in with ends at once. Raises NotFound."""
+    """DELETE /users/{id}: delete a user, his access rules and his tokens. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
     await _accounts(call).delete(account.name)
@@ -92,7 +93,7 @@ async def delete(call: RestCall) -> Any:
 
 
 async def reset_password(call: RestCall) -> Any:
-    """POST /users/{id}/password: draws a new one, which is told once. Raises NotFound."""
+    """POST /users/{id}/password: generate a new password, which is returned once. Raises NotFound."""
     call.validate_query()
     account, password = _accounts(call).find(str(call.path["id"])), secrets.token_urlsafe(18)
     await _accounts(call).set_password(account.name, password)
@@ -100,7 +101,7 @@ async def reset_password(call: RestCall) -> Any:
 
 
 async def set_password(call: RestCall) -> Any:
-    """PUT /users/{id}/password: sets the one of the body; what he is logged in with ends. Raises NotFound."""
+    """PUT /users/{id}/password: set the password of the body; the user's tokens end. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
     await _accounts(call).set_password(account.name, _object(await call.json(), ("password",)).get("password"))
@@ -108,7 +109,7 @@ async def set_password(call: RestCall) -> Any:
 
 
 async def end_sessions(call: RestCall) -> Any:
-    """POST /users/{id}/logout: his tokens are worth nothing from now on. Raises NotFound."""
+    """POST /users/{id}/logout: end all tokens of a user. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
     await _accounts(call).end_sessions(account.name)
@@ -116,7 +117,7 @@ async def end_sessions(call: RestCall) -> Any:
 
 
 async def show_me(call: RestCall) -> Any:
-    """GET /me: who asks."""
+    """GET /me: the caller."""
     call.validate_query()
     accounts = call.context.settings.accounts
     account = accounts.get(call.user) if accounts and call.rights is not None else None
@@ -125,7 +126,7 @@ async def show_me(call: RestCall) -> Any:
 
 
 async def change_own_password(call: RestCall) -> Any:
-    """POST /me/password: needs the current one. Ends what is logged in with it. Raises Forbidden."""
+    """POST /me/password: set a new password, given the current one. The user's tokens end. Raises Forbidden."""
     call.validate_query()
     body = _object(await call.json(), ("currentPassword", "newPassword"))
     current = body.get("currentPassword")

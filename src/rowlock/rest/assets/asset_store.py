@@ -1,4 +1,4 @@
-"""What assets and templates have in common: found, made, changed and deleted as ConfigMaps."""
+"""What assets and templates share: they are found, created, changed and deleted as ConfigMaps."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require_changeable(asset: Asset) -> Asset:
 
 
 async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapping[str, Any]) -> Asset:
-    """Make it in the scope that was asked for. Raises BadRequest, AlreadyExists, Forbidden."""
+    """Create an asset in the scope of the request. Raises BadRequest, AlreadyExists, Forbidden."""
     check_cluster_id(call, meta.cluster)
     namespace, scope_id = _home(call, meta, kind)
     name = meta.name or ""
@@ -58,7 +58,7 @@ async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapp
 
 
 def _home(call: RestCall, meta: AssetMeta, kind: str) -> tuple[str, str]:
-    """The namespace, and the id of the project or department. Raises BadRequest for one that is not there."""
+    """(namespace, id of the project or department) for the scope of the request. Raises BadRequest when it does not exist."""
     if meta.scope == "project":
         project = call.context.cache.project(meta.scope_id)
         if project is None:
@@ -97,7 +97,7 @@ async def change_asset(call: RestCall, asset: Asset, meta: AssetMeta, content: M
 
 
 async def delete_asset(call: RestCall, asset: Asset) -> None:
-    """Delete it; workloads that were made with it keep its values. Raises Conflict."""
+    """Delete an asset; workloads that were created with it keep its values. Raises Conflict."""
     require_changeable(asset)
     await call.context.api.delete(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id))
     cache = call.context.cache
@@ -105,6 +105,6 @@ async def delete_asset(call: RestCall, asset: Asset) -> None:
 
 
 def project_name(call: RestCall, asset: Asset) -> str:
-    """The name of the project that it belongs to; "" for one that belongs to none."""
+    """The name of the project that owns the asset; "" when no project does."""
     project = call.context.cache.project(asset.scope_id) if asset.scope == "project" else None
     return project.name if project is not None else ""

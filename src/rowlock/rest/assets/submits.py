@@ -1,4 +1,5 @@
-"""Submits that name a template or assets: their values, and the policy's, are written out before anything else is read."""
+"""Submits that name a template or assets: their values, and those of the policy, are merged into the body before
+anything else is read."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from rowlock.workloads.policies.policy import add_defaults, check_submit
 
 
 def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
-    """The body with the values of what it names, as far as the workload's project may use it and the caller may see it. Raises
-    BadRequest with one cause per asset that is not there."""
+    """The body with the values of the template and assets that it names. The workload's project must be allowed to use them,
+    and the caller to see them. Raises BadRequest with one cause per asset that is not found."""
     cache = call.context.cache
     word = str(body.get("projectId") or "") if isinstance(body, Mapping) else ""
     project = cache.project(word)

@@ -152,8 +152,9 @@ def _content(top: Fields) -> dict[str, Any]:
 
 
 def _check_content(content: Mapping[str, Any], workload_type: str) -> None:
-    """That a submit could say it: read as one, with an image where the template leaves that to whoever uses it. Raises
-    BadRequest with the mistakes of the template alone."""
+    """Check the content by parsing it as a submit, with a placeholder image when the template has none. Raises
+    BadRequest with
+    the template's own mistakes."""
     body: dict[str, Any] = {"name": "template", "projectId": "any", "spec": {"image": "any", **content.get("spec", {})}}
     if workload_type == "Distributed":
         master = (content.get("master") or {}).get("spec")

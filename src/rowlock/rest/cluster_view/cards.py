@@ -1,4 +1,4 @@
-"""Every GPU of every node and who is on it: `GET /api/v1/scheduler/cards`."""
+"""Every GPU of every node, and the pods on it: `GET /api/v1/scheduler/cards`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rowlock.workloads import runai_json
 from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
 
 _PODS_PER_TURN = 128
-"""Pods that are looked at in one go: everybody else waits meanwhile."""
+"""Pods that are processed before other tasks of the event loop get their turn."""
 _PLACES = (
     ("region",), ("zone",), ("datacenter", "dc", "building"), ("superblock", "spine"), ("block", "pod", "row"), ("rack",),
     ("leaf", "switch", "tor"), ("clique", "nvlink-domain", "nvlink_domain"),
 )  # fmt: skip
-"""Last words of labels that say where a node stands, the widest place first: topology.kubernetes.io/zone, example.com/rack,
-nvidia.com/gpu.clique. Any label may be a topology of a job; these are drawn."""
+"""Last words of labels that describe a node's place, the widest first: topology.kubernetes.io/zone, example.com/rack,
+nvidia.com/gpu.clique. A job may use any label as its topology; the view shows these."""
 _HOLDING = (Status.RUNNING, Status.RELEASING)
 
 
 async def index(call: RestCall) -> Any:
-    """GET /scheduler/cards: nodes by name, each with its cards; shares are parts of one card, from 0 to 1. What a pod holds of
-    cards that nobody named is under `elsewhere`: schedulers other than ours do not say which they gave. Raises Forbidden."""
+    """GET /scheduler/cards: nodes by name, each with its cards; shares are parts of one card, from 0 to 1. A pod whose cards
+    are not known is under `elsewhere`, because other schedulers do not say which cards they gave it. Raises Forbidden."""
     call.validate_query()
     call.require("list", kinds.NODE)
     cache = call.context.cache
@@ -60,7 +60,7 @@ def _node_json(node: Object, room: NodeState) -> dict[str, Any]:
 
 
 def _topology(node: Object) -> list[dict[str, str]]:
-    """Where the node stands: its labels of places, the widest first, one of a kind."""
+    """The node's place: its labels of places, the widest first, at most one of each kind."""
     found: dict[int, dict[str, str]] = {}
     for label, value in sorted(objects.labels(node).items()):
         place = label.rpartition("/")[2].rpartition(".")[2].lower()
@@ -84,7 +84,7 @@ def _add_pod(node: dict[str, Any], room: NodeState, pod: Object, cache: Informer
 
 
 def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
-    """Whose pod it is; a pod that no job made is its own, without an id."""
+    """The workload of a pod; a pod without a job has no id."""
     owner = objects.controller_of(pod) or {}
     job, project = cache.job(str(owner.get("uid") or "")), cache.projects().get(objects.namespace(pod))
     return {
@@ -98,7 +98,7 @@ def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
 
 
 def _with_sums(node: dict[str, Any]) -> dict[str, Any]:
-    """The same with what is allocated, of each card and of the node, in cards."""
+    """The node with the allocated share of each card, and the sum for the node, in cards."""
     cards = [{**card, "allocated": round(sum(one["share"] for one in card["holders"]), 2)} for card in node["cards"]]
     total = sum(card["allocated"] for card in cards) + sum(one["share"] for one in node["elsewhere"])
     return {**node, "cards": cards, "allocated": round(total, 2)}

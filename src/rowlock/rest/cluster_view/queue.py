@@ -1,6 +1,6 @@
-"""Who waits, in which order, and what would help one that waits.
+"""Which workloads wait, in which order, and what would let one of them start.
 
-The order is the planner's own, of all that wait; a caller reads the places of those workloads that he may see.
+The order is the planner's, of all waiting workloads; a caller sees the positions of those that he may see.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rowlock.scheduling.model.snapshot import Gang, Snapshot
 from rowlock.workloads import runai_json
 
 _FRESH_S = 1.0
-"""Seconds for which an order that was worked out is good for everybody who asks."""
+"""Seconds for which a computed order is reused."""
 _NO_SCHEDULER = "This cluster runs without rowlock's scheduler: nobody here knows the order, or what would help."
 
 
 class WaitingOrder:
-    """The uids of jobs that wait, worked out once for all who ask at the same time."""
+    """The uids of waiting jobs, computed once for concurrent callers."""
 
     def __init__(self, take_snapshot: Callable[[], Snapshot] | None) -> None:
         self._take_snapshot = take_snapshot
@@ -31,7 +31,7 @@ class WaitingOrder:
         self._known: tuple[float, list[str]] | None = None
 
     async def job_uids(self) -> list[str] | None:
-        """In order, "" for what no job owns; None where no scheduler of ours runs."""
+        """The uids in order, "" for a gang without a job; None when our scheduler does not run."""
         if self._take_snapshot is None:
             return None
         async with self._lock:
@@ -44,7 +44,8 @@ class WaitingOrder:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /scheduler/queue: the workloads that wait for nodes and that the caller may see, in order; `position` counts all from 1."""
+    """GET /scheduler/queue: the workloads that wait for nodes and that the caller may see, in order; `position` counts
+    all from 1."""
     call.validate_query()
     cache, order = call.context.cache, await call.context.waiting_order()
     visible = {row.uid for row in cache.rows()}
@@ -69,8 +70,9 @@ def _waiting_json(call: RestCall, uid: str, position: int) -> dict[str, Any]:
 
 
 async def what_if(call: RestCall) -> Any:
-    """GET /workloads/{id}/what-if: would it start now, and if not, with which changes: each was tried by the planner. `verdict` is ""
-    for a workload that waits for no node. Raises NotFound."""
+    """GET /workloads/{id}/what-if: whether the workload would start now, and if not, which changes would start it (the
+    planner tries
+    each). `verdict` is "" for a workload that does not wait for a node. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     take_snapshot = call.context.take_snapshot
@@ -84,7 +86,7 @@ async def what_if(call: RestCall) -> Any:
 
 
 def try_changes(snapshot: Snapshot, uid: str, name: str, visible: frozenset[str]) -> dict[str, Any]:
-    """What the planner says of the job's gang. `visible` are the namespaces whose workloads the answer may name."""
+    """Let the planner try changes for the job's gang. `visible`: namespaces whose workloads the answer may name."""
     gang = next((gang for gang in snapshot.gangs if gang.owner[3] == uid and _is_waiting(gang)), None)
     if gang is None:
         return {"verdict": "", "message": f"{name} waits for no node.", "hint": "", "changes": []}

@@ -1,4 +1,5 @@
-"""`POST /api/v1/scheduler/quota-what-if`: who would start, and who would have to yield, if projects had other quotas. Nothing is saved."""
+"""`POST /api/v1/scheduler/quota-what-if`: which workloads would start, and which would be evicted, with other quotas.
+Nothing is stored."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from rowlock.workloads.projects import Project
 _MAX_PROJECTS = 200
 _MAX_GPUS = 10_000_000
 _MAX_NAMED = 200
-"""Workloads that one list of the answer names."""
+"""Workloads that one list of the answer names at most."""
 
 
 async def try_out(call: RestCall) -> Any:
-    """`{"projects": [{"id": ID or NAME, "gpuQuota": GPUs, -1 for unlimited}]}` → what would become different. Raises BadRequest, Conflict."""
+    """`{"projects": [{"id": ID or NAME, "gpuQuota": GPUs, -1 for unlimited}]}` → what would change. Raises BadRequest,
+    Conflict."""
     call.validate_query()
     asked = _parse_quotas(call.context.cache, await call.json())
     take_snapshot = call.context.take_snapshot
@@ -30,7 +32,7 @@ async def try_out(call: RestCall) -> Any:
         raise Conflict(
             "this cluster runs without rowlock's scheduler: nobody here knows what other quotas would change"
         )
-    async with call.context.planning:  # one question at a time: each is two plans of everything
+    async with call.context.planning:  # one at a time: each computes two plans of the whole cluster
         outcome = await asyncio.to_thread(try_quotas, take_snapshot(), {p.queue: quota for p, quota in asked})
     return _outcome_json(call.context.cache, outcome)
 

@@ -1,4 +1,5 @@
-"""What runs now and what it uses: `GET /api/v1/usage` (all workloads, and nodes), `GET /api/v1/usage/{id}` (each pod of one)."""
+"""What runs now and what it uses: `GET /api/v1/usage` (all workloads, and nodes), `GET /api/v1/usage/{id}` (each pod of
+one)."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ _NO_USAGE: dict[str, Any] = {**dict.fromkeys(_SUMS), "gpuUtilization": None}
 
 
 async def index(call: RestCall) -> Any:
-    """GET /usage: workloads that have not ended, in one project where it is named, and the nodes, where the caller may see them.
-    Bytes of disk and network are those of a second. Raises NotFound."""
+    """GET /usage: workloads that have not ended, in one project where it is named, and the nodes, where the caller may
+    see them.
+    Disk and network are in bytes per second. Raises NotFound."""
     wanted = call.validate_query("project").get("project", "")
     cache = call.context.cache
     visible = {space: one for space, one in cache.projects().items() if call.allows("list", kinds.POD, space)}
@@ -105,7 +107,7 @@ def _holds_node(pod: Object) -> bool:
 
 
 def sum_usage(usages: Iterable[LatestUsage]) -> dict[str, Any]:
-    """Of all of them together, the GPUs' utilization in the mean; null is what nobody measured."""
+    """The sum of all, with the mean GPU utilization; null for values that are not measured."""
     samples = [usage.sample for usage in usages]
     if not samples:
         return dict(_NO_USAGE)
@@ -121,7 +123,7 @@ def _json(value: float) -> float | None:
 
 
 async def _nodes_json(call: RestCall) -> list[dict[str, Any]]:
-    """Each with what it has, and what the pods on it use."""
+    """Each node with its resources and what its pods use."""
     by_node: dict[str, list[LatestUsage]] = {}
     for number, pod in enumerate(list(call.context.cache.pods()), 1):
         if (usage := _latest(call, pod)) is not None:

@@ -11,7 +11,7 @@ from rowlock.workloads.runai_json import TENANT
 
 
 def check_cluster(call: RestCall) -> None:
-    """That the path names our cluster. Raises NotFound."""
+    """Raises NotFound unless the path names this cluster."""
     cluster = call.context.cache.cluster
     if str(call.path["id"]).lower() != cluster.lower():
         raise NotFound(
@@ -20,7 +20,7 @@ def check_cluster(call: RestCall) -> None:
 
 
 def check_cluster_id(call: RestCall, identifier: str) -> None:
-    """That a request's clusterId, where it has one, is ours. Raises BadRequest."""
+    """Raises BadRequest when a request's clusterId names another cluster."""
     cluster = call.context.cache.cluster
     if identifier and identifier.lower() != cluster.lower():
         message = f"there is no cluster {identifier!r}. This server has one: {cluster}."

@@ -115,7 +115,7 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /org-unit/departments/{id}: not while it has projects. Raises NotFound, Conflict."""
+    """DELETE /org-unit/departments/{id}: delete a department without projects. Raises NotFound, Conflict."""
     call.validate_query()
     queue = find_department(call)
     cache, name = call.context.cache, objects.name(queue)

@@ -70,7 +70,7 @@ async def show(call: RestCall) -> Any:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /node-pools: take the nodes that have a label into a new pool. Raises AlreadyExists, BadRequest, Conflict."""
+    """POST /node-pools: create a pool of the nodes with a label. Raises AlreadyExists, BadRequest, Conflict."""
     call.validate_query()
     request = parse_node_pool_request(await call.json())
     check_cluster_id(call, request.cluster)
@@ -80,7 +80,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def update(call: RestCall) -> Any:
-    """PUT and PATCH /node-pools/{id}: the pool holds the nodes that have another label. Raises NotFound, BadRequest, Conflict."""
+    """PUT and PATCH /node-pools/{id}: give the pool the nodes with another label. Raises NotFound, BadRequest, Conflict."""
     call.validate_query()
     pool, body = _find_pool(call), await call.json()
     if pool.name == DEFAULT_POOL:
@@ -110,7 +110,8 @@ async def _apply(call: RestCall, request: NodePoolRequest) -> dict[str, Any]:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /node-pools/{id}: its nodes go to the pool `default`; workloads that ask for it wait. Raises NotFound, Conflict."""
+    """DELETE /node-pools/{id}: its nodes join the pool `default`; workloads that ask for the deleted pool wait. Raises
+    NotFound, Conflict."""
     call.validate_query()
     pool = _find_pool(call)
     if pool.name == DEFAULT_POOL:
@@ -120,7 +121,7 @@ async def delete(call: RestCall) -> Any:
 
 
 async def _set_labels(call: RestCall, changes: Sequence[tuple[str, str | None]]) -> None:
-    """Write the pool label of nodes; returns when every list says so."""
+    """Write the pool label of nodes, and wait until the cache shows it."""
     cache, wanted = call.context.cache, dict(changes)
     for node, value in changes:
         patch = {"metadata": {"labels": {NODE_POOL_LABEL: value}}}

@@ -19,7 +19,7 @@ _MIB = 1024 * 1024
 
 
 class NodeFigures(NamedTuple):
-    """One node's. `held` is the sum of what its pods hold of GPUs."""
+    """The figures of one node. `held`: the GPUs that its pods hold."""
 
     node: Object
     gpus: int
@@ -31,7 +31,7 @@ class NodeFigures(NamedTuple):
         return nodes.node_status(self.node) == "Ready"
 
     def capacity(self, resource: str) -> Decimal:
-        """0 for what cannot be read: anybody who may write a node's status may write nonsense into it."""
+        """The node's capacity of a resource; 0 when its status has no valid quantity."""
         try:
             return quantity.parse(objects.dig(self.node, "status.capacity", {}).get(resource) or 0)
         except (ApiError, ValueError):

@@ -1,4 +1,4 @@
-"""Nodes: `GET /api/v1/nodes` at the door `/runai`, and `GET /api/v1/clusters/{id}/nodes` at both."""
+"""Nodes: `GET /api/v1/nodes` below the prefix `/runai`, and `GET /api/v1/clusters/{id}/nodes` at both."""
 
 from __future__ import annotations
 

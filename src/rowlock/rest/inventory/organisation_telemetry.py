@@ -1,6 +1,6 @@
-"""`GET /api/v1/org-unit/projects/telemetry` and `.../departments/telemetry`: quotas, and what is held of them, now.
+"""`GET /api/v1/org-unit/projects/telemetry` and `.../departments/telemetry`: quotas, and how much of them is allocated now.
 
-What is held is what the scheduler counted last. A quota of no bound counts for nothing.
+The allocation is what the scheduler counted last. An unlimited quota is left out of sums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {
     "ALLOCATION_NON_PREEMPTIBLE": "allocatedNonPreemptible",
 }
 _TYPES = {f"{resource}_{kind}": (resource, kind) for kind in _KINDS for resource in _RESOURCES}
-"""Run:ai's types: GPUs, millicores, MB."""
+"""Run:ai's telemetry types, in GPUs, millicores and MB."""
 
 
 class _Unit(NamedTuple):

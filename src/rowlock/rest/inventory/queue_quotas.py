@@ -1,4 +1,4 @@
-"""Quotas of projects and departments, which are those of their Queues: read from a body, written, seen."""
+"""Quotas of projects and departments, which are stored in their Queues: parse them from a body, write them, wait for them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _OPTIONS = WriteOptions(manager="rowlock")
 
 
 async def parse_resources_body(call: RestCall) -> tuple[Quota, frozenset[str]]:
-    """A body that is the list of resources itself, and what of it is given: all for a PUT, for a PATCH what it names. Raises
-    BadRequest with one cause per mistake."""
+    """Parse a body that is the list of resources. Returns the quota and the names of the given fields: all for a PUT, for a
+    PATCH those of the body. Raises BadRequest with one cause per mistake."""
     call.validate_query()
     errors = BodyErrors()
     body = await call.json()
@@ -31,11 +31,12 @@ EVERYTHING_GIVEN = frozenset({"gpu", "cpu", "memory", "priority"})
 
 
 async def set_queue_quota(call: RestCall, queue: str, quota: Quota, given: frozenset[str] = EVERYTHING_GIVEN) -> None:
-    """Write what is given of the quota to the Queue; returns when every list says so. Raises NotFound for a Queue that is gone."""
+    """Write the given fields of the quota to the Queue, and wait until the cache shows them. Raises NotFound when the
+    Queue is gone."""
     amounts = quota.queue_fields()["resources"]
     spec: dict[str, object] = {"resources": {name: amounts[name] for name in sorted(given - {"priority"})}}
     if "priority" in given:
-        spec["priority"] = None if quota.rank == RANKS[DEFAULT_RANK] else quota.rank  # null takes a former rank away
+        spec["priority"] = None if quota.rank == RANKS[DEFAULT_RANK] else quota.rank  # null removes an earlier rank
     api = call.context.api
     changed = await api.patch(kinds.QUEUE, "", queue, {"spec": spec}, type="merge", options=_OPTIONS)
     cache = call.context.cache

@@ -1,6 +1,6 @@
-"""What projects, departments, node pools and the cluster held over time, and what the pods of their nodes used. In memory.
+"""What projects, departments, node pools and the cluster held over time, and what the pods of their nodes used; in memory.
 
-A server that starts again begins anew. What is gone is forgotten, so the figures of a project end with it.
+A restarted server begins with empty figures. The figures of a deleted project are deleted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rowlock.workloads.inventory.departments import department_id, is_department
 from rowlock.workloads.phase import TERMINAL
 
 INTERVAL_S = 15.0
-"""Seconds between looks."""
+"""Seconds between two samples."""
 _OBJECTS_PER_TURN = 256
 ORGANISATION_GAUGES = (
     "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
     "CPU_MEMORY_ALLOCATION_MB", "GPU_REQUEST", "GPU_FAIR_SHARE",
 )  # fmt: skip
-"""Run:ai's types of a project or department, in the order of its steps, and two of our own that the scheduler counts. A quota of -1
-is none."""
+"""Run:ai's metric types of a project or department, in the order of a sample's fields, and two of our own from the scheduler.
+A quota of -1 means unlimited."""
 POOL_GAUGES = ("TOTAL_GPU_NODES", "TOTAL_GPU", "ALLOCATED_GPU", "UNALLOCATED_GPU", "WORKLOADS_COUNT")
-"""Of a node pool or the cluster."""
+"""Metric types of a node pool or the cluster."""
 CLUSTER_GAUGES = (*POOL_GAUGES, "GPU_QUOTA")
 _HELD = tuple(GAUGES.index(name) for name in ("GPU_ALLOCATION", "CPU_REQUEST_CORES", "CPU_MEMORY_REQUEST_BYTES"))
 _UNITS = (Decimal(1), Decimal(1000), Decimal("0.000001"))
@@ -45,7 +45,7 @@ CLUSTER: ScopeKey = ("cluster", "")
 
 
 class _NodeLook(NamedTuple):
-    """One node at one look."""
+    """One node in one sample."""
 
     pool: str
     gpus: int
@@ -64,13 +64,13 @@ class ScopeHistory:
         self._series: dict[ScopeKey, UsageSeries] = {}
 
     async def run(self) -> None:
-        """Look at everything again and again, until cancelled."""
+        """Take samples until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(INTERVAL_S)
 
     async def look(self) -> None:
-        """Write down what has changed, and forget what is gone."""
+        """Take one sample: store values that have changed, and delete those of deleted objects."""
         held, counts = await self._look_at_workloads()
         now = self._clock()
         present = {
@@ -83,17 +83,17 @@ class ScopeHistory:
                 del known[key]
 
     def steps(self, key: ScopeKey, times: Sequence[float]) -> list[Gauges | None]:
-        """The gauges of a scope at these times; None before it was seen first."""
+        """The gauges of a scope at these times; None before its first sample."""
         return self._steps.get(key, Steps()).at(times)
 
     def series(self, key: ScopeKey) -> UsageSeries | None:
-        """What the pods of a node, of a pool's nodes or of all nodes used; None where nobody measures it."""
+        """What the pods of a node, of a pool's nodes or of all nodes used; None when it is not measured."""
         return self._series.get(key)
 
     # ------------------------------------------------------------ workloads, projects, departments
 
     async def _look_at_workloads(self) -> tuple[dict[str, Gauges], dict[str, int]]:
-        """What is held, by namespace; workloads that have not ended, by node pool."""
+        """Sum what workloads hold by namespace, and unfinished workloads by node pool."""
         held: dict[str, Gauges] = {}
         counts: dict[str, int] = {}
         for number, row in enumerate(self._cache.rows(), 1):
@@ -166,7 +166,7 @@ class ScopeHistory:
         return keys
 
     def _note_usage(self, key: ScopeKey, now: float, members: Sequence[_NodeLook]) -> None:
-        """The GPUs' utilization is the mean over all GPUs: those that nobody uses count."""
+        """Add a usage sample. GPU utilization is the mean over all GPUs, including idle ones."""
         if self._pod_usage is None or not members:
             return
         total, gpus = _sum_samples([look.used for look in members]), sum(look.gpus for look in members)
@@ -197,7 +197,7 @@ def _pool_gauges(members: Iterable[_NodeLook]) -> Gauges:
 
 
 def _sum_samples(samples: Sequence[UsageSample]) -> UsageSample:
-    """Field by field, over those that were measured."""
+    """The sums of the samples by field; values that were not measured are left out."""
     sums = []
     for values in zip(*samples, strict=True):
         known = [value for value in values if not math.isnan(value)]

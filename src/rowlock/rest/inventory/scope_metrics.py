@@ -1,6 +1,6 @@
 """Figures of projects, departments, nodes, node pools and the cluster over time: `GET .../metrics`.
 
-What is held comes from the objects. What is used is what the pods of the nodes use: what else runs on a machine is not counted.
+Allocation comes from the objects. Usage is that of the nodes' pods; other processes of the machines are not counted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _USED = {
     "CPU_MEMORY_USAGE_BYTES": ("memory_bytes", ""),
     "CPU_MEMORY_UTILIZATION": ("memory_bytes", "memory"),
 }
-"""Run:ai's type → the field of a sample, and of what the nodes have now it is the share in percent ("" for none)."""
+"""Run:ai's type → (field of a sample, resource of the nodes of which the value is a percentage, "" for an absolute value)."""
 _POOL_USED = ("GPU_UTILIZATION", "GPU_MEMORY_UTILIZATION", "CPU_UTILIZATION", "CPU_MEMORY_UTILIZATION")
 _ORGANISATION_NOT_KEPT = ("GPU_MEMORY_UTILIZATION",)
 _POOL_NOT_KEPT = ("GPU_UTILIZATION_DISTRIBUTION", "AVG_WORKLOAD_WAIT_TIME", "GPU_QUOTA")
@@ -54,7 +54,7 @@ _NODE_NOT_KEPT = (
     "GPU_ALLOCATION_PER_GPU", "GPU_MEMORY_ALLOCATION_BYTES_PER_GPU", "GPU_IDLE_TIME_SECONDS_PER_GPU",
     "NVLINK_BANDWIDTH_TOTAL",
 )  # fmt: skip
-"""Types that are known words and have no values here."""
+"""Types that Run:ai knows and that never have values here."""
 
 
 async def show_project(call: RestCall) -> Any:
@@ -64,7 +64,8 @@ async def show_project(call: RestCall) -> Any:
 
 
 async def show_department(call: RestCall) -> Any:
-    """GET /org-unit/departments/{id}/metrics: its quotas, and what its projects' workloads held. Raises NotFound, BadRequest."""
+    """GET /org-unit/departments/{id}/metrics: its quotas, and what its projects' workloads held. Raises NotFound,
+    BadRequest."""
     query = _parse_organisation_query(call)
     return _answer_steps(call, ("department", department_id(find_department(call))), query)
 
@@ -102,7 +103,8 @@ async def show_node(call: RestCall) -> Any:
 
 
 async def show_pool(call: RestCall) -> Any:
-    """GET /clusters/{id}/nodepools/{pool}/metrics: what a pool's nodes have, and what is held and used of it. Raises NotFound,
+    """GET /clusters/{id}/nodepools/{pool}/metrics: what a pool's nodes have, and what is held and used of it. Raises
+    NotFound,
     BadRequest."""
     check_cluster(call)
     query = call.validate_query(*SAMPLE_PARAMETERS)
@@ -133,7 +135,7 @@ async def show_cluster(call: RestCall) -> Any:
 def _read_usage(
     call: RestCall, key: ScopeKey, members: Sequence[Object], types: list[str], times: list[float]
 ) -> dict[str, Values]:
-    """Without the types of which there is no value at all."""
+    """The values by type, without types that have no values."""
     history = call.context.scopes
     series = history.series(key) if history is not None else None
     found: dict[str, Values] = {}
@@ -151,7 +153,7 @@ def _read_usage(
 
 
 def _amount(call: RestCall, node: Object, resource: str) -> float:
-    """What a node has; 0 where it says nonsense."""
+    """A node's amount of a resource; 0 when its status has no valid quantity."""
     if resource == "gpu memory":
         return float(parse_node(node).gpus * call.context.cache.card_memory(objects.name(node)) * _MIB)
     try:

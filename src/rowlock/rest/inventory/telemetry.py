@@ -1,4 +1,4 @@
-"""What every `GET .../telemetry` has in common: one figure now, of everything or of each group."""
+"""What all `GET .../telemetry` routes share: one current figure, of everything or per group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Question(NamedTuple):
-    """What is asked: a type, the groups as they were spelled, and the other parameters."""
+    """A parsed query: the type, the groups in the caller's spelling, and the other parameters."""
 
     type: str
     groups: tuple[str, ...]
@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 def parse_question(call: RestCall, types: Iterable[str], groups: Iterable[str], *others: str) -> Question:
-    """The query of a request; `groups` in lower case. Raises BadRequest."""
+    """Parse the query of a request; the allowed `groups` are in lower case. Raises BadRequest."""
     query = call.validate_query("telemetryType", "clusterId", "groupBy", *others)
     check_cluster_id(call, query.get("clusterId", ""))
     name, known = query.get("telemetryType", ""), list(types)
@@ -45,7 +45,7 @@ def answer(
     figures: Iterable[tuple[T, Decimal | int]],
     groups: Mapping[str, Callable[[T], str]],
 ) -> dict[str, Any]:
-    """The sum over all things and their figures, or that of each group."""
+    """The answer: the sum over all figures, or one sum per group."""
     words = question.groups
     sums: dict[tuple[str, ...], Decimal] = {} if words else {(): Decimal(0)}
     for one, figure in figures:

@@ -1,4 +1,4 @@
-"""The workloads of a list as rows, which remember what was read of them. Begin with `workload_rows.py`.
+"""The workloads of a list as rows that cache the fields read from them. Begin with `workload_rows.py`.
 
 May import the words and `workloads`; the informers keep the rows current.
 """

@@ -1,4 +1,4 @@
-"""The workloads that a query leaves, found in steps: a list of any size lets others have their turn."""
+"""Filter and sort workloads in steps, so that a list of any size lets other tasks of the event loop have their turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.workloads import list_query
 
 
 async def select_rows(cache: InformerCache, parsed_query: list_query.Query) -> Sequence[WorkloadRow]:
-    """The rows that match, in order; others are served between the steps."""
+    """The matching rows in order. Other requests are served between the steps."""
     name = next((f.value for f in parsed_query.filters if (f.field, f.operator) == ("name", "==")), None)
 
     def rows() -> Sequence[WorkloadRow]:
@@ -25,5 +25,5 @@ async def select_rows(cache: InformerCache, parsed_query: list_query.Query) -> S
     except StopIteration as end:
         found: Sequence[WorkloadRow] = end.value
         return found
-    except KeyError:  # a workload has gone between two steps: what was read is remembered, so this is quick
+    except KeyError:  # a workload was deleted between two steps: start again; cached fields make that quick
         return list_query.select_rows(rows(), parsed_query, FIELDS)

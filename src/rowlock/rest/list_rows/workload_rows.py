@@ -1,7 +1,7 @@
-"""A workload in a list of ten thousand: what a query filters and sorts by, read once per change of the workload.
+"""A workload in a long list: the fields by which queries filter and sort, read once per change of the workload.
 
-A field is read from a row ten thousand times per request, so what the job, its pods and its group say is kept in the row until
-one of them changes (`InformerCache` clears it); what the project says is not: any number of rows have the same.
+A request reads a field of ten thousand rows, so a row caches fields of the job, its pods and its group until one of them
+changes (`InformerCache` clears it). Fields of the project are not cached, because many rows share a project.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROWS_PER_TURN = 64
 
 
 class RowSource(Protocol):
-    """What a row asks besides its job."""
+    """What a row reads besides its job."""
 
     @property
     def clock(self) -> Callable[[], float]: ...
@@ -54,7 +54,7 @@ class WorkloadRow:
     namespace: str
     created_at: str
     known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """By field, what was read since the workload changed."""
+    """Field → value, as read since the workload's last change."""
 
     @property
     def project(self) -> Project:
@@ -121,11 +121,13 @@ FIELDS: list_query.Readers[WorkloadRow] = {
 
 
 async def read_ahead(rows: Sequence[WorkloadRow]) -> None:
-    """Read every field of these rows that is remembered, so that the first list after a start is as quick as the next; a few at a
-    time, for others wait meanwhile."""
+    """Read all cached fields of these rows, so that the first list after a start is as fast as later ones; in small steps, to
+    let other tasks of the event loop run."""
     for number, row in enumerate(rows, 1):
         for name in _OF_THE_WORKLOAD:
-            with suppress(KeyError, ApiError, ValueError, TypeError, AttributeError):  # gone, or odd: the list says so
+            with suppress(
+                KeyError, ApiError, ValueError, TypeError, AttributeError
+            ):  # deleted or malformed: the list reports it
                 FIELDS[name](row)
         if number % _ROWS_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -1,5 +1,5 @@
-"""What programs print, as lines. A progress bar writes one line many times over, each time after a carriage return: what
-it said last is the line, and where somebody watches, what it says now is a *state* of the line."""
+"""The output of programs as lines. A progress bar overwrites its line after each carriage return: the last version is the
+line, and for a follower each earlier version is a *state* of the line."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 MAX_LINE = 1 << 20
-"""Bytes of a line; a program that never ends one gets a line's end here."""
+"""Bytes of a line at most; a longer line is split."""
 STATE = b"\r"
-"""Begins a line of the stream that is a state: it is not over, and the next one of the same rank takes its place."""
+"""Prefix of a state in the stream: an unfinished line, which the next state or line of the same rank replaces."""
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
-"""Terminal sequences that move the cursor or clear: they mean a terminal of the program's own."""
+"""Terminal sequences that move the cursor or clear the screen; they are removed, because they assume the program's own
+terminal."""
 
 
 _LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
-"""What torchrun puts before each line of its ranks when it is told to (`--tee 3`, `PET_TEE=3`); their role is "default"."""
+"""The prefix that torchrun puts before each line of its ranks with `--tee 3` (`PET_TEE=3`); their role is "default"."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineTag:
-    """Stands before the lines of a pod: `[rank 1] `. `first_rank`: the first of the ranks that torchrun starts in it, which then say
-    themselves whose a line is; None = unknown, or one rank alone."""
+    """The prefix of a pod's lines: `[rank 1] `. `first_rank`: the first rank that torchrun starts in the pod, whose
+    lines name
+    their rank themselves; None when it is unknown or the pod has one rank."""
 
     label: str
     first_rank: int | None = None
 
     def put_before(self, line: bytes, *, stamped: bool) -> bytes:
-        """`stamped`: a time and a blank stand before what the program said."""
+        """`stamped`: the line begins with a time and a blank."""
         if self.first_rank is not None:
             stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
             if found := _LOCAL_RANK.match(text):
@@ -39,8 +41,9 @@ class LineTag:
 async def split_lines(
     chunks: AsyncIterator[bytes], *, states: bool = False, stamped: bool = False
 ) -> AsyncIterator[bytes]:
-    """Chunks as whole lines, each with its newline, as they look when they are over. `states`: also what a line that is
-    not over looks like whenever that changes, after `STATE`. `stamped`: a time and a blank stand before each line."""
+    """Split chunks into whole lines, each with its newline, in their final form. `states`: also yield the states of
+    unfinished
+    lines, prefixed with `STATE`. `stamped`: each line begins with a time and a blank."""
     rest, shown = b"", b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -69,7 +72,7 @@ def final_state(line: bytes, *, stamped: bool = False) -> bytes:
 
 
 async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
-    """No more than `count` of them: a log may grow while it is read."""
+    """At most `count` lines, because a log may grow while it is read."""
     if count == 0:
         return
     async for line in lines:
@@ -81,7 +84,7 @@ async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIte
 async def merge_by_time(
     streams: list[tuple[bytes, LineTag, AsyncIterator[bytes]]], *, timestamps: bool
 ) -> AsyncIterator[bytes]:
-    """Stamped lines of several logs in the order of their times: of each its first line, its tag, and the lines after."""
+    """Merge lines of several logs by their time stamps. Each stream is (first line, its tag, the following lines)."""
     while streams:
         earliest = min(range(len(streams)), key=lambda n: streams[n][0].partition(b" ")[0])
         line, tag, lines = streams[earliest]

@@ -36,13 +36,13 @@ _PARAMETERS = (
     "limitBytes", "prefix", "progress", "attempt",
 )  # fmt: skip
 _FIRST_CHUNK_TIMEOUT = 0.25
-"""Seconds to wait for the first bytes, so that a refusal is still a status code."""
+"""Seconds to wait for the first bytes, so that an error can still become a status code."""
 _DRAIN_TIMEOUT = 2.0
-"""Seconds that followers may go on after the end; a parameter server, or a rank of a failed job, may never end."""
+"""Seconds that followers continue after the end of the job; a parameter server, or a rank of a failed job, may never end."""
 _DRAIN_STEP = 0.05
-"""Seconds between looks at whether the reader has taken everything."""
+"""Seconds between two checks whether the reader has taken everything."""
 _RESTARTED_RANK_GRACE = 30.0
-"""Seconds after the end of a job in which ranks that were started again are still heard."""
+"""Seconds after the end of a job in which restarted ranks are still followed."""
 _QUEUE_SIZE = 1000
 
 
@@ -100,7 +100,7 @@ def _parse_seconds(params: dict[str, str], name: str) -> float | None:
 
 
 def _quote(value: str) -> str:
-    """What was sent, as far as a reader needs it."""
+    """The given value, shortened for an error message."""
     return repr(value if len(value) <= _MAX_QUOTED else value[:_MAX_QUOTED] + "…")
 
 
@@ -116,7 +116,7 @@ def _check_time(text: str | None) -> str | None:
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """The log of one pod of a workload that is there; one that is gone is named, too, or by its rank."""
+    """The log of one pod of an existing workload. A deleted pod can be given by its name or rank."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
     if pod is None and (gone := _find_gone_pod(workload, pod_word)) and not log_options.follow:
@@ -136,7 +136,7 @@ async def pod_logs(call: RestCall) -> Any:
 
 
 def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
-    """The pod of the workload that is gone (or was never made), by its name or rank."""
+    """The name of a deleted (or never created) pod of the workload, given by its name or rank."""
     gone = ranks.gone_pods(workload.job, workload.pods)
     if pod_word == "chief":
         return ranks.chief_pod(gone)
@@ -149,7 +149,7 @@ def rank_word(workload: Workload, pod: Object) -> str:
 
 
 def line_tag(job: Object, pod: Object) -> LineTag:
-    """What stands before the lines of a pod where several are shown together."""
+    """The prefix of a pod's lines in a merged log."""
     return LineTag(ranks.rank_label(job, pod), ranks.first_launched_rank(job, pod))
 
 
@@ -169,12 +169,13 @@ async def workload_logs(call: RestCall) -> Any:
 
 
 def _has_run(job: Object) -> bool:
-    """Pods of it may have run and gone: a job that only waits is not asked about a thousand of them."""
+    """Whether pods of the job may have run and been deleted. A job that only waits has none, so its logs are not looked
+    up."""
     return any(objects.condition(job, word) for word in ("Running", "Restarting", "Suspended", "Succeeded", "Failed"))
 
 
 def no_logs_error(workload: Workload) -> BadRequest:
-    """No pod has started, and nothing is kept of earlier ones."""
+    """The error for a workload of which no pod has started and no earlier log is kept."""
     name = objects.name(workload.job)
     if workload.status().phase in ("Stopping", "Stopped"):
         return BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
@@ -186,7 +187,7 @@ def _source(call: RestCall, workload: Workload) -> _LogSource:
 
 
 async def stream_response(lines: AsyncIterator[bytes]) -> Response:
-    """The stream as a response; what fails at once is raised, and so gets its status code."""
+    """The stream as a response. An error before the first bytes is raised, so that it gets its status code."""
     first = asyncio.ensure_future(anext(lines, None))
     done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
     if done:
@@ -209,7 +210,7 @@ async def stream_response(lines: AsyncIterator[bytes]) -> Response:
 
 
 class LogResponse(Response):
-    """A text that is sent as it comes, until its end or until the client leaves.
+    """A response that streams text until its end or until the client disconnects.
 
     Starlette's own goes through anyio, whose import for the first log would hold the event loop for 50 ms."""
 
@@ -237,7 +238,7 @@ class LogResponse(Response):
 
 
 async def _wait_disconnect(receive: Receive) -> None:
-    """Returns when the client has gone."""
+    """Returns when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -252,7 +253,7 @@ async def _close_stream(lines: AsyncIterator[bytes]) -> None:
 
 
 def has_started(pod: Object) -> bool:
-    """There is (or was) a process of the main container."""
+    """Whether the main container has (or had) a process."""
     states = objects.dig(pod, "status.containerStatuses", [])
     return any(
         (s.get("state") or {}).keys() & {"running", "terminated"} or (s.get("lastState") or {}).get("terminated")
@@ -261,7 +262,7 @@ def has_started(pod: Object) -> bool:
 
 
 def attempt(pod: Object) -> tuple[str, int]:
-    """One life of a rank: pod and restart."""
+    """Identifies one life of a rank: (pod's uid, number of restarts)."""
     states = objects.dig(pod, "status.containerStatuses", [])
     return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
@@ -275,17 +276,17 @@ class _LogSource:
     uid: str
     clock: Callable[[], float]
     has_states: bool = False
-    """Does a follower want the states of lines that are not over?"""
+    """Whether followers get states of unfinished lines."""
 
     def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         return self.api.log(objects.namespace(pod), objects.name(pod), replace(log_options, owner=self.uid))
 
     def read_gone_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """What this job's last pod of that name wrote. Raises ApiError where nothing is kept of it."""
+        """The log of this job's last pod of that name. Raises ApiError when nothing is kept."""
         return self.read_pod(pod, replace(log_options, previous=True))
 
     async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """One pod, waited for when it has not started."""
+        """Follow one pod; wait for its start first."""
         name = objects.name(pod)
 
         def is_readable() -> bool:
@@ -304,7 +305,8 @@ class _LogSource:
         return self.cache.workload(self.uid) is None or self.cache.status(self.uid).phase in TERMINAL
 
     def _is_finished(self) -> bool:
-        """The master's end completes a job, but the other ranks' last words and exit codes are wanted too."""
+        """Whether job and ranks have ended. The master's end completes a job, but followers also get the end of the
+        other ranks' logs."""
         workload = self.cache.workload(self.uid)
         if workload is None:
             return True
@@ -323,7 +325,7 @@ class _LogSource:
         return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
 
     def _remaining_grace(self) -> float | None:
-        """Seconds in which ranks that were started again are still heard; None while the job is not over."""
+        """Seconds in which restarted ranks are still followed; None while the job is not over."""
         workload = self.cache.workload(self.uid)
         completion_time = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
         return (
@@ -335,7 +337,8 @@ class _LogSource:
     # -------------------------------------------------------- all, at rest
 
     async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """Every pod's log, merged by time; of ranks that have no pod, or one that has not started, the last pod's."""
+        """The logs of all pods, merged by time. A rank whose pod is missing or has not started is represented by its
+        last pod."""
         dated_options = replace(log_options, timestamps=True)
         started = [pod for pod in workload.pods if has_started(pod)]
         sources = [(pod, self.read_pod(pod, dated_options)) for pod in started]
@@ -362,7 +365,7 @@ class _LogSource:
     # -------------------------------------------------------- all, followed
 
     async def follow_all(self, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """Every pod's log as it is written, through restarts, until the workload is over."""
+        """Follow the logs of all pods, through restarts, until the workload is over."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_SIZE)
         feeder = asyncio.create_task(self._feed_queue(queue, log_options))
         try:
@@ -374,7 +377,7 @@ class _LogSource:
             await asyncio.wait({feeder})
 
     async def _feed_queue(self, queue: asyncio.Queue[bytes | None], log_options: LogOptions) -> None:
-        """Start a follower for every life of every rank; then drain."""
+        """Start a follower for every life of every rank; when the workload is over, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -399,10 +402,10 @@ class _LogSource:
     async def _drain(
         self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: asyncio.Queue[bytes | None]
     ) -> None:
-        """After the end: the log of a life that has ended is read to its last line, however slowly the reader takes it.
+        """After the end of the job, read the log of every ended life to its last line, however slow the reader is.
 
-        A life that still runs (a parameter server, a rank of a failed job) may print for ever: its time runs while the
-        reader has nothing to take, so that what it wrote before is not cut off for being much."""
+        A life that still runs (a parameter server, a rank of a failed job) may print for ever. It gets a limited time, which
+        counts only while the reader waits, so that a slow reader still gets everything that was written before."""
         workload = self.cache.workload(self.uid)
         running = {attempt(pod) for pod in self._running_pods(workload)} if workload else set()
         ending = {follower for life, follower in followers.items() if life not in running}
@@ -414,7 +417,8 @@ class _LogSource:
             remaining -= _DRAIN_STEP if queue.empty() else 0.0
 
     def _still_running_message(self, drained: set[tuple[str, int]]) -> bytes:
-        """Who is not heard any more although it runs. A rank heard to its end ran: the word of its end is on the way."""
+        """A message that names ranks which still run and are no longer followed. A rank whose log was read to its end
+        does not count."""
         workload = self.cache.workload(self.uid)
         running_pods = self._running_pods(workload) if workload and ranks.has_ranked_pods(workload.job) else []
         running_pods = [pod for pod in running_pods if attempt(pod) not in drained]
@@ -443,4 +447,4 @@ class _LogSource:
                 state = STATE if line.startswith(STATE) else b""
                 await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
         except ApiError:
-            return  # the pod went between being seen and being read: its next life has a follower of its own
+            return  # the pod was deleted before it was read: its next life has its own follower

@@ -20,7 +20,7 @@ _WHOLE_NUMBERS = frozenset({"offset", "limit", "tail", "tailLines", "limitBytes"
 
 
 def openapi_document(routes: Iterable[tuple[str, str, Right, Endpoint]], door: str) -> dict[str, Any]:
-    """The document of these routes; `door` is the path before them at which all are served."""
+    """The document of these routes. `door`: the path prefix below which all of them are served."""
     paths: dict[str, dict[str, Any]] = {}
     for method, path, right, serve in routes:
         operation = OPERATIONS[method, path]

@@ -30,7 +30,8 @@ _SAMPLES = ("metricType", "start", "end", "numberOfSamples")
 
 
 class Operation(NamedTuple):
-    """`answer` is the name of a schema, "text" for a stream of lines, "" for none."""
+    """What a route takes and answers. `answer`: the name of a schema, "text" for a stream of lines, "" for an empty
+    answer."""
 
     answer: str
     code: int = 200

@@ -1,4 +1,4 @@
-"""Routes of Run:ai's API that are not served, and why: who asks is told the reason and what to do instead."""
+"""Routes of Run:ai's API that are not served, and why: the answer says the reason and what to do instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 PREFIXES = ("/api/v2/workloads", "/v1/k8s")
-"""Below these nothing is served."""
+"""Path prefixes below which nothing is served."""
 
 
 class RefusedRoute(NamedTuple):
@@ -53,7 +53,7 @@ REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
 
 
 def refusal_of(method: str, path: str) -> str:
-    """Why a route is not served; "" for one that Run:ai does not have either, or that is served."""
+    """Why a route of Run:ai's is not served; "" for a served route, and for one that Run:ai does not have."""
     for route in REFUSED_ROUTES:
         pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path))
         below = "" if route.methods else "(/.*)?"

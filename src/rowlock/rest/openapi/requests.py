@@ -27,7 +27,7 @@ _BY_KIND: dict[str, Schema] = {
     "numbers": {"type": ["string", "array"]}, "preferred topology": OBJECT, "required topology": OBJECT,
     "excluded nodes": OBJECT, "gpus": NUMBER, "own user": WHOLE,
 }  # fmt: skip
-"""What a kind of field is in JSON; all other kinds are lists of objects."""
+"""Kind of field → its JSON schema; all other kinds are lists of objects."""
 _WHOLE_NUMBERS = {"compute.gpuDevicesRequest"}
 
 
@@ -39,7 +39,7 @@ def _field_schema(row: SubmitField, path: str) -> Schema:
 
 
 def _spec_schema(names: tuple[str, ...]) -> Schema:
-    """The `spec` of a submit with these fields: what is refused is not in it."""
+    """The `spec` of a submit with these fields: refused fields are left out."""
     schema: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
     plain_first = sorted((row for row in SUBMIT_FIELDS if not row.refuse), key=lambda row: row.const is not None)
     for row in plain_first:

@@ -1,4 +1,4 @@
-"""A few words to write JSON schemas with: every field of a record is always there, and says if it may be null."""
+"""Functions that build JSON schemas. A record always has all its fields; a field that may be null says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANYTHING: Schema = {}
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same, or null."""
+    """A schema that also allows null."""
     return {**schema, "type": [schema["type"], "null"]} if "type" in schema else {"anyOf": [schema, {"type": "null"}]}
 
 
@@ -25,7 +25,7 @@ def list_of(schema: Schema) -> Schema:
 
 
 def choice(*words: str) -> Schema:
-    """One of these texts."""
+    """An enumeration of texts."""
     return {"type": "string", "enum": list(words)}
 
 

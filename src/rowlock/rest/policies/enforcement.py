@@ -1,4 +1,5 @@
-"""The policies at a submit: imposed assets and defaults go in before the body is read, and the rules are asked after that."""
+"""Policies at a submit: imposed assets and defaults are added before the body is parsed, and the rules are checked
+afterwards."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from rowlock.workloads.policies.policy import EffectivePolicy
 
 
 def policies_around(call: RestCall, word: str, project: str = "", department: str = "") -> list[Asset]:
-    """The policies of one type that hold for a project of a department; without either, those for everybody."""
+    """The policies of one workload type for a project and its department; without either, the cluster's."""
     kind = policies.kind_of(word)
     return [one for one in call.context.cache.assets() if one.kind == kind and one.is_usable_in(project, department)]
 
 
 def policy_of_submit(call: RestCall, body: Any, workload_type: str) -> EffectivePolicy | None:
-    """What holds for this submit; None where nothing does. A distributed workload of one pod is a training or a workspace."""
+    """The policy for this submit; None when there is none. A distributed workload of one pod counts as a training or a
+    workspace."""
     if not isinstance(body, Mapping):
         return None
     spec = body.get("spec")
@@ -31,7 +33,7 @@ def policy_of_submit(call: RestCall, body: Any, workload_type: str) -> Effective
 
 
 def impose_assets(policy: EffectivePolicy, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The submit with the data sources that the policy imposes."""
+    """The submit's body with the data sources that the policy imposes."""
     assets = body.get("assets") if isinstance(body.get("assets"), Mapping) else {}
     assert isinstance(assets, Mapping)
     named = list(assets.get("datasources") or ())

@@ -37,7 +37,7 @@ def _meta_json(call: RestCall, policy: Asset) -> dict[str, Any]:
 
 
 def _policy_json(call: RestCall, policy: Asset, word: str) -> dict[str, Any]:
-    """With what holds in its scope: itself, and the policies of the scopes around it."""
+    """A policy as JSON, with the effective policy of its scope (itself and those of the enclosing scopes)."""
     project = call.context.cache.project(policy.scope_id) if policy.scope == "project" else None
     department = project.department if project else policy.scope_id if policy.scope == "department" else ""
     around = policies_around(call, word, project.id if project else "", department)
@@ -53,7 +53,7 @@ def _policy_json(call: RestCall, policy: Asset, word: str) -> dict[str, Any]:
 
 
 def _place(query: Mapping[str, str]) -> tuple[str, str]:
-    """The scope that a query means, and the id of its project or department. Raises BadRequest."""
+    """(scope, id of the project or department) of a query. Raises BadRequest."""
     scope = query.get("scope") or next(
         (s for s in ("project", "department", "cluster") if query.get(f"{s}Id")), "tenant"
     )
@@ -80,7 +80,7 @@ def _require_policy(call: RestCall, word: str, query: Mapping[str, str]) -> Asse
 
 
 async def index(call: RestCall) -> Any:
-    """GET /policy: every policy that the caller may know of, by type and scope. Raises BadRequest."""
+    """GET /policy: every policy that the caller may see, by type and scope. Raises BadRequest."""
     query = call.validate_query("workloadType", "includeFallbackPolicies", *_PLACE)
     word = (query.get("workloadType") or "").lower()
     if word and word not in policies.TYPES:
@@ -99,7 +99,7 @@ async def index(call: RestCall) -> Any:
 async def _write(
     call: RestCall, word: str, content_of: Callable[[Asset | None, dict[str, Any]], dict[str, Any]]
 ) -> Any:
-    """Read a request and keep what it amounts to; with validateOnly=true only read it."""
+    """Parse a request and store the resulting policy; with validateOnly=true only parse it."""
     query = call.validate_query(*_CHANGE_FLAGS)
     top, errors = parse_body(await call.json(), "meta", "policy")
     meta = parse_meta(top, template=False, new=True)
@@ -125,7 +125,7 @@ async def _write(
 
 
 def _checked_scope(call: RestCall, meta: AssetMeta) -> str:
-    """The id of the project or the department. Raises BadRequest for one that is not there."""
+    """The id of the project or department of the scope. Raises BadRequest when it does not exist."""
     if meta.scope == "project":
         project = call.context.cache.project(meta.scope_id)
         if project is None:
@@ -145,15 +145,15 @@ def endpoints(word: str) -> dict[str, Endpoint]:
     """What is served at `/api/v2/policy/<word>`."""
 
     async def show(call: RestCall) -> Any:
-        """GET /policy/TYPE: the policy of a scope, and what holds there with those around it. Raises NotFound, BadRequest."""
+        """GET /policy/TYPE: the policy of a scope, and the effective policy there. Raises NotFound, BadRequest."""
         return _policy_json(call, _require_policy(call, word, call.validate_query(*_PLACE)), word)
 
     async def overwrite(call: RestCall) -> Any:
-        """PUT /policy/TYPE: the policy of a scope, whole. Raises BadRequest, Forbidden."""
+        """PUT /policy/TYPE: replace the policy of a scope. Raises BadRequest, Forbidden."""
         return await _write(call, word, lambda _, written: written)
 
     async def change(call: RestCall) -> Any:
-        """PATCH /policy/TYPE: merged into what the scope has. Raises BadRequest, Forbidden."""
+        """PATCH /policy/TYPE: merge the body into the policy of a scope. Raises BadRequest, Forbidden."""
 
         def merge_into(current: Asset | None, written: dict[str, Any]) -> dict[str, Any]:
             return merge(((current.content if current else None) or {}).get("policy") or {}, written)
@@ -161,7 +161,7 @@ def endpoints(word: str) -> dict[str, Endpoint]:
         return await _write(call, word, merge_into)
 
     async def delete(call: RestCall) -> Any:
-        """DELETE /policy/TYPE: the scope has none any more. Raises NotFound, Forbidden."""
+        """DELETE /policy/TYPE: delete the policy of a scope. Raises NotFound, Forbidden."""
         query = call.validate_query(*_PLACE, "approveClusterDeletion")
         policy = _require_policy(call, word, query)
         call.require("delete", kinds.CONFIG_MAP, policy.namespace)

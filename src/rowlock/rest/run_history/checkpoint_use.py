@@ -1,4 +1,4 @@
-"""Who writes in a checkpoint directory: one job at a time."""
+"""Makes sure that only one job at a time writes to a checkpoint directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from rowlock.workloads.frameworks import checkpoint_writers, checkpoints_owner, 
 
 
 def ensure_checkpoints_are_free(cache: InformerCache, job: Object) -> None:
-    """Two jobs in one checkpoint directory destroy each other's work. Raises Conflict."""
+    """Raises Conflict when another unfinished job uses the checkpoint directory: two jobs would overwrite each other's
+    files."""
     owner, uid = checkpoints_owner(job), objects.uid(job)
     if not owner:
         return

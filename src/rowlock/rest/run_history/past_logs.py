@@ -1,7 +1,7 @@
-"""Logs of what is over: of a workload that is gone, of an earlier attempt, of pods whose files are kept nowhere else.
+"""Logs of the past: of a deleted workload, of an earlier attempt, of pods whose files only the archive has.
 
-A *life* is one run of a pod's container; the n-th life of a rank is its part of attempt n. Lives that are over lie in the
-archive, the last of a pod that is there with its kubelet. A follower of what is over gets all of it, and the end.
+A *life* is one run of a pod's container; the n-th life of a rank is its part of attempt n. The archive has ended lives; the
+kubelet has the last life of an existing pod. A follower of an ended life gets its whole log, and then the end.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import replica_specs
 
 _SETTLE = 2.0
-"""Seconds for which what was put aside a moment ago is waited for."""
+"""Seconds to wait for a log that was archived a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One run of a pod's container. `record` is its log in the archive; None = its kubelet has it."""
+    """One run of a pod's container. `record`: its log in the archive, or None when the kubelet has it."""
 
     pod: str
     pod_uid: str
@@ -42,7 +42,7 @@ class Life:
     began: float
     record: LogRecord | None = None
     is_current: bool = True
-    """Of one that its kubelet has: the run that runs or ran last, not the one before it."""
+    """For a life at the kubelet: whether it is the current run of the container, not the previous one."""
 
 
 async def find_lives(call: RestCall, uid: str) -> list[Life]:
@@ -60,8 +60,9 @@ async def find_lives(call: RestCall, uid: str) -> list[Life]:
 
 
 def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
-    """The oldest first. A status has whole seconds and a log parts of them: so restarts of a pod go by their number, and a
-    pod that is there comes after those that are gone."""
+    """The lives, the oldest first. Times of a status have whole seconds, those of a log do not. So restarts of a pod are
+    sorted
+    by number, and existing pods come after deleted ones."""
     first: dict[str, float] = {}
     for life in lives:
         first[life.pod_uid] = min(life.began, first.get(life.pod_uid, life.began))
@@ -69,7 +70,7 @@ def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
 
 
 def _lives_of_pod(pod: Object) -> list[Life]:
-    """Those that its kubelet has: the last run of each container, and the one before."""
+    """The lives that the kubelet has: the current run of each container, and the previous one."""
     lives = []
     for status in objects.dig(pod, "status.containerStatuses", []):
         count, state = int(status.get("restartCount") or 0), status.get("state") or {}
@@ -84,7 +85,7 @@ def _lives_of_pod(pod: Object) -> list[Life]:
 
 
 def choose_container(lives: list[Life], requested: str, job: Object) -> list[Life]:
-    """Of each rank the lives of the container that is meant: the one named, else the first of its replica's."""
+    """The lives of one container per rank: the requested one, else the first of the replica's template."""
     if requested:
         return [life for life in lives if life.container == requested]
     firsts = {
@@ -96,8 +97,9 @@ def choose_container(lives: list[Life], requested: str, job: Object) -> list[Lif
 
 
 def choose_attempt(lives: list[Life], name: str, attempt: int | None, *, previous: bool) -> dict[str, Life]:
-    """Pod's name → its life in this attempt; without one, its last life (`previous`: the one before). Raises BadRequest where
-    no rank has such a life."""
+    """Pod's name → its life in this attempt; without `attempt` its last life, with `previous` the one before. Raises
+    BadRequest
+    when no rank has such a life."""
     by_pod: dict[str, list[Life]] = {}
     for life in lives:
         by_pod.setdefault(life.pod, []).append(life)
@@ -129,14 +131,14 @@ class _LifeReader:
 async def _merge(
     reader: _LifeReader, job: Object, chosen: dict[str, Life], options: LogOptions
 ) -> AsyncIterator[bytes]:
-    """The lives in one stream, each line under its rank."""
+    """Merge the lives into one stream; each line is prefixed with its rank."""
     stamped, streams = replace(options, timestamps=True), []
     for pod in ranks.sort_by_rank(stub_of(job, name) for name in chosen):
         lines = take_lines(split_lines(reader.read(chosen[objects.name(pod)], stamped), stamped=True), options.tail)
         try:
             head = await anext(lines, None)
         except ApiError:
-            continue  # it went while it was looked for
+            continue  # it was deleted meanwhile
         if head is not None:
             streams.append((head, logs.line_tag(job, pod), lines))
     async for line in merge_by_time(streams, timestamps=options.timestamps):
@@ -144,7 +146,7 @@ async def _merge(
 
 
 def stub_of(job: Object, pod: str) -> Object:
-    """What is known of a pod by its name: its rank."""
+    """A minimal Pod that has the name, and so the rank, of a deleted pod."""
     stubs = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}
     return stubs.get(pod) or {"metadata": {"name": pod, "namespace": objects.namespace(job)}}
 
@@ -160,9 +162,9 @@ def _parse_attempt(call: RestCall) -> int | None:
 
 
 async def workload_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank. With `progress` who follows
-    also gets what lines look like that are not over (`lines.STATE`): progress bars. `attempt` names an earlier life of the
-    ranks; of a workload that is gone the archive answers. Raises NotFound, BadRequest."""
+    """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank. With `progress` a
+    follower also gets states of unfinished lines (`lines.STATE`), such as progress bars. `attempt` selects an earlier life of
+    the ranks. Logs of a deleted workload come from the archive. Raises NotFound, BadRequest."""
     options, attempt = logs.parse_log_options(call), _parse_attempt(call)
     run = await _past_run(call)
     if run is None:
@@ -180,7 +182,7 @@ async def _past_run(call: RestCall) -> PastRun | None:
 
 
 async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) -> Any:
-    """The workload is there; where nothing is kept of its pods any more, the archive has it."""
+    """The logs of an existing workload: from its pods, or from the archive when the pods' files are gone."""
     try:
         return await logs.workload_logs(call)
     except (NotFound, BadRequest):
@@ -203,8 +205,8 @@ def _reader(call: RestCall, job: Object) -> _LifeReader:
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A pod that is gone is named, too, or by its
-    rank: `rank-1`; `chief` is the one that is meant where nobody says which. `attempt` names an earlier life of the rank.
+    """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A deleted pod can be given by
+    name or rank (`rank-1`); `chief` is the default pod. `attempt` selects an earlier life of the rank.
     Raises NotFound, BadRequest."""
     options, attempt = logs.parse_log_options(call), _parse_attempt(call)
     run = await _past_run(call)
@@ -235,7 +237,7 @@ async def _answer_pod(call: RestCall, job: Object, options: LogOptions, attempt:
 
 
 def _pod_meant(job: Object, names: list[str], word: str) -> str:
-    """The pod that a word means: its name, its rank, or `chief`; "" = none."""
+    """The name of the pod that a word stands for: a name, a rank, or `chief`; "" when there is none."""
     if word in names:
         return word
     stubs = ranks.sort_by_rank(stub_of(job, name) for name in names)

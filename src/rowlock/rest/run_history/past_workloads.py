@@ -1,7 +1,7 @@
-"""Workloads that are gone, made again of their records: the same answers as when they were there, from the archive.
+"""Deleted workloads, restored from the archive's records: their routes answer as before the deletion.
 
-Who may read one: whoever may read what lies in the namespace that it ran in, as long as it is that namespace and no later one
-of the same name; the owner reads all.
+A caller may read one if he may read the jobs of its namespace, as long as it is the same namespace and not a later one of
+the same name. The owner may read all.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 PastEndpoint = Callable[[RestCall, "PastRun"], Awaitable[Any]]
 _MAX_SEARCHED = 5000
-"""Runs that a search or a filter looks through, the newest."""
+"""Runs that a search or a filter reads at most, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class PastRun:
     pods: list[PodRecord]
 
     def workload(self) -> Workload:
-        """Without its pods: none of them holds anything any more."""
+        """The workload without pods, because deleted pods hold no resources."""
         body = self.record.body
         project = Project(**{**body["project"], "quota": Decimal(-1), "limit": Decimal(-1)})
         ended = self.record.finished or self.record.deleted or 0.0
@@ -55,14 +55,14 @@ class PastRun:
 
 
 def kind_of(record: RunRecord) -> Kind | None:
-    """The kind of job that a record is of; None where it is no job."""
+    """The kind of a record's job; None when it is no known kind."""
     return next((kind for kind in kinds.JOBS if kind.name == record.kind), None)
 
 
 async def ask_archive(
     call: RestCall, question: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T | None:
-    """The answer of the archive; None where there is none yet. Raises Unavailable where it cannot be read."""
+    """Ask the archive; None when there is no archive yet. Raises Unavailable when it cannot be read."""
     archive = call.context.archive
     if archive is None:
         return None
@@ -75,17 +75,17 @@ async def ask_archive(
 
 
 async def catch_up(call: RestCall, uid: str = "") -> None:
-    """Before a read: what has gone a moment ago is written, and this run as it stands."""
+    """Before a read of the archive: let the recorder write recent deletions, and the present state of this run."""
     if call.context.catch_up is not None:
         await call.context.catch_up(uid)
 
 
 def is_visible(call: RestCall, record: RunRecord, verb: str = "get") -> bool:
-    """Whether the caller may know of this run, by the rights in the namespace that it ran in."""
+    """Whether the caller may see this run, by his rights in its namespace."""
     if call.rights is None:
         return True
     kind, namespace = kind_of(record), record.namespace
-    current = call.context.cache.namespace(namespace)  # only where he sees it
+    current = call.context.cache.namespace(namespace)  # only if he sees the namespace
     if kind is None or current is None or objects.uid(current) != record.namespace_uid:
         return False
     return call.rights.allows(verb, kind, namespace, name=record.name if verb == "get" else "")
@@ -109,7 +109,7 @@ async def find_past(call: RestCall, identifier: str) -> PastRun | None:
 
 
 def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
-    """The endpoint of one workload, answered from the archive where the workload is gone."""
+    """An endpoint that answers with `live` for an existing workload, else with `past` from the archive."""
 
     @wraps(live)
     async def serve(call: RestCall) -> Any:
@@ -126,7 +126,7 @@ def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
 
 
 def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
-    """Run:ai's JSON of a workload that is gone."""
+    """Run:ai's JSON of a deleted workload."""
     workload, record = run.workload(), run.record
     body = runai_json.workload_detail_json(workload) if detailed else runai_json.workload_json(workload)
     last = run.phases[-1] if run.phases else PhaseStep(record.created, record.phase)
@@ -157,13 +157,13 @@ def _time(at: float | None) -> str | None:
 
 
 async def show(call: RestCall, run: PastRun) -> Any:
-    """A workload that has gone, as when it was there."""
+    """A deleted workload, as it was shown before."""
     call.validate_query()
     return past_json(run, detailed=True)
 
 
 async def show_events(call: RestCall, run: PastRun) -> Any:
-    """What was said of it."""
+    """The events of a deleted workload."""
     parsed = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
     events = sorted(run.record.body.get("events") or (), key=history.event_order, reverse=parsed.descending)
     return list_query.list_body(
@@ -172,7 +172,7 @@ async def show_events(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_history(call: RestCall, run: PastRun) -> Any:
-    """Its phases and when each began."""
+    """The phases of a deleted workload, each with its begin."""
     parsed = list_query.parse_query(call.query, ())
     records = history.recorded_history(run.phases, run.record.body.get("events") or (), run.workload().cluster)
     page, next_offset = list_query.page_of(records, parsed)
@@ -180,7 +180,7 @@ async def show_history(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_why(call: RestCall, run: PastRun) -> Any:
-    """What became of it, in one sentence."""
+    """The verdict about a deleted workload, in one sentence."""
     call.validate_query()
     record = run.record
     told = {"incidents": [], "verdict": None, "ranks": [], **(record.body.get("why") or {})}
@@ -188,7 +188,7 @@ async def show_why(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_pods(call: RestCall, run: PastRun) -> Any:
-    """The pods that it had."""
+    """The pods of a deleted workload."""
     parsed = list_query.parse_query(call.query, (), other_parameters=("deleted",))
     if not list_query.asks_for_deleted({"deleted": "true", **call.query}):
         return {"pods": []}
@@ -196,7 +196,7 @@ async def show_pods(call: RestCall, run: PastRun) -> Any:
 
 
 def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
-    """Run:ai's JSON of the pods that the run had, in the order of ranks, the older one of two first."""
+    """Run:ai's JSON of the run's pods in the order of ranks; of one rank's pods the older first."""
     body, job = past_json(run), run.record.body["job"]
     by_uid = {pod.pod_uid: pod for pod in run.pods}
     found = []
@@ -212,7 +212,7 @@ def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
 
 
 async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dict[str, Any]]:
-    """Run:ai's JSON of workloads that were deleted, filtered and sorted, the newest first."""
+    """Run:ai's JSON of deleted workloads, filtered and sorted, by default the newest first."""
     await catch_up(call)
     where, values = _narrow(query)
     rows = await ask_archive(call, lambda d: _read_rows(d, f"WHERE deleted IS NOT NULL {where}", values)) or []
@@ -221,14 +221,14 @@ async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dic
 
 
 def _narrow(query: list_query.Query) -> tuple[str, list[str]]:
-    """What of the query SQL can say."""
+    """The part of the query that SQL can express: (condition, values)."""
     columns = {"name": "name", "projectName": "project", "namespace": "namespace"}
     found = [f for f in query.filters if f.field in columns and f.operator == "=="]
     return "".join(f" AND {columns[f.field]} = ?" for f in found), [f.value for f in found]
 
 
 def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[tuple[RunRecord, dict[str, Any]]]:
-    """Records without their bodies, and what a list says of them: made beside the event loop, and one body at a time."""
+    """Read the rows of a list, in a thread and one record's body at a time, because bodies are large."""
     rows: list[tuple[RunRecord, dict[str, Any]]] = []
     for record in database.read_runs(connection, where, values):
         if record.body.get("job"):

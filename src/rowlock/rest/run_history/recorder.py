@@ -1,7 +1,7 @@
-"""The recorder: looks at jobs that have changed, and hands what there is to know of them to the archive.
+"""The recorder: writes changed jobs, with all that is known about them, to the archive.
 
-It looks at what is, from the informer cache, a moment after a change; a job of many pods less often, so that a thousand
-pods cost no more than one. What it writes waits in the archive's queue: nothing here waits for a disk. Works over any `Api`.
+It reads the informer cache a moment after a change; a job with many pods less often, so that a thousand pods cost no more
+than one. The archive has a queue for writes, so nothing here waits for a disk. It works on any `Api`.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from rowlock.workloads.projects import Project
 log = logging.getLogger(__name__)
 
 _FIRST_LOOK, _LATEST_LOOK = 0.05, 0.25
-"""Seconds after a change in which others gather: while little happens, and at most."""
+"""Seconds for which changes are collected before the recorder looks: when little happens, and at most."""
 _GATHER_PER_RUN = 0.005
-"""Seconds longer for each job of the last turn: while many jobs come and go at once, each is looked at less often."""
+"""Seconds that each job of the last turn adds: when many jobs change at once, each is recorded less often."""
 _LOOK_PER_POD = 0.0005
-"""Seconds between two looks at a job, for each of its pods."""
+"""Seconds between two looks at a job, per pod of the job."""
 _WRITE_DELAY = 1.0
-"""Seconds in which the changes of a run gather before it is written: a run that is shorter is written once, at its end."""
+"""Seconds for which changes of a run are collected before it is written; a shorter run is written once, at its end."""
 _WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
 _RETRY = 5.0
 _MAX_EARLY = 2000
 _SETTLE = 2.0
-"""Seconds for which a reader waits for the archive's thread."""
+"""Seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
-"""Seconds after its end in which a run is still held: its other ranks end, its events come."""
+"""Seconds for which a finished run stays in memory, because other ranks still end and events still arrive."""
 _NO_DIAGNOSIS: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
 DELETED = "Deleted"
 
 
 class RunRecorder:
-    """One per server. `run` for as long as it works."""
+    """Records the runs of one server; `run` does the work."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class RunRecorder:
         self._diagnose = diagnose
         self._runs: dict[str, RunNotes] = {}
         self._known: dict[str, str] = {}
-        """Runs of the archive that are not deleted: the uid of the job → its phase as it was written."""
+        """Runs in the archive that are not deleted: the job's uid → its phase as written."""
         self._first_seen: dict[str, tuple[Object, Project]] = {}
-        """Jobs that are new, until they are looked at, with their projects."""
+        """New jobs with their projects, until the recorder looks at them."""
         self._newest: dict[str, Object] = {}
-        """Jobs that have changed, as they are, until they are looked at: one may end and be deleted between two looks."""
+        """Changed jobs in their latest state, until the recorder looks: a job may end and be deleted between two looks."""
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
         self._early_events: dict[str, list[Object]] = {}
-        """Events of jobs that have not been looked at yet."""
+        """Events that were not processed yet."""
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         cache.subscribe(self._note_change)
@@ -85,21 +85,21 @@ class RunRecorder:
             return
         if uid not in self._dirty and uid not in self._runs and uid not in self._known:
             if (first := self._job_and_project(uid)) is not None:
-                self._first_seen[uid] = first  # it may be gone before it is looked at
+                self._first_seen[uid] = first  # it may be deleted before the recorder looks
         if (job := self._cache.job(uid)) is not None:
             self._newest[uid] = job
         self._dirty[uid] = None
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Until cancelled; what it holds is handed over before it returns."""
+        """Record until cancelled; hands everything to the archive before it returns."""
         await self._read_known()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervise("the events of runs", self._watch_events))
                 tasks.create_task(supervise("the recorder of runs", self._look_forever))
         finally:
-            with contextlib.suppress(Exception):  # the server ends: what the last look wrote is there
+            with contextlib.suppress(Exception):  # the server ends: the archive has what the last look wrote
                 for notes in self._runs.values():
                     self._write(notes)
 
@@ -118,7 +118,7 @@ class RunRecorder:
     async def _look_forever(self) -> None:
         await self._cache.wait_until("", self._cache.has_synced, None)
         for uid in set(self._known) - set(self._cache.job_uids()):
-            self._dirty[uid] = None  # it went while nobody looked
+            self._dirty[uid] = None  # it was deleted while no server ran
         looked = 0
         while True:
             if not self._dirty:
@@ -141,7 +141,7 @@ class RunRecorder:
                     await asyncio.sleep(0)
 
     async def _look(self, uid: str) -> bool:
-        """Note what is new about a job. False where nothing had to be looked at."""
+        """Record what is new about a job. False when there was nothing to do."""
         job, newest = self._cache.job(uid), self._newest.pop(uid, None)
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
@@ -177,13 +177,13 @@ class RunRecorder:
         return True
 
     def _job_and_project(self, uid: str) -> tuple[Object, Project] | None:
-        """None where it is no job, or the job of no project."""
+        """The job of this uid and its project; None when it is no job of a project."""
         job = self._cache.job(uid)
         project = self._cache.projects().get(objects.namespace(job)) if job is not None else None
         return None if job is None or project is None else (job, project)
 
     async def _find_notes(self, uid: str) -> RunNotes | None:
-        """Of this run, new or as an earlier look left them; None where it is no workload."""
+        """The notes of this run: from memory, from the archive, or new; None when it is no workload."""
         notes: RunNotes | None = None
         if uid in self._known:
             try:
@@ -233,7 +233,7 @@ class RunRecorder:
         notes.note_pod(uid, pod, now)
 
     def _note_missed_end(self, notes: RunNotes, job: Object, now: float) -> None:
-        """A job that is being deleted, or has been, may have ended since the last look: that is how its run ended."""
+        """For a job that is (being) deleted: note how it ended, if it ended since the last look."""
         phase, message = phase_and_message(without_deletion(job), (), None)
         if phase not in TERMINAL or any(step.phase in (phase, "Deleting") for step in notes.phases[-2:]):
             return
@@ -259,7 +259,7 @@ class RunRecorder:
         self._known.pop(notes.record.uid, None)
 
     def _write(self, notes: RunNotes) -> None:
-        """What of it is not handed over yet."""
+        """Hand what is new in these notes to the archive."""
         if not notes.is_changed:
             return
         for pod_uid, (pod, deleted) in notes.changed_pods.items():
@@ -268,7 +268,7 @@ class RunRecorder:
         notes.changed_pods, notes.is_changed = {}, False
 
     def _write_soon(self, notes: RunNotes) -> None:
-        """Within a moment, with all that comes meanwhile."""
+        """Write soon, together with the changes until then."""
         if not notes.is_write_due:
             notes.is_write_due = True
             delay = _WRITE_DELAY + len(notes.pods) * _WRITE_DELAY_PER_POD
@@ -285,9 +285,7 @@ class RunRecorder:
 
     def _begin_explaining(self, notes: RunNotes) -> None:
         notes.is_explained = True
-        if notes.record.phase == "Completed" and not _had_trouble(
-            notes
-        ):  # most runs end well: no look at them is needed
+        if notes.record.phase == "Completed" and not _had_trouble(notes):  # most runs succeed and need no diagnosis
             self._note_answer(notes, history.explain_good_end(notes.record.name, _NO_DIAGNOSIS))
             return
         task = asyncio.create_task(self._explain(notes))
@@ -295,7 +293,7 @@ class RunRecorder:
         task.add_done_callback(self._explaining.discard)
 
     async def _explain(self, notes: RunNotes) -> None:
-        """What happened, in the sentence of `why`; then all of a run that is over is written."""
+        """Store the verdict of `why`, and write the finished run."""
         diagnosis = _NO_DIAGNOSIS
         if self._diagnose is not None and notes.job is not None:
             async with self._one_at_a_time:
@@ -322,7 +320,7 @@ class RunRecorder:
             asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
 
     def _release(self, uid: str) -> None:
-        """A run that is over need not stay in memory."""
+        """Drop a finished run from memory."""
         notes = self._runs.get(uid)
         if notes is None:
             return
@@ -335,12 +333,12 @@ class RunRecorder:
             asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
 
     def phases_of(self, uid: str) -> list[PhaseStep]:
-        """The phases of a run that is held, with their times; [] of another."""
+        """The phases and times of a run in memory; [] for other runs."""
         notes = self._runs.get(uid)
         return list(notes.phases) if notes else []
 
     async def catch_up(self, uid: str = "") -> None:
-        """For somebody who reads now: write what has gone, and what is known of one run ("*" = of all that are held)."""
+        """Before a read: write recent deletions, and the present state of one run ("*" = of all runs in memory)."""
         gone = [one for one in self._dirty if self._cache.job(one) is None]
         gone = [one for one in gone if one in self._runs or one in self._first_seen]
         new = list(self._first_seen) if uid == "*" else [uid] if uid in self._dirty else []
@@ -378,7 +376,7 @@ class RunRecorder:
             self._early_events.setdefault(uid, []).append(event)
 
     def _run_of_event(self, event: Object) -> str:
-        """The uid of the job that an event is about; "" where it is about none that is known."""
+        """The uid of the job that an event is about; "" when it is about no known job."""
         regarding = event.get("involvedObject") or {}
         uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
         if kind == "Pod":
@@ -391,7 +389,7 @@ class RunRecorder:
 
 
 def _had_trouble(notes: RunNotes) -> bool:
-    """Its end wants evidence from its ranks."""
+    """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""
     record = notes.record
     return record.attempts > 1 or record.phase == "Failed" or any(_has_failed(pod) for pod in notes.pods.values())
 
@@ -401,7 +399,7 @@ def _has_failed(pod: Object) -> bool:
 
 
 def _stage(pod: Object) -> tuple[Any, ...]:
-    """What of a pod must not be lost: that it runs, what ended it, that it goes."""
+    """The stage of a pod; a change of it must be recorded: it runs, it has ended (why), it is being deleted."""
     statuses = objects.dig(pod, "status.containerStatuses", [])
     ends = tuple((s.get("restartCount"), "terminated" in (s.get("state") or {})) for s in statuses)
     return objects.phase(pod), ends, objects.is_deleting(pod), objects.dig(pod, "spec.nodeName")

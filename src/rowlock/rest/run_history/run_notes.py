@@ -1,4 +1,4 @@
-"""What the recorder has in its hands of one run, and the record that is made of it."""
+"""The recorder's notes about one run, and the record that is made of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rowlock.workloads import runai_json
 from rowlock.workloads.projects import Project
 
 MAX_EVENTS = 500
-"""Events of a run that are kept, the newest."""
+"""Events of a run that are kept: the newest ones."""
 MAX_PHASES = 2000
 
 
 @dataclass(slots=True)
 class RunNotes:
-    """One run that is not over, or not yet written to its end."""
+    """A run that is not finished, or not completely written."""
 
     record: RunRecord
     phases: list[PhaseStep] = field(default_factory=list)
@@ -37,15 +37,15 @@ class RunNotes:
     group: Object | None = None
     next_look: float = 0.0
     changed_pods: dict[str, tuple[Object, float | None]] = field(default_factory=dict)
-    """Pods that are not handed to the archive as they are, by uid: the pod, and when it went."""
+    """Pods whose present state is not in the archive yet, by uid: (pod, time of deletion)."""
     is_changed: bool = True
-    """Something is not handed to the archive yet."""
+    """Whether something is not in the archive yet."""
     is_write_due: bool = False
-    """A timer runs that will hand it over."""
+    """Whether a timer runs that will write it."""
     is_explained: bool = False
 
     def note_phase(self, at: float, phase: str, message: str) -> bool:
-        """True when that is news."""
+        """Add a phase. True when it is new."""
         if self.phases and self.phases[-1].phase == phase:
             return False
         self.phases.append(PhaseStep(at, phase, message))
@@ -63,12 +63,12 @@ class RunNotes:
         self.is_changed = True
 
     def note_pod(self, uid: str, pod: Object, deleted: float | None) -> None:
-        """It has come to another stage, or has gone."""
+        """Note a pod that has reached another stage or was deleted."""
         self.changed_pods[uid] = (pod, deleted)
         self.is_changed = True
 
     def note_life(self, pod: Object, now: float) -> None:
-        """A pod's containers as they are: which life began, which ended. Restarts between two looks are counted all the same."""
+        """Note which lives of a pod's containers began and ended; also restarts between two looks."""
         for status in objects.dig(pod, "status.containerStatuses", [])[:1]:
             state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
             if not count and not state.keys() & {"running", "terminated"}:
@@ -82,13 +82,13 @@ class RunNotes:
                 self.record.attempts = len(lives)
 
     def end_lives(self, pod: Object, now: float) -> None:
-        """The pod is gone, and what ran in it."""
+        """Note the end of all lives of a deleted pod."""
         for name, life in self.lives.get(objects.name(pod), {}).items():
             if name.startswith(objects.uid(pod)) and life[1] is None:
                 life[1] = now
 
     def take_objects(self, job: Object, group: Object | None, project: Project, cluster: str) -> None:
-        """The job, its group and its project as they are now."""
+        """Store the present state of the job, its group and its project."""
         if job is not self.job:
             if self.job is None or objects.meta(self.job).get("generation") != objects.meta(job).get("generation"):
                 self.secrets = redaction.secret_values(job)
@@ -101,7 +101,7 @@ class RunNotes:
         self.record.body["cluster"] = cluster
 
     def to_statement(self) -> Statement:
-        """The row as it stands, as a write; a value of its own."""
+        """A write of the record's present state; it shares nothing with these notes."""
         record = self.record
         body = {
             **record.body,
@@ -121,12 +121,12 @@ class RunNotes:
 
 @lru_cache(64)
 def _project_body(project: Project) -> dict[str, Any]:
-    """Nobody changes it: the runs of a project share it."""
+    """The project as JSON, shared by all its runs and never changed."""
     return {part.name: getattr(project, part.name) for part in fields(project)} | {"quota": None, "limit": None}
 
 
 def new_notes(job: Object, project: Project, namespace_uid: str) -> RunNotes:
-    """Of a run that is seen for the first time."""
+    """Notes of a run that is seen for the first time."""
     record = RunRecord(
         objects.uid(job), runai_json.workload_id(job), objects.name(job), objects.namespace(job), namespace_uid,
         project.name, str(job.get("kind")), objects.seconds(runai_json.created_at(job)),
@@ -135,7 +135,7 @@ def new_notes(job: Object, project: Project, namespace_uid: str) -> RunNotes:
 
 
 def notes_of_record(record: RunRecord) -> RunNotes:
-    """Of a run that an earlier server wrote down."""
+    """Notes of a run that an earlier server recorded."""
     body = record.body
     notes = RunNotes(record, [PhaseStep(*step) for step in body.get("phases") or ()])
     notes.events = OrderedDict((objects.uid(event), event) for event in body.get("events") or ())
@@ -145,7 +145,7 @@ def notes_of_record(record: RunRecord) -> RunNotes:
 
 
 def without_bookkeeping(obj: Object) -> Object:
-    """Without the fields of managers, which are a third of an object and say nothing of the run."""
+    """The object without managed fields, which are a third of it and say nothing about the run."""
     meta: dict[str, Any] = objects.meta(obj)
     if "managedFields" not in meta:
         return obj
@@ -153,5 +153,5 @@ def without_bookkeeping(obj: Object) -> Object:
 
 
 def without_deletion(obj: Object) -> Object:
-    """As it would be if nobody had deleted it."""
+    """The object without its deletion timestamp and grace period."""
     return {**obj, "metadata": {key: value for key, value in objects.meta(obj).items() if key != "deletionTimestamp"}}

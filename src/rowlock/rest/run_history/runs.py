@@ -1,4 +1,4 @@
-"""Runs over REST, rowlock's own: `/api/v1/runs` lists everything that ever ran, `/api/v1/runs/{id}` shows one, whole."""
+"""Runs over REST, rowlock's own: `/api/v1/runs` lists all recorded runs, `/api/v1/runs/{id}` shows one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION, REQUE
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
 _MAX_LIMIT = 500
 _ROWS_PER_LOOK = 1_000
-"""Runs that are looked through in one go."""
+"""Runs that are read in one step."""
 _PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stopping", "Stopped", "Resuming", "Completed", "Failed", "Deleting", "Deleted")  # fmt: skip
 
 
 async def index(call: RestCall) -> Any:
-    """GET /runs: every run that is kept, also of workloads that are gone, the newest first. Raises BadRequest, Unsupported."""
+    """GET /runs: every recorded run, also of deleted workloads, the newest first. Raises BadRequest, Unsupported."""
     query = call.validate_query(*_PARAMETERS)
     archive = _require_archive(call)
     where, values = _conditions(query, call.context.clock())
@@ -48,7 +48,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def _read_visible(call: RestCall, where: str, values: list[Any], limit: int, offset: int) -> list[RunRecord]:
-    """A page of the runs that the caller may list: all of them are never in memory at once."""
+    """One page of the runs that the caller may list; never all runs are in memory at once."""
     if call.rights is None:
         return await ask_archive(call, database.read_headers, where, values, limit=limit, offset=offset) or []
     namespaces = json.dumps(list(call.context.cache.projects()))
@@ -103,7 +103,7 @@ def _count(query: dict[str, str], name: str, default: int) -> int:
 
 
 def header_json(record: RunRecord) -> dict[str, Any]:
-    """A line of the list. `durationSeconds` is from the submit to the end, None while it is not over."""
+    """One entry of the list. `durationSeconds`: from submit to end, None for a running run."""
     ended = record.finished or record.deleted
     return {
         "id": record.id,
@@ -121,7 +121,7 @@ def header_json(record: RunRecord) -> dict[str, Any]:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /runs/{id}: one run, whole: its phases with exact times, ranks and their lives, verdict, what ran. Raises NotFound."""
+    """GET /runs/{id}: one run: phases with exact times, ranks and their lives, verdict, command and code. Raises NotFound."""
     call.validate_query()
     run = await require_run(call, str(call.path["id"]))
     record, job = run.record, run.record.body["job"]
@@ -142,13 +142,13 @@ async def show(call: RestCall) -> Any:
 
 
 def _own_metadata(job: Object) -> dict[str, Any]:
-    """What its submitter wrote, without what the server did."""
+    """Labels and annotations of the submitter, without those of the server."""
     fields = ("name", "namespace", "labels", "annotations")
     return {field: value for field in fields if (value := objects.meta(job).get(field))}
 
 
 async def require_run(call: RestCall, identifier: str) -> PastRun:
-    """The run of an id, there or gone, as it stands now. Raises NotFound."""
+    """The run of an existing or deleted workload in its present state, by id. Raises NotFound."""
     _require_archive(call)
     await catch_up(call, call.context.cache.job_uid(identifier))
     run = await find_past(call, identifier)
@@ -182,7 +182,7 @@ def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[
 
 
 def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> list[dict[str, Any]]:
-    """The lives of one rank, with the times when they were seen to begin and to end, where somebody looked."""
+    """The lives of one rank, with the times at which the recorder saw them begin and end, if it did."""
     found = []
     for number, life in enumerate(past_logs.choose_container(lives, "", job), 1):
         seen = (run.record.body.get("lives") or {}).get(life.pod) or {}
@@ -201,7 +201,7 @@ def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> li
 
 
 def what_ran(job: Object) -> dict[str, Any]:
-    """The command, the image, where, with which variables (their names), and the code that the submitter had."""
+    """Command, image, working directory, names of variables, and the submitter's code record."""
     container = runai_json.main_container(job)
     annotations = objects.annotations(job)
     variables = [str(v.get("name")) for v in container.get("env") or ()]
@@ -230,4 +230,4 @@ def _parse_annotation(text: str | None) -> Any:
     try:
         return json.loads(text) if text else None
     except ValueError:
-        return None  # anybody may write an annotation
+        return None  # annotations can contain anything

@@ -13,11 +13,12 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 
 MAX_WORKLOADS = 100
 _VERBS = {"delete": "delete", "suspend": "patch", "resume": "patch"}
-"""Action → the Kubernetes verb that it amounts to."""
+"""Action → the Kubernetes verb that it needs."""
 
 
 async def run_action(call: RestCall) -> Any:
-    """POST /workloads/batch: `{ids, action}` → which succeeded, and of each that failed, why. Raises BadRequest."""
+    """POST /workloads/batch: `{ids, action}` → the ids that succeeded, and the reason for each that failed. Raises
+    BadRequest."""
     call.validate_query()
     ids, action = _parse_batch(await call.json())
     succeeded: list[str] = []

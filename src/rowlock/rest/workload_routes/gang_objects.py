@@ -1,4 +1,5 @@
-"""What stands beside a job for the scheduler of a real cluster: the queue that must be there, and the object that declares its gang."""
+"""The objects that the scheduler of a real cluster needs beside a job: a queue that exists, and one that declares the
+gang."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 
 
 async def require_queue(call: RestCall, job: Object) -> None:
-    """The queue that the scheduler of a real cluster looks for, before anything is made. Raises BadRequest with what to make."""
+    """Raises BadRequest, with what to create, when the real cluster lacks the queue that its scheduler needs."""
     dialect = call.context.settings.dialect
     queue = dialect.needed_queue(job) if dialect is not None else None
     if queue is None or dialect is None:
@@ -29,7 +30,8 @@ async def require_queue(call: RestCall, job: Object) -> None:
 
 
 async def create_gang(call: RestCall, job: Object) -> None:
-    """The object by which the scheduler of a real cluster starts the job's pods together. Refused, it takes the job back."""
+    """Create the object that makes the real cluster's scheduler start the job's pods together. If that is refused,
+    delete the job."""
     dialect = call.context.settings.dialect
     gang = dialect.gang_object(job) if dialect is not None else None
     if gang is None:
@@ -44,7 +46,7 @@ async def create_gang(call: RestCall, job: Object) -> None:
 
 
 def refuse_queued(job: Object) -> None:
-    """Raises Conflict for a job that a scheduler starts and stops by its suspension."""
+    """Raises Conflict for a job whose suspension is controlled by a scheduler (Kueue)."""
     if starter := objects.annotations(job).get(STARTED_BY_ANNOTATION):
         raise Conflict(
             f"{starter} starts and suspends {objects.name(job)}, and would undo this at once: set `spec.active` of its Workload"

@@ -1,4 +1,4 @@
-"""What the pods of a workload used over time: from the sampler while they run, from the archive afterwards."""
+"""What the pods of a workload used over time: from the sampler while they exist, from the archive afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Points = list[float | None]
 
 
 async def read_series(context: AppContext, run_uid: str, pods: Iterable[Object], name: str = "") -> list[UsageSeries]:
-    """Of all pods that the run ever had (of those of this name, where one is given): of its `pods` now, and of those in the
-    archive."""
+    """The usage series of all pods that the run ever had (or of those with this name): of its present `pods`, and of
+    archived ones."""
     held: dict[tuple[str, float], UsageSeries] = {}
     for pod in pods:
         if name in ("", objects.name(pod)) and context.pod_usage is not None:
@@ -33,7 +33,7 @@ async def read_series(context: AppContext, run_uid: str, pods: Iterable[Object],
 async def _read_archived(
     context: AppContext, run_uid: str, pod: str, held: frozenset[tuple[str, float]]
 ) -> list[UsageSeries]:
-    """Without those that are held. What cannot be read is left out: the archive itself says what is wrong with it."""
+    """The archived series, without pods in `held`. Unreadable ones are left out; the archive reports its own errors."""
     if context.archive is None:
         return []
 
@@ -55,7 +55,8 @@ def _series_of(body: dict[str, Any]) -> UsageSeries | None:
 
 
 async def measure(types: Sequence[str], series: list[UsageSeries], times: list[float]) -> dict[str, Points]:
-    """The values of these types of `MEASURED` at these times, over all series; on another thread, for they may be thousands."""
+    """The values of these types of `MEASURED` at these times, over all series; in a thread, because there may be
+    thousands."""
     return await asyncio.to_thread(lambda: {name: _combine(name, series, times) for name in types})
 
 

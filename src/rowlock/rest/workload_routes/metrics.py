@@ -24,8 +24,8 @@ Values = Sequence[float | Decimal | None]
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/{id}/metrics: what the workload held and used at points of time; 207 where there are no values of one of the
-    types. Raises NotFound, BadRequest."""
+    """GET /workloads/{id}/metrics: what the workload held and used over time; status 207 when one of the types has no
+    values. Raises NotFound, BadRequest."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     workload = find_workload(call)
     types, times = parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), parse_times(query)
@@ -43,7 +43,7 @@ async def show(call: RestCall) -> Any:
 
 
 async def show_past(call: RestCall, run: PastRun) -> Any:
-    """The same of a workload that is gone: what its pods used. What it held is not kept."""
+    """The same for a deleted workload: only what its pods used, because allocations are not archived."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     types, times = parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), parse_times(query)
     return answer_series(types, times, await _measure(call, run.record.uid, [], types, times))
@@ -66,7 +66,7 @@ async def show_pod(call: RestCall) -> Any:
 
 
 async def show_past_pod(call: RestCall, run: PastRun) -> Any:
-    """The same of a workload that is gone."""
+    """The same for a deleted workload."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     asked = str(call.path["pod"])
     body = next((pod.body for pod in run.pods if asked in (pod.name, pod.pod_uid)), None)
@@ -88,7 +88,7 @@ async def _answer_pod(
 async def _measure(
     call: RestCall, run_uid: str, pods: list[Object], types: list[str], times: list[float], *names: str
 ) -> dict[str, Values]:
-    """By type; without those of which there is no value at all."""
+    """The values by type, without types that have no values."""
     known = [name for name in dict.fromkeys(types) if name in MEASURED]
     if not known:
         return {}
@@ -98,7 +98,7 @@ async def _measure(
 
 
 def answer_series(types: list[str], times: list[float], found: Mapping[str, Values]) -> JsonResult:
-    """Run:ai's measurements; 207 where one of the types is not among those that were found."""
+    """Run:ai's measurements; status 207 when one of the types is missing in `found`."""
     measurements = []
     for name in types:
         values = [
@@ -111,13 +111,13 @@ def answer_series(types: list[str], times: list[float], found: Mapping[str, Valu
 
 
 def _number(value: float | Decimal) -> str:
-    """Without an exponent: clients parse it as they like."""
+    """A number as text without an exponent, which every client can parse."""
     exact = value if isinstance(value, Decimal) else Decimal(f"{value:.6g}")
     return f"{exact.normalize():f}"
 
 
 def parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
-    """What `metricType` asks for. Raises BadRequest."""
+    """The metric types of the parameter `metricType`. Raises BadRequest."""
     types = list(dict.fromkeys(filter(None, query.get("metricType", "").split(","))))
     if not types:
         raise BadRequest(f"metricType says what is asked for, separated by commas: {', '.join(known)}.")
@@ -128,7 +128,7 @@ def parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
 
 
 def parse_times(query: dict[str, str]) -> list[float]:
-    """The points of time from `start` to `end`, both included. Raises BadRequest."""
+    """The sample times from `start` to `end`, both included, in seconds since the epoch. Raises BadRequest."""
     try:
         start, end = (objects.seconds(query[name].replace(" ", "+")) for name in ("start", "end"))
     except (KeyError, ValueError):

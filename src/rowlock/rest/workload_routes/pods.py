@@ -15,13 +15,13 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.runai_json import Workload
 
 _WORKLOADS_PER_TURN = 256
-"""Workloads that are looked through in one go: everybody else waits meanwhile."""
+"""Workloads that are processed before other tasks of the event loop get their turn."""
 _OTHER_PARAMETERS = ("deleted", "verbosity", "completed")
 _COMPLETED = {"true": True, "false": False, "all": None}
 
 
 class PodRow(NamedTuple):
-    """A pod, and the workload that it belongs to."""
+    """A pod and its workload."""
 
     workload: Workload
     pod: Object
@@ -48,7 +48,7 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
         raise BadRequest(f"completed must be true, false or all, but is {completed[:60]!r}.")
     if call.query.get("verbosity", "full") not in ("brief", "full"):
         raise BadRequest(f"verbosity must be brief or full, but is {call.query['verbosity'][:60]!r}.")
-    if list_query.asks_for_deleted(call.query):  # they are not kept
+    if list_query.asks_for_deleted(call.query):  # deleted pods are not listed
         return list_query.select(call.query, [], _READERS, other_parameters=_OTHER_PARAMETERS)
     rows: list[PodRow] = []
     cache, wanted = call.context.cache, _COMPLETED[completed]

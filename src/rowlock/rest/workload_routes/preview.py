@@ -12,14 +12,14 @@ from rowlock.rest.call import RestCall
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Without anchors: equal parts are written where they belong, for people who go on from there."""
+    """A YAML dumper without anchors: repeated parts are written out, so that people can edit them."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def preview(call: RestCall, made: list[Object]) -> Any:
-    """As JSON, or as YAML documents for `kubectl create -f` where the header Accept asks for them."""
+    """The objects as JSON, or as YAML documents for `kubectl create -f` when the Accept header asks for YAML."""
     if "yaml" not in call.request.headers.get("accept", ""):
         return {"objects": made}
     text = yaml.dump_all(made, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False)

@@ -14,7 +14,7 @@ from rowlock.rest.workloads import find_workload, submit_workload
 from rowlock.workloads import runai_json, submission
 
 _PATHS = {"Training": "trainings", "Workspace": "workspaces", "Distributed": "distributed"}
-"""A workload's type and the last word of its path."""
+"""Workload type → last word of its path."""
 
 
 async def submit_training(call: RestCall) -> Any:
@@ -23,8 +23,8 @@ async def submit_training(call: RestCall) -> Any:
 
 
 async def submit_workspace(call: RestCall) -> Any:
-    """POST /workloads/workspaces: one pod for somebody who works in it, of high priority and never preempted unless the
-    request says otherwise. Raises BadRequest, AlreadyExists, Conflict."""
+    """POST /workloads/workspaces: one pod for interactive work, with high priority and never preempted unless
+    the request says otherwise. Raises BadRequest, AlreadyExists, Conflict."""
     return await _submit(call, "Build")
 
 
@@ -44,7 +44,7 @@ async def show(call: RestCall) -> Any:
 
 
 def of_type(workload_type: str, serve: Endpoint) -> Endpoint:
-    """The endpoint for workloads of one type: others are not found below its path."""
+    """The endpoint for workloads of one type: workloads of other types are answered with NotFound."""
 
     async def serve_of_type(call: RestCall) -> Any:
         job = find_workload(call).job
@@ -69,4 +69,4 @@ ENDPOINTS = {
     }
     for kind in ("Training", "Workspace")
 }
-"""Type → what is done to one workload of it."""
+"""Action → the function that does it to one workload."""

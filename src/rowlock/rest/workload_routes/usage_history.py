@@ -1,6 +1,6 @@
-"""What workloads held, over time: kept in memory, a line where something changed, for as long as the workload is there.
+"""What workloads held over time: one entry per change, in memory, for as long as the workload exists.
 
-A server that starts again begins anew. A workload that changes often forgets its oldest lines.
+A restarted server begins with an empty history. A workload that changes often loses its oldest entries.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from rowlock.workloads.phase import TERMINAL
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
-"""Seconds between looks."""
+"""Seconds between two samples."""
 _MAX_CHANGES = 500
 _WORKLOADS_PER_TURN = 64
-"""Workloads that are looked at in one go: everybody else waits meanwhile."""
+"""Workloads that are processed before other tasks of the event loop get their turn."""
 
 Gauges = tuple[Decimal, ...]
 
 
 @dataclass(slots=True)
 class Steps:
-    """Values of one workload, or of another thing that has some: from each time on, until the next."""
+    """A step function: values of a workload (or another object), each valid from its time until the next."""
 
     times: list[float] = field(default_factory=list)
     values: list[Gauges] = field(default_factory=list)
     is_over: bool = False
-    """It has ended, and its last values are here."""
+    """The workload has ended, and its last values are stored."""
 
     def add(self, time: float, values: Gauges) -> None:
         if not self.values or self.values[-1] != values:
@@ -58,13 +58,13 @@ class UsageHistory:
         self._steps: dict[str, Steps] = {}
 
     async def run(self) -> None:
-        """Look at all workloads again and again, until cancelled."""
+        """Take samples until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(INTERVAL_S)
 
     async def look(self) -> None:
-        """Write down what has changed, and forget workloads that are gone."""
+        """Take one sample: store values that have changed, and delete those of deleted workloads."""
         rows = self._cache.rows()
         present = {row.uid for row in rows}
         for uid in [uid for uid in self._steps if uid not in present]:
@@ -88,7 +88,7 @@ class UsageHistory:
             TypeError,
             KeyError,
             AttributeError,
-        ) as error:  # an odd object costs its own figures
+        ) as error:  # a malformed object loses only its own figures
             log.warning("no figures of the job %s: %s: %s", uid, type(error).__name__, error)
             steps.is_over = True
             return
@@ -99,6 +99,6 @@ class UsageHistory:
         return self._steps.get(uid, Steps()).at(times)
 
     def latest(self, uid: str) -> Gauges | None:
-        """The values at the last look; None for a workload that was not there."""
+        """The values of the last sample; None for an unknown workload."""
         steps = self._steps.get(uid)
         return steps.values[-1] if steps is not None and steps.values else None
