@@ -72,9 +72,8 @@ def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 
 async def submit(call: RestCall) -> Any:
-    """POST /workloads/distributed: create a job and its claims from Run:ai's body. dryRun=true only shows them;
-    requireImages=true refuses images that this machine does not have. Raises BadRequest, AlreadyExists, Conflict, and errors
-    of admission."""
+    """POST /workloads/distributed: create a job and its claims from Run:ai's body. dryRun=true only shows them; with
+    requireImages=true the image must be on this machine. Raises BadRequest, AlreadyExists, Conflict, and errors of admission."""
     call.validate_query("dryRun", "requireImages")
     body, references, check_policy = submits.expand(call, await call.json(), "Distributed")
     request = replace(submission.parse_submission(body), assets=references)
@@ -118,9 +117,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
 
 
 async def _dress_for_scheduler(call: RestCall, job: Object, request: Submission) -> Object:
-    """The job with the fields that the real cluster's scheduler needs. Raises BadRequest for a job that it would never
-    start, or
-    would start differently."""
+    """The job with the fields that the real cluster's scheduler needs. Raises BadRequest for a job that it cannot start so."""
     dialect = call.context.settings.dialect
     if dialect is None:
         return job
@@ -170,8 +167,7 @@ def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
 
 
 def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
-    """Raises BadRequest for a job that can never run: no node is large enough, or it exceeds the project's limit. A cluster
-    without nodes may get some later, and accepts it."""
+    """Raises BadRequest for a job that no node, or no limit of its project, can ever hold. A cluster without nodes takes all."""
     for role in (request.worker, request.master):
         cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
         if cause is not None:
@@ -229,9 +225,7 @@ async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> N
 
 
 async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Object, bool]]) -> None:
-    """Create the job's new claims; its pods wait for them. The job owns ephemeral ones. If a claim is refused, the job
-    is deleted,
-    so that nothing is left half created."""
+    """Create the job's new claims, which its pods wait for. The job owns ephemeral ones. A refused claim deletes the job."""
     api = call.context.api
     made: list[Object] = []
     try:
@@ -247,9 +241,7 @@ async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Obj
 
 
 async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
-    """Raises AlreadyExists when a job of any kind has this name. A job that is being deleted is waited for, so that a
-    client can
-    submit right after a delete."""
+    """Raises AlreadyExists when a job of any kind has this name, after waiting for one that is being deleted."""
 
     def same_named_jobs() -> list[Object]:
         return cache.jobs_named(project.namespace, name)
