@@ -138,8 +138,10 @@ class Cgroup:
 
     @property
     def procs_files(self) -> list[str]:
-        """The files that a process writes itself into."""
-        return [f"{directory}/cgroup.procs" for directory in self.directories]
+        """The files that a process of one thread writes itself into. In version 1 it moves as a thread: the kernel lets a
+        whole process move when no other one forks or ends, and waits ten milliseconds for that (an RCU grace period)."""
+        file = "tasks" if self.version == "v1" else "cgroup.procs"
+        return [f"{directory}/{file}" for directory in self.directories]
 
     def oom_kills(self) -> int:
         """How often the kernel killed something in it for want of memory."""
