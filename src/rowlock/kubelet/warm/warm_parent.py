@@ -26,7 +26,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rowlock.kubelet.warm import command_line
+from rowlock.kubelet.warm import command_line, huge_pages
 
 IDLE_TIMEOUT = 900.0
 """Seconds without a request after which a parent gives its memory back."""
@@ -182,6 +182,10 @@ def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> N
     os.setsid()
     os.chdir("/")
     unfit_reason = import_modules(modules.split(",") if modules else ())
+    if not unfit_reason:
+        gc.freeze()
+        gc.disable()
+        huge_pages.collapse_memory()
     imported = sorted({name.partition(".")[0] for name in sys.modules} - {"__main__", "rowlock"})
     connection.sendall(json.dumps({"unfit": unfit_reason, "modules": imported}).encode() + b"\n")
     if unfit_reason:
@@ -189,8 +193,6 @@ def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> N
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    gc.freeze()
-    gc.disable()
 
     def fork(message: dict[str, Any], fds: list[int]) -> int:
         pid = os.fork()
