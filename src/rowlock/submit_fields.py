@@ -49,9 +49,7 @@ SSH_MOUNT = f"{_HOME}/.ssh"
 """What Run:ai's own client sends with every create."""
 
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `runai port-forward JOB --port LOCAL:REMOTE`"
-_NO_NFS = "the kubelet mounts no NFS: mount it on the nodes, and give its directory with --host-path or -v"
-_NO_S3 = "the kubelet mounts no buckets: let the program copy what it needs"
-_NO_CREDENTIALS = "this cluster keeps no user credentials: use --env-secret and a Secret of the project's namespace"
+_NO_CREDENTIALS = "credentials belong to projects here: --env-secret NAME=CREDENTIAL,key=KEY uses one"
 _NO_MIG = "GPUs are not partitioned here: ask for a share of one with -g 0.5 or --gpu-portion-request 0.5"
 _MPI_SSH = "MPI pods of one machine need no ssh keys"
 _ONE_POD_RUN = "a standard workload runs one pod once: submit it again to run it again"
@@ -104,8 +102,8 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       v2="--image-pull-policy"),
     F("imagePullPolicy", "switch", "the same as --image-pull-policy Always", v1="--always-pull-image", const="Always"),
     F("imagePullPolicy", "switch", "the same as --image-pull-policy Never", v1="--local-image", const="Never"),
-    F("imagePullSecrets", "names", "user credentials for the registry", v2="--image-pull-my-credentials", value="NAME",
-      refuse="registry credentials come from `docker login` on the node, or from imagePullSecrets of a job in YAML"),
+    F("imagePullSecrets", "secrets", "a docker registry credential of the project (all of them are used anyway)",
+      v2="--image-pull-my-credentials", value="NAME"),
     F("command", "switch", "the words after -- replace the image's entrypoint", v1="--command", v2="-c --command"),
     F("command", "words", "the entrypoint of the master alone, and its arguments", master2="--master-command",
       value="COMMAND"),
@@ -193,8 +191,8 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("tolerations", "items", "tolerate a taint of nodes", v1="--toleration", v2="--toleration",
       value="operator=Equal|Exists,key=KEY,..."),
     # -------------------------------------------------- storage
-    F("storage.hostPath", "volumes", "a directory of the node", v1="-v --volume", value="HOST:CONTAINER[:ro|rw]",
-      hidden="--volumes"),
+    F("storage.hostPath", "volumes", "a directory of the node, or of an NFS server", v1="-v --volume",
+      value="HOST:CONTAINER[:ro|rw][:NFS-SERVER]", hidden="--volumes"),
     F("storage.hostPath", "items", "a directory of the node, read-only unless readwrite", v2="--host-path",
       value="path=DIR,mount=DIR[,readwrite]"),
     F("storage.pvc", "claims", "a claim: NAME:PATH, or [CLASS]:SIZE:PATH for a new one", v1="--pvc", value="CLAIM"),
@@ -210,9 +208,11 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       value="path=DIR[,medium=Memory,size-limit=SIZE]"),
     F("storage.git", "items", "clone a repository into each pod before it starts", v1="--git-sync", v2="--git-sync",
       value="repository=URL,path=DIR[,branch=NAME]"),
-    F("storage.nfs", "items", "an NFS export", v2="--nfs", value="path=DIR,server=HOST,mountpath=DIR", refuse=_NO_NFS),
-    F("storage.nfs", "text", "the NFS host of -v", v1="--nfs-server", value="HOST", refuse=_NO_NFS),
-    F("storage.s3", "items", "a bucket", v1="--s3", v2="--s3", value="bucket=NAME,...", refuse=_NO_S3),
+    F("storage.nfs", "items", "an NFS export, read-only unless readwrite", v2="--nfs",
+      value="path=DIR,server=HOST,mountpath=DIR[,readwrite]"),
+    F("", "text", "the NFS server whose directories -v names", v1="--nfs-server", value="HOST"),
+    F("storage.s3", "items", "copy a bucket into each pod before it starts; accesskey is the Secret of a credential",
+      v1="--s3", v2="--s3", value="bucket=NAME,path=DIR[,accesskey=NAME,url=URL]"),
     F("storage.dataVolume", "list", "a data volume", v2="--datavolume", value="NAME",
       refuse="this cluster shares no volumes between projects: name a claim with --existing-pvc, or a --datasource"),
     F("", "switch", "mounts made on the node later appear in the pods", v1="--mount-propagation",
@@ -270,6 +270,10 @@ ITEM_KEYS: dict[str, dict[str, str]] = {
     "--git-sync": {"name": "name", "repository": "repository", "source": "repository", "path": "path", "target": "path",
                    "branch": "branch", "rev": "revision", "secret": "secretRef.name", "username": "username",
                    "password": "password"},
+    "--nfs": {"name": "name", "path": "path", "server": "server", "mountpath": "mountPath",
+              "readwrite": "readOnly=false", "readonly": "readOnly=true"},
+    "--s3": {"name": "name", "bucket": "bucket", "path": "path", "target": "path", "url": "url",
+             "accesskey": "accessKeySecret", "key": "accessKeyId", "secret": "secretAccessKey"},
     "--toleration": {"name": "name", "operator": "operator", "key": "key", "value": "value", "effect": "effect",
                      "seconds": "seconds"},
     "--port": {"container": "container", "external": "external", "service-type": "serviceType", "name": "name"},

@@ -172,8 +172,8 @@ def test_names_without_a_name(served: Served) -> None:
         ("runai submit-dist pytorch j -i x --image-pull-policy Sometimes", 2, '"Always", "IfNotPresent", "Never"'),
         ("runai submit-dist pytorch j -i x -t", 1, "--stdin is required"),
         ("runai submit-dist pytorch j -i x -v data:/b", 2, "write HOST:CONTAINER[:ro|rw], both beginning with /"),
-        ("runai submit-dist pytorch j -i x -v /a:/b:ro:nas", 1, "the kubelet mounts no NFS (nas)"),
-        ("runai submit-dist pytorch j -i x --nfs-server nas", 1, "not supported by rowlock: the kubelet mounts no NFS"),
+        ("runai submit-dist pytorch j -i x -v /a:/b:now:nas", 2, "'now' must be ro or rw"),
+        ("runai submit-dist pytorch j -i x --nfs-server nas", 2, "says whose directories -v names"),
         ("runai submit-dist pytorch j -i x --mig-profile 1g.5gb", 1, "GPUs are not partitioned here"),
         ("runai submit-dist pytorch j -i x --existing-pvc claimname=c,pth=/d", 2, "Did you mean `path`?"),
         (

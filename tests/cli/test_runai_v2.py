@@ -183,7 +183,11 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai cluster set other", 1, "Cluster other does not exist"),
         ("runai inference submit j -i x", 1, "rowlock trains models and serves none"),
         ("runai datasource create x", 2, "a data source is one volume, but 0 are given"),
-        ("runai datasource create x --nfs server=a,path=/x,mountpath=/y", 1, "the kubelet mounts no NFS"),
+        (
+            "runai datasource create x --nfs server=a/b,path=/x,mountpath=/y",
+            1,
+            "the name or the address of the NFS server",
+        ),
         ("runai datasource create x --host-path path=a,mount=/y", 1, "must be a directory of the node"),
         ("runai template create x --type training --workers 2", 2, "--workers is for distributed workloads"),
         ("runai template create x --framework pytroch", 2, "there is no such framework"),

@@ -50,6 +50,7 @@ def test_the_list_is_whole() -> None:
 CLIENT_SIDE = {
     "--name", "--job-name-prefix", "--name-prefix", "--attach", "--pod-running-timeout", "--wait-for-submit", "--dry-run",
     "--service-type", "--address", "--project", "--data-dir", "--framework", "--master-no-pvcs", "--args",
+    "--nfs-server",  # it says whose directories -v names: tests/cli/test_runai.py
     "--compute",  # it stands beside the specs: test_runai_v2.py
 }  # fmt: skip
 """Flags that do not change the `spec` by themselves; other tests say what they do."""
@@ -57,7 +58,8 @@ SAMPLES: dict[str, str] = {
     "int": "3", "float": "0.5", "--supplemental-groups": "10", "--toleration": "operator=Exists", "--new-pvc": "size=1Gi,path=/d",
     "--existing-pvc": "claimname=c,path=/d", "--pvc": "c:/d", "--volume": "/a:/b", "--host-path": "path=/a,mount=/b",
     "--configmap-volume": "name=c,path=/d", "--configmap-map-volume": "name=c,path=/d", "--secret-volume": "name=c,path=/d",
-    "--empty-dir-volume": "path=/d", "--git-sync": "repository=r,path=/d", "--env-secret": "A=s,key=k",
+    "--empty-dir-volume": "path=/d", "--git-sync": "repository=r,path=/d", "--nfs": "server=n,path=/d,mountpath=/d",
+    "--s3": "bucket=b,path=/d", "--env-secret": "A=s,key=k",
     "--ttl-after-finish": "5s", "--auto-deletion-time-after-completion": "5s", "--termination-grace-period": "5s",
 }  # fmt: skip
 

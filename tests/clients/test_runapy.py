@@ -322,3 +322,34 @@ def test_every_version_walks_from_login_to_delete(platform: Platform, version: s
         capture_output=True, text=True, timeout=120, env={**os.environ, **before},
     )  # fmt: skip
     assert done.returncode == 0 and done.stdout == "27 of 27\n", done.stdout + done.stderr
+
+
+def test_credentials_and_the_data_sources_that_use_them(platform: Platform) -> None:
+    """As the client sends and reads them; what is secret is in no answer."""
+    models, credentials, project = runai.models, platform.api("CredentialsApi"), int(platform.project["id"])
+
+    def meta(word: str) -> Any:
+        return models.AssetCreationRequest(name=f"{word}-{uuid.uuid4().hex[:8]}", scope="project", project_id=project)
+
+    spec = models.AccessKeyCreationSpec(access_key_id="AKIA", secret_access_key="hidden-word")
+    key = credentials.create_access_key(models.AccessKeyCreationRequest(meta=meta("key"), spec=spec))
+    identity = key.data["meta"]["id"]
+    assert key.status_code == 202 and "hidden-word" not in str(key.data)
+    assert models.AccessKey.from_dict(credentials.get_access_key_by_id(identity).data).spec.access_key_id == "AKIA"
+    login = models.PasswordCreationSpec(user="ana", password="hidden-word")
+    assert credentials.create_password(models.PasswordCreationRequest(meta=meta("login"), spec=login)).data
+    bucket = models.S3AssetSpec(bucket="sets", path="/sets", access_key_asset_id=identity)
+    made = platform.api("S3Api").create_s3_asset(models.S3CreationRequest(meta=meta("s3"), spec=bucket))
+    assert models.S3Asset.from_dict(made.data).spec.access_key_asset_id == identity
+    export = models.NFSAssetSpec(server="nas", path="/export", mount_path="/data")
+    nfs = platform.api("NFSApi").create_nfs_asset(models.NFSCreationRequest(meta=meta("nfs"), spec=export))
+    assert models.NFSAsset.from_dict(nfs.data).spec.mount_path == "/data"
+    listed = [
+        models.CredentialsListResponseEntry.from_dict(one)
+        for one in credentials.list_credentials_assets().data["entries"]
+    ]
+    assert {"accessKey", "password"} <= {one.meta.kind.value for one in listed if one is not None}
+    sources = platform.api("DatasourcesApi").list_datasource_assets().data["entries"]
+    assert {"s3", "nfs"} <= {one["meta"]["kind"] for one in sources}
+    assert platform.api("S3Api").delete_s3_asset_by_id(made.data["meta"]["id"]).status_code == 202
+    assert credentials.delete_access_key(identity).status_code == 202

@@ -93,8 +93,8 @@ def test_whole_gpus_are_limits(world: World) -> None:
         ({"storage": {"pvc": [{}]}}, "spec.storage.pvc[0].claimInfo.size", "a new claim needs a size"),
         (
             {"storage": {"nfs": [{"path": "/x"}]}},
-            "spec.storage.nfs",
-            "not supported by rowlock: the kubelet mounts no NFS",
+            "spec.storage.nfs[0].server",
+            "must be the name or the address of the NFS server",
         ),
         ({"minReplicas": 3, "maxReplicas": 2}, "spec.maxReplicas", "no less than minReplicas"),
     ],

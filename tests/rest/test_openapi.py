@@ -72,6 +72,12 @@ def test_the_check_finds_mistakes(value: Any, schema: dict[str, Any], count: int
 
 SUBMIT = {"projectId": "team-a", "clusterId": CLUSTER, "spec": {"image": "i"}}
 META, TEMPLATE_META = {"name": "new", "scope": "cluster"}, {"name": "new", "scopeType": "cluster"}
+IN_PROJECT = {"name": "new", "scope": "project", "projectId": "team-a"}
+CREDENTIALS: dict[str, Any] = {
+    "accessKey": {"accessKeyId": "i", "secretAccessKey": "s"}, "password": {"user": "u", "password": "s"},
+    "dockerRegistry": {"user": "u", "password": "s", "url": "registry.test"},
+    "genericSecret": {"keyValuePairs": [{"key": "k", "value": "v"}]},
+}  # fmt: skip
 QUOTA = [{"gpu": {"deserved": 1}, "priority": "high"}]
 POD = {
     "apiVersion": "v1",
@@ -89,6 +95,11 @@ BODIES: dict[str, Any] = {
     "pvcRequest": {"meta": META, "spec": {"path": "/d", "existingPvc": True, "claimName": "d"}},
     "hostPathRequest": {"meta": META, "spec": {"path": "/d", "mountPath": "/d"}},
     "gitRequest": {"meta": META, "spec": {"repository": "r", "path": "/d"}},
+    "nfsRequest": {"meta": META, "spec": {"server": "nas", "path": "/d", "mountPath": "/d"}},
+    "s3Request": {"meta": META, "spec": {"bucket": "b", "path": "/d"}},
+    "secret-volumeRequest": {"meta": META, "spec": {"credentialAssetId": "generic-secret", "mountPath": "/d"}},
+    **{f"{kind}Request": {"meta": IN_PROJECT, "spec": spec} for kind, spec in CREDENTIALS.items()},
+    **{f"{kind}Update": {"meta": {"description": "x"}, "spec": spec} for kind, spec in CREDENTIALS.items()},
     "config-mapRequest": {"meta": META, "spec": {"configMap": "c", "mountPath": "/d"}},
     "AssetUpdate": {"meta": {"name": "changed"}}, "TemplateRequest": {"meta": TEMPLATE_META, "spec": {"image": "i"}},
     "TemplateUpdate": {"meta": {"name": "changed"}, "spec": {"image": "j"}}, "ApplicationRequest": {"name": "new"},
@@ -167,9 +178,8 @@ class Filled:
         for path, operation in creations:
             if path not in self.ids:
                 body = {**BODIES[operation.body]}
-                body |= (
-                    {"meta": {**body["meta"], "name": "made"}} if "meta" in body else {"name": f"made-{len(self.ids)}"}
-                )
+                own = path.rpartition("/")[2] if "credentials" in path else "made"
+                body |= {"meta": {**body["meta"], "name": own}} if "meta" in body else {"name": f"made-{len(self.ids)}"}
                 answer = world.client.post(path, json=body)
                 assert answer.status_code == operation.code, (path, answer.text)
                 made = answer.json()
@@ -235,6 +245,8 @@ def test_every_route_answers_as_its_schema_says(world: World) -> None:
         body = BODIES[operation.body] if operation.body else None
         if isinstance(body, dict) and "name" in body:
             body = {**body, "name": f"new-{path.count('s')}{len(path)}"}
+        elif isinstance(body, dict) and method == "POST" and "credentials" in path:
+            body = {**body, "meta": {**body["meta"], "name": f"new-{path.rpartition('/')[2]}"}}
         answer = world.client.request(method, filled.address(path), json=body)
         expected = ABSENT.get(path, operation.code)
         assert answer.status_code == expected, (method, path, answer.text)
@@ -287,7 +299,7 @@ def test_the_document(world: World) -> None:
         spec["numWorkers"]["type"] == "integer"
         and spec["compute"]["properties"]["gpuPortionRequest"]["type"] == "number"
     )
-    assert "nfs" not in spec["storage"]["properties"], "what is refused is not offered"
+    assert "dataVolume" not in spec["storage"]["properties"], "what is refused is not offered"
     references = set(re.findall(r'"#/components/schemas/([^"]+)"', world.client.get("/api/v1/openapi.json").text))
     assert references <= set(document["components"]["schemas"])
     assert all(one["responses"] for path in document["paths"].values() for one in path.values())

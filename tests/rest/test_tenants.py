@@ -121,7 +121,7 @@ class Tenancy:
                 self.ids[f"{project} {word}"] = answer.json()["workloadId"]
             for path, body_of in ASSETS.items():
                 body = body_of(self.ids[f"{project} project"])
-                body["meta"]["name"] = f"asset-{mark}"
+                body["meta"]["name"] = f"{path.rpartition('/')[2] if 'credentials' in path else 'asset'}-{mark}"
                 answer = await self.ask(OWNER, "POST", path, body)
                 assert answer.status_code == 202, answer.text
                 self.ids[f"{project} {path}/{{id}}"] = answer.json()["meta"]["id"]
@@ -245,6 +245,13 @@ def template(project: str) -> dict[str, Any]:
 ASSETS: dict[str, Callable[[str], dict[str, Any]]] = {
     "/api/v1/asset/environment": asset({"image": "i"}),
     "/api/v1/asset/compute": asset({"cpuCoreRequest": 1}),
+    "/api/v1/asset/credentials/access-key": asset({"accessKeyId": "i", "secretAccessKey": "s"}),
+    "/api/v1/asset/credentials/password": asset({"user": "u", "password": "s"}),
+    "/api/v1/asset/credentials/docker-registry": asset({"user": "u", "password": "s", "url": "r.test"}),
+    "/api/v1/asset/credentials/generic-secret": asset({"keyValuePairs": [{"key": "k", "value": "s"}]}),
+    "/api/v1/asset/datasource/secrets": asset({"credentialAssetId": "generic-secret-plain", "mountPath": "/etc/s"}),
+    "/api/v1/asset/datasource/nfs": asset({"server": "nas", "path": "/d", "mountPath": "/d"}),
+    "/api/v1/asset/datasource/s3": asset({"bucket": "b", "path": "/d"}),
     "/api/v1/asset/datasource/pvc": asset({"path": "/data", "existingPvc": True, "claimName": "data"}),
     "/api/v1/asset/datasource/host-path": asset({"path": "/data", "mountPath": "/data"}),
     "/api/v1/asset/datasource/git": asset({"repository": "https://example.test/x.git", "path": "/code"}),

@@ -77,6 +77,10 @@ def test_what_the_account_may_ask_for_is_kept() -> None:
         (pod(securityContext={"allowPrivilegeEscalation": True}), "must be false"),
         (pod({"volumes": [{"name": "h", "hostPath": {"path": "/home/bob"}}]}), "root would mount /home/bob"),
         (pod({"volumes": [{"name": "h", "hostPath": {}}]}), "root would mount"),
+        (
+            pod({"volumes": [{"name": "n", "nfs": {"server": "nas", "path": "/home"}}]}),
+            "without a volume: use that path",
+        ),
     ],
 )
 def test_what_leads_around_the_account_is_refused(changed: dict[str, Any], sentence: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
 from rowlock.rest.accounts import access_rules, users
-from rowlock.rest.assets import assets, templates
+from rowlock.rest.assets import assets, credentials, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import allocations, cards, queue, quota_trial, usage
 from rowlock.rest.inventory import (
@@ -28,6 +28,7 @@ from rowlock.rest.run_history import past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
 from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard, workload_telemetry
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
+from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS, CredentialKind
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 
 RUNAI_DOOR = "/runai"
@@ -84,6 +85,18 @@ async def serve_openapi(call: RestCall) -> dict[str, Any]:
 
 def _asset_routes(row: AssetKind) -> tuple[RouteRow, ...]:
     path, serve = f"{_ASSETS}/{row.path}", assets.endpoints(row)
+    return (
+        ("GET", path, _LIST_ASSETS, serve["index"]),
+        ("POST", path, _CREATE_ASSET, serve["create"]),
+        ("GET", f"{path}/{{id}}", _READ_ASSET, serve["show"]),
+        ("PUT", f"{path}/{{id}}", _CHANGE_ASSET, serve["update"]),
+        ("DELETE", f"{path}/{{id}}", _DELETE_ASSET, serve["delete"]),
+    )
+
+
+def _credential_routes(row: CredentialKind) -> tuple[RouteRow, ...]:
+    """What is secret needs the right to the Secret besides, which the endpoints ask for."""
+    path, serve = f"{_ASSETS}/credentials/{row.path}", credentials.endpoints(row)
     return (
         ("GET", path, _LIST_ASSETS, serve["index"]),
         ("POST", path, _CREATE_ASSET, serve["create"]),
@@ -199,6 +212,8 @@ ROUTES: tuple[RouteRow, ...] = (
     ("DELETE", f"{_RULES}/{{id}}", Right("rule", "delete", kinds.ROLE_BINDING), access_rules.delete),
     ("GET", f"{_ASSETS}/datasource", _LIST_ASSETS, assets.data_sources),
     *(route for row in ASSET_KINDS for route in _asset_routes(row)),
+    ("GET", f"{_ASSETS}/credentials", _LIST_ASSETS, credentials.list_all),
+    *(route for row in CREDENTIAL_KINDS for route in _credential_routes(row)),
     ("GET", _TEMPLATES, _LIST_ASSETS, templates.index),
     ("GET", f"{_TEMPLATES}/count", _LIST_ASSETS, templates.count),
     ("GET", f"{_TEMPLATES}/name-availability", _LIST_ASSETS, templates.name_availability),

@@ -93,6 +93,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     identity = call.context.new_id()
     if request.is_name_prefix:
         request = _generate_name(request, identity)
+    request = replace(request, registries=submits.registry_secrets(call, project))
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)

@@ -138,6 +138,12 @@ def _check_volumes(pod: Object, spec: Mapping[str, Any], account: UnixAccount) -
                 pod, f"spec.volumes[{number}]: root would mount {path}. Programs see this machine's files as {account.name} without a"
                 " volume: use the path itself",
             )  # fmt: skip
+        if volume.get("nfs") is not None:
+            where = f"spec.volumes[{number}]"
+            raise _forbidden(
+                pod, f"{where}: programs see the NFS exports of this machine as {account.name} where it has mounted them, without a"
+                " volume: use that path",
+            )  # fmt: skip
 
 
 def _forbidden(obj: Object, why: str, resource: str = "pods") -> Forbidden:

@@ -16,7 +16,7 @@ from rowlock.training.model import WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.projects import Project
-from rowlock.workloads.storage import claim_object
+from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
@@ -241,9 +241,11 @@ def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any])
         mounts.append({"name": "home", "mountPath": HOME_DIRECTORY})
     if volumes:
         container["volumeMounts"], spec["volumes"] = mounts, volumes
-    if role.storage.clones:
+    if logins := dict.fromkeys((*role.pull_secrets, *submission.registries)):
+        spec["imagePullSecrets"] = [{"name": name} for name in logins]
+    if role.storage.copies:
         image = image_reference(role.image)
-        spec["initContainers"] = [clone.init_container(image) for clone in role.storage.clones]
+        spec["initContainers"] = [copy.init_container(image) for copy in role.storage.copies]
     return spec
 
 

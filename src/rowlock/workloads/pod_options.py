@@ -106,6 +106,20 @@ def _parse_names(body: Fields, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
+def parse_pull_secrets(body: Fields) -> tuple[str, ...]:
+    """`imagePullSecrets`: the names of Secrets with logins at registries."""
+    names = []
+    for item in body.items("imagePullSecrets"):
+        item.allow_only("name", "userCredential", "exclude")
+        if not item.text("name"):
+            item.add_error("name", "required", "needs the name of a Secret of the project.")
+        if item.flag("userCredential"):
+            text = "credentials belong to projects here, not to users: name one of the project, and leave it out."
+            item.add_error("userCredential", "unsupported", text)
+        names.append(item.text("name"))
+    return tuple(dict.fromkeys(names))
+
+
 def parse_tolerations(body: Fields) -> tuple[dict[str, Any], ...]:
     """`tolerations` as a pod has them; the effect Any is none in particular."""
     tolerations = []

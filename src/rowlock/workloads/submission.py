@@ -16,12 +16,12 @@ from typing import Any
 from rowlock import submit_fields
 from rowlock.objects import is_digits
 from rowlock.training.framework import Framework
-from rowlock.workloads import compute, frameworks, pod_options, storage
+from rowlock.workloads import compute, frameworks, pod_options
 from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import PodSecurity
-from rowlock.workloads.storage import PodStorage
+from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
 LONGEST_NAME = 49
 PRIORITIES: dict[str, int] = {
@@ -62,6 +62,7 @@ class RoleSpec:
     node_affinity: Mapping[str, Any] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     own_home: bool = False
+    pull_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ class Submission:
     """Template and assets whose values it has: `{"environment": {"id", "name"}, ...}`."""
     shell_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the shell that submits: pods get them from a Secret, and no object shows them."""
+    registries: tuple[str, ...] = ()
+    """Secrets with logins at registries that every workload of the project may use."""
     code: Mapping[str, Any] = field(default_factory=dict)
     """What the submitter says of the code: its commit, a snapshot's id, the interpreter (`submit_fields.CODE_FIELDS`)."""
 
@@ -291,6 +294,7 @@ _MASTER_FIELDS = (
     ("annotations", "annotations"), ("node_type", "nodeType"), ("restart", "restartPolicy"), ("stdin", "stdin"),
     ("stdin_once", "stdinOnce"), ("tty", "tty"), ("storage", "storage"), ("security", "security"), ("tolerations", "tolerations"),
     ("node_affinity", "nodeAffinityRequired"), ("ports", "ports"), ("own_home", "createHomeDir"),
+    ("pull_secrets", "imagePullSecrets"),
 )  # fmt: skip
 
 
@@ -316,12 +320,13 @@ def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Role
         stdin=body.flag("stdin"),
         stdin_once=body.flag("stdinOnce"),
         tty=body.flag("tty"),
-        storage=storage.parse_storage(body.object("storage"), workload),
+        storage=parse_storage(body.object("storage"), workload),
         security=pod_options.parse_security(body.object("security")),
         tolerations=pod_options.parse_tolerations(body),
         node_affinity=pod_options.parse_node_affinity(body),
         ports=pod_options.parse_ports(body),
         own_home=body.flag("createHomeDir"),
+        pull_secrets=pod_options.parse_pull_secrets(body),
     )
 
 

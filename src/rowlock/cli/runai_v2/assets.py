@@ -23,10 +23,15 @@ _PATHS = {
     "template": "/api/v1/workload-templates",
 }
 
-_SOURCE_PATHS = {"pvc": "pvc", "hostPath": "host-path", "git": "git", "config-map": "config-map"}
+_SOURCE_PATHS = {
+    "pvc": "pvc", "hostPath": "host-path", "nfs": "nfs", "git": "git", "s3": "s3", "config-map": "config-map",
+    "secret-volume": "secrets",
+}  # fmt: skip
 """Kind of data source → last part of its REST path."""
-_SOURCE_KINDS = {"configMapVolume": "config-map"}
+_SOURCE_KINDS = {"configMapVolume": "config-map", "secretVolume": "secret-volume"}
 """Field below `spec.storage` → kind of data source, where the names differ."""
+_CREDENTIAL_FIELDS = {"accessKeySecret": "accessKeyAssetId", "secret": "credentialAssetId"}
+"""Field of a submit that names a Secret → field of a data source that names the credential."""
 _SCOPE_PLACES = {"scope", "description", "project", "data_dir"}
 
 
@@ -114,9 +119,12 @@ def create_data_source(line: CommandLine) -> int:
     spec, _ = request_specs(line, 2, "")
     volumes = [(place, item) for place, items in spec.get("storage", {}).items() for item in items]
     if len(volumes) != 1:
-        flags = "--host-path, --existing-pvc, --new-pvc, --configmap-map-volume, --git-sync"
+        flags = (
+            "--host-path, --existing-pvc, --new-pvc, --configmap-map-volume, --secret-volume, --nfs, --git-sync, --s3"
+        )
         raise CommandError(f"a data source is one volume, but {len(volumes)} are given: give one of {flags}", 2)
     (place, item), server = volumes[0], client.connect(line)
+    item = {_CREDENTIAL_FIELDS.get(name, name): value for name, value in item.items()}
     path = f"{_PATHS['datasource']}/{_SOURCE_PATHS[_SOURCE_KINDS.get(place, place)]}"
     return _post(line, server, path, {"meta": _asset_meta(line, server, line.word("name")), "spec": item})
 

@@ -103,7 +103,13 @@ COMPUTE_ASSET = (*asset_flags("compute."), *_SCOPE)
 ENVIRONMENT_ASSET = (*asset_flags(*ENVIRONMENT_FIELDS), *_SCOPE)
 DATA_SOURCE_ASSET = (
     *asset_flags(
-        "storage.hostPath", "storage.pvc", "storage.configMapVolume", "storage.git", "storage.nfs", "storage.s3"
+        "storage.hostPath",
+        "storage.pvc",
+        "storage.configMapVolume",
+        "storage.secretVolume",
+        "storage.git",
+        "storage.nfs",
+        "storage.s3",
     ),
     *_SCOPE,
 )

@@ -73,7 +73,7 @@ def _set_part(item: dict[str, Any], path: str, value: Any) -> None:
 
 
 def parse_volume(text: str, flag: str) -> dict[str, Any]:
-    """V1's `host:container[:ro|rw]`; read-write unless it says otherwise."""
+    """V1's `host:container[:ro|rw][:nfs-server]`; read-write unless it says otherwise. With a `server` it is an NFS export."""
     host, _, rest = text.partition(":")
     container, _, mode = rest.partition(":")
     if not host.startswith("/") or not container.startswith("/"):
@@ -81,12 +81,12 @@ def parse_volume(text: str, flag: str) -> dict[str, Any]:
             f'invalid argument "{text}" for {flag}: write HOST:CONTAINER[:ro|rw], both beginning with /', 2
         )
     mode, _, server = mode.partition(":")
-    if server or mode not in ("", "ro", "rw"):
-        raise CommandError(
-            f'invalid argument "{text}" for {flag}: the kubelet mounts no NFS ({server or mode}): mount it on the nodes, '
-            "and give its directory"
-        )
-    return {"path": host, "mountPath": container, "readOnly": mode == "ro"}
+    if mode not in ("", "ro", "rw"):
+        if server:
+            raise CommandError(f'invalid argument "{text}" for {flag}: {mode!r} must be ro or rw', 2)
+        mode, server = "", mode
+    volume = {"path": host, "mountPath": container, "readOnly": mode == "ro"}
+    return volume | ({"server": server} if server else {})
 
 
 def parse_claim(text: str, flag: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[S
             continue
         if flag and not row.refuse and row.path and has_field(row, framework):
             _add_field(spec, row, getattr(line, flag.dest, None), flag.names.split()[0])
+    _name_nfs_server(spec, line)
     _add_command(spec, line)
     master: Spec = {}
     for row in SUBMIT_FIELDS:
@@ -33,6 +34,16 @@ def request_specs(line: CommandLine, generation: int, framework: str) -> tuple[S
         if flag and flag.dest in line.given_flags and has_master_field(row, framework):
             _add_master_field(master, spec, row, getattr(line, flag.dest), flag.names.split()[0])
     return spec, master
+
+
+def _name_nfs_server(spec: Spec, line: CommandLine) -> None:
+    """V1's --nfs-server: the directories of -v are that server's."""
+    server, storage = getattr(line, "nfs_server", None), spec.get("storage", {})
+    if server:
+        exports = [{**volume, "server": server} for volume in storage.pop("hostPath", [])]
+        if not exports and not storage.get("nfs"):
+            raise CommandError("--nfs-server says whose directories -v names: give -v DIRECTORY:CONTAINER, too", 2)
+        storage["nfs"] = [*exports, *storage.get("nfs", [])]
 
 
 def _add_command(spec: Spec, line: CommandLine) -> None:
@@ -113,6 +124,7 @@ _CONVERTERS: dict[str, Callable[[Any, str], Any]] = {
     "names": _parse_names,
     "numbers": lambda values, name: ",".join(_parse_names(values, name)),
     "pairs": parse_pairs,
+    "secrets": lambda values, name: [{"name": word} for word in _parse_names(values, name)],
     "resources": parse_resources,
     "variables": parse_pairs,
     "secret variables": _parse_secret_variables,
@@ -122,7 +134,6 @@ _CONVERTERS: dict[str, Callable[[Any, str], Any]] = {
     "preferred topology": lambda value, _: {"type": "Preferred", "key": value},
     "required topology": lambda value, _: {"type": "Required", "key": value},
     "items": parse_items,
-    "volumes": lambda values, name: [parse_volume(value, name) for value in values],
     "claims": lambda values, name: [parse_claim(value, name) for value in values],
 }
 
@@ -148,8 +159,18 @@ def _parse_environment(values: Sequence[str], name: str) -> dict[str, Any]:
     return {"environmentVariables": pairs} if pairs else {}
 
 
+def _parse_volumes(values: Sequence[str], name: str) -> dict[str, Any]:
+    """Directories of the node, and those of NFS servers."""
+    volumes = [parse_volume(value, name) for value in values]
+    parts = {
+        "storage.hostPath": [one for one in volumes if "server" not in one],
+        "storage.nfs": [one for one in volumes if "server" in one],
+    }
+    return {place: items for place, items in parts.items() if items}
+
+
 _PART_READERS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
-    "gpus": _parse_gpus, "own user": _own_user, "environment": _parse_environment,
+    "gpus": _parse_gpus, "own user": _own_user, "environment": _parse_environment, "volumes": _parse_volumes,
 }  # fmt: skip
 """Kinds of fields whose value becomes several fields."""
 

@@ -10,7 +10,7 @@ Files = Mapping[str, tuple[bytes, int]]
 @dataclass(frozen=True, slots=True)
 class Volume:
     """One volume. `kind`: empty, memory (both with an optional `limit` in bytes), files, host (`path`, `check` = its
-    type) or claim (`path` = the directory's name)."""
+    type), nfs (`path` = the export) or claim (`path` = the directory's name)."""
 
     name: str
     kind: str

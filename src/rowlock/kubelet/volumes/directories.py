@@ -19,6 +19,7 @@ from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.volumes.file_volumes import write_files
+from rowlock.kubelet.volumes.nfs_exports import find_export
 from rowlock.kubelet.volumes.volumes import Mount
 
 _HOST_PATH_TYPES = {
@@ -42,6 +43,11 @@ class VolumeDirectories:
         """The directory (or, for a host path, whatever it is) that stands for the volume of pod `pod` (its uid)."""
         if volume.kind == "host":
             return Path(volume.path)
+        if volume.kind == "nfs":
+            try:
+                return find_export(volume.path)
+            except ContainerConfigError as missing:
+                raise _mount_failure(volume, str(missing)) from None
         try:
             if volume.kind == "claim":
                 return self._claims / path_component(volume.path, "the directory of a claim,")
@@ -58,6 +64,8 @@ class VolumeDirectories:
             try:
                 if volume.kind == "host":
                     _make_host_path(volume, path)
+                elif volume.kind == "nfs":
+                    _check_export(volume, path)
                 else:
                     _make_directory_volume(volume, path, group)
             except ContainerConfigError as missing:
@@ -143,6 +151,11 @@ def _make_directory_volume(volume: Volume, path: Path, group: int | None) -> Non
             write_files(fd, volume.files)
         if group is not None and (is_files or os.fstat(fd).st_gid != group):
             beneath.change_groups(fd, group)
+
+
+def _check_export(volume: Volume, path: Path) -> None:
+    if not path.is_dir():
+        raise ContainerConfigError(f"the NFS export {volume.path} has no directory {path} here")
 
 
 def _make_host_path(volume: Volume, path: Path) -> None:

@@ -17,11 +17,14 @@ from rowlock.kubelet.pod.facts import ContainerConfigError, ObjectLookup
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Files, Volume
 from rowlock.kubelet.volumes.account_tokens import DEFAULT_SECONDS, TOKEN_VOLUME_PREFIX, PodTokens
+from rowlock.kubelet.volumes.nfs_exports import export_name
 from rowlock.objects import Object, dig, name, namespace, uid
 from rowlock.quantity import integer_value
 
 DEFAULT_MODE = 0o644
-SUPPORTED_KINDS = ("emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim")
+SUPPORTED_KINDS = (
+    "emptyDir", "hostPath", "nfs", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim",
+)  # fmt: skip
 
 FieldLookup = Callable[[str], str]
 """A path such as `metadata.name` → its text."""
@@ -74,6 +77,9 @@ def _resolve_volume(context: VolumeContext, volume: Mapping[str, Any]) -> Volume
             )
         if kind == "hostPath":
             return Volume(volume_name, "host", path=source["path"], check=source.get("type") or "")
+        if kind == "nfs":
+            export = export_name(source["server"], source["path"])
+            return Volume(volume_name, "nfs", path=export, read_only=bool(source.get("readOnly")))
         if kind == "persistentVolumeClaim":
             return _resolve_claim(context, volume_name, source)
         if kind in SUPPORTED_KINDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rowlock.errors import BadRequest
@@ -17,6 +18,7 @@ from rowlock.rest.assets.asset_store import (
 from rowlock.rest.call import Endpoint, JsonResult, RestCall
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 from rowlock.workloads.assets.asset_objects import Asset, asset_json, parse_body, parse_meta
+from rowlock.workloads.body_fields import Fields
 
 _FILTERS = ("name", "scope", "projectId", "departmentId", "clusterId", "complyToProject")
 
@@ -25,7 +27,8 @@ def _asset_json(call: RestCall, asset: Asset) -> dict[str, Any]:
     return asset_json(asset, call.context.cache.cluster, project_name(call, asset))
 
 
-def _list_assets(call: RestCall, kinds: frozenset[str]) -> list[dict[str, Any]]:
+def list_assets(call: RestCall, kinds: frozenset[str]) -> list[dict[str, Any]]:
+    """The assets of these kinds that the filters leave, as JSON. Raises BadRequest."""
     query = call.validate_query(*_FILTERS)
     cache = call.context.cache
     fitting = None
@@ -49,7 +52,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
 
     async def index(call: RestCall) -> Any:
         """GET /asset/KIND: the assets of a kind that the filters leave. Raises BadRequest."""
-        return {"entries": _list_assets(call, frozenset({row.kind}))}
+        return {"entries": list_assets(call, frozenset({row.kind}))}
 
     async def create(call: RestCall) -> Any:
         """POST /asset/KIND: keep a new asset in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
@@ -57,6 +60,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
         top, errors = parse_body(await call.json(), "meta", "spec")
         meta = parse_meta(top, template=False, new=True)
         row.check_spec(top.get("spec"), errors)
+        _check_credential(call, row, top)
         errors.raise_if_any()
         asset = await create_asset(call, row.kind, meta, {"spec": dict(top.object("spec").values)})
         return JsonResult(202, _asset_json(call, asset))
@@ -74,6 +78,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
         meta = parse_meta(top, template=False, new=False)
         if top.get("spec") is not None:
             row.check_spec(top.get("spec"), errors)
+            _check_credential(call, row, top)
         errors.raise_if_any()
         content = {"spec": dict(top.object("spec").values)} if top.get("spec") is not None else asset.content or {}
         return JsonResult(202, _asset_json(call, await change_asset(call, asset, meta, content)))
@@ -87,6 +92,19 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
     return {"index": index, "create": create, "show": show, "update": update, "delete": delete}
 
 
+def _check_credential(call: RestCall, row: AssetKind, top: Fields) -> None:
+    """That the credential which a data source names is there, and of a kind that it can use."""
+    field, body = row.credential, top.get("spec")
+    if field is None or not isinstance(body, Mapping):
+        return
+    spec, known = top.object("spec"), call.context.cache.assets()
+    fitting = {word for asset in known if asset.kind in field.kinds for word in (asset.id, asset.name)}
+    for name in field.names:
+        if (word := spec.text(name)) and word not in fitting:
+            kinds = " or ".join(field.kinds)
+            spec.add_error(name, "unknown", f"there is no credential {word[:80]!r} of the kind {kinds}.")
+
+
 async def data_sources(call: RestCall) -> Any:
     """GET /asset/datasource: data sources of every kind."""
-    return {"entries": _list_assets(call, frozenset(row.kind for row in ASSET_KINDS if row.storage))}
+    return {"entries": list_assets(call, frozenset(row.kind for row in ASSET_KINDS if row.storage))}

@@ -9,8 +9,10 @@ from typing import Any
 from rowlock.rest.call import RestCall
 from rowlock.rest.policies import enforcement
 from rowlock.workloads.assets.asset_objects import Asset
+from rowlock.workloads.assets.credentials import REGISTRY, secret_name
 from rowlock.workloads.assets.expansion import ExpandedSubmit, expand_submit
 from rowlock.workloads.policies.policy import add_defaults, check_submit
+from rowlock.workloads.projects import Project
 
 
 def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
@@ -38,3 +40,12 @@ def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
     expanded = expand_submit(enforcement.impose_assets(policy, body), workload_type, find)
     whole = add_defaults(policy, expanded.body)
     return ExpandedSubmit(whole, expanded.references, lambda: check_submit(policy, expanded.body, whole))
+
+
+def registry_secrets(call: RestCall, project: Project) -> tuple[str, ...]:
+    """The Secrets of the project's docker registry credentials: every pod of the project pulls images with them."""
+    return tuple(
+        secret_name(asset)
+        for asset in call.context.cache.assets()
+        if asset.kind == REGISTRY and asset.is_usable_in(project.id, project.department)
+    )

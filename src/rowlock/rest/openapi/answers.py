@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.rest.openapi.asset_schemas import credential_answers
 from rowlock.rest.openapi.vocabulary import (
     ANYTHING,
     FLAG,
@@ -68,6 +69,14 @@ _USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
 _POLICY_META = record(
     id=TEXT, tenantId=WHOLE, name=TEXT, scope=TEXT, clusterId=TEXT, projectId=nullable(WHOLE), projectName=nullable(TEXT),
     departmentId=nullable(TEXT), **_AUTHOR,
+)  # fmt: skip
+_ASSET_META = with_optional(
+    record(
+        id=TEXT, kind=TEXT, name=TEXT, description=nullable(TEXT), scope=TEXT, clusterId=nullable(TEXT),
+        departmentId=nullable(TEXT), projectId=nullable(WHOLE), projectName=nullable(TEXT), tenantId=WHOLE,
+        private=FLAG, autoDelete=FLAG, **_AUTHOR,
+    ),
+    workloadSupportedTypes=OBJECT,
 )  # fmt: skip
 ANSWERS: dict[str, Schema] = {
     "Error": with_optional(
@@ -193,17 +202,8 @@ ANSWERS: dict[str, Schema] = {
         nvLinkCliqueId=nullable(TEXT), clusterUuid=TEXT, createdAt=TIME, updatedAt=TIME,
     ),
     "Nodes": page_of("nodes", "Node"),
-    "Asset": record(
-        meta=with_optional(
-            record(
-                id=TEXT, kind=TEXT, name=TEXT, description=nullable(TEXT), scope=TEXT, clusterId=nullable(TEXT),
-                departmentId=nullable(TEXT), projectId=nullable(WHOLE), projectName=nullable(TEXT), tenantId=WHOLE,
-                private=FLAG, autoDelete=FLAG, **_AUTHOR,
-            ),
-            workloadSupportedTypes=OBJECT,
-        ),
-        spec=OBJECT,
-    ),
+    "Asset": record(meta=_ASSET_META, spec=OBJECT),
+    **credential_answers(_ASSET_META),
     "Assets": record(entries=list_of(ref("Asset"))),
     "Template": record(
         meta=record(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
+from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS
 
 LIST = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit")
 _LOGS = (
@@ -151,6 +152,14 @@ def _inventory_operations() -> Iterator[tuple[str, str, Operation]]:
 
 
 def _asset_operations() -> Iterator[tuple[str, str, Operation]]:
+    yield "GET", "asset/credentials", Operation("CredentialsOfAllKinds", query=_ASSET_FILTERS)
+    for credential in CREDENTIAL_KINDS:
+        path, word = f"asset/credentials/{credential.path}", credential.kind
+        yield "GET", path, Operation(f"{word}Credentials", query=_ASSET_FILTERS)
+        yield "POST", path, Operation(f"{word}Credential", 202, f"{word}Request")
+        yield "GET", f"{path}/{{id}}", Operation(f"{word}Credential")
+        yield "PUT", f"{path}/{{id}}", Operation(f"{word}Credential", 202, f"{word}Update")
+        yield "DELETE", f"{path}/{{id}}", Operation("Accepted", 202)
     yield "GET", "asset/datasource", Operation("Assets", query=_ASSET_FILTERS)
     for row in ASSET_KINDS:
         path = f"asset/{row.path}"

@@ -17,9 +17,8 @@ class RefusedRoute(NamedTuple):
     reason: str
 
 
-_NO_CREDENTIALS = (
-    "this server keeps no credentials as assets: make a Secret in the project's namespace, and name it in the workload"
-    " (secretVolume, environmentVariables, git's secretRef)"
+_NO_NGC_KEYS = (
+    "an NGC key is a login at nvcr.io: make a docker-registry credential with the user $oauthtoken and the key"
 )
 REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
     RefusedRoute("POST", "/api/v1/clusters", "a server has one cluster, which is there: GET /api/v1/clusters shows it"),
@@ -33,16 +32,7 @@ REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
         "/api/v2/workloads",
         "a manifest is submitted as it is: `kubectl apply -f FILE`, or `runai workload submit -f FILE`",
     ),
-    RefusedRoute("", "/api/v1/asset/credentials", _NO_CREDENTIALS),
-    RefusedRoute("", "/api/v1/asset/datasource/secrets", _NO_CREDENTIALS),
-    RefusedRoute(
-        "",
-        "/api/v1/asset/datasource/nfs",
-        "the kubelet mounts no NFS: mount it on the nodes, and make a host-path data source",
-    ),
-    RefusedRoute(
-        "", "/api/v1/asset/datasource/s3", "the kubelet mounts no buckets: let the program copy what it needs"
-    ),
+    RefusedRoute("", "/api/v1/asset/credentials/ngc-api-key", _NO_NGC_KEYS),
     RefusedRoute(
         "", "/api/v1/asset/registries", "registries are not kept as assets: name them in the image, as HOST/NAME:TAG"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rowlock import submit_fields
 from rowlock.rest.inventory.queue_quotas import EVERYTHING_GIVEN
+from rowlock.rest.openapi.asset_schemas import asset_requests
 from rowlock.rest.openapi.vocabulary import (
     ANYTHING,
     FLAG,
@@ -19,7 +20,6 @@ from rowlock.rest.openapi.vocabulary import (
     with_optional,
 )
 from rowlock.submit_fields import CODE_FIELDS, SUBMIT_FIELDS, SubmitField
-from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
 
 _BY_KIND: dict[str, Schema] = {
     "text": TEXT, "int": WHOLE, "float": NUMBER, "switch": FLAG, "duration": WHOLE, "names": list_of(TEXT),
@@ -102,8 +102,7 @@ REQUESTS: dict[str, Schema] = {
     "DepartmentRequest": with_optional(record(name=TEXT), **_NEW_ORG_UNIT),
     "NodePoolRequest": with_optional(record(name=TEXT, **_LABEL), clusterId=TEXT),
     "NodePoolUpdate": {"type": "object", "properties": _LABEL},
-    **{f"{row.kind}Request": record(meta=_ASSET_META, spec={"type": "object", "properties": {
-        name: ANYTHING for name in row.fields}}) for row in ASSET_KINDS},
+    **asset_requests(_ASSET_META),
     "AssetUpdate": {"type": "object", "properties": {"meta": record(name=TEXT), "spec": OBJECT}},
     "TemplateRequest": with_optional(
         record(meta=_TEMPLATE_META), spec=OBJECT, master=OBJECT, masterSpecSameAsWorker=FLAG

@@ -10,10 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import submit_fields
-from rowlock.workloads import compute, storage, submission
+from rowlock.workloads import compute, submission
+from rowlock.workloads.assets.credentials import CREDENTIAL_WORDS
 from rowlock.workloads.body_fields import BodyErrors, Fields
+from rowlock.workloads.storage.pod_storage import parse_storage
 
 Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialField:
+    """How a data source names a credential: by one of `names`; of one of `kinds`; what its Secret is for a submit."""
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    to_fields: Callable[[str], dict[str, Any]]
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +42,17 @@ class AssetKind:
     refused: Mapping[str, tuple[Any, str]]
     storage: str = ""
     """Where a data source goes below `spec.storage`; "" for what is no data source."""
+    credential: CredentialField | None = None
+    """The field that names a credential, for a data source that may need one."""
+
+    def with_secret(self, spec: Spec, secret_of: Callable[[CredentialField, str], str]) -> dict[str, Any]:
+        """The spec with the Secret's name in place of the credential's id; `secret_of` says it."""
+        field = self.credential
+        if field is None:
+            return dict(spec)
+        ids = [(name, spec[name]) for name in field.names if spec.get(name)]
+        own = {name: value for name, value in spec.items() if name not in field.names}
+        return own | field.to_fields(secret_of(field, str(ids[0][1]))) if ids else own
 
     def check_spec(self, spec: Any, errors: BodyErrors) -> None:
         """Note what is wrong with an asset's spec."""
@@ -39,6 +62,12 @@ class AssetKind:
         body.allow_only(*self.fields, refused=self.refused)
         if not errors.causes:
             known = {name: value for name, value in body.values.items() if name in self.fields}
+            if (field := self.credential) and field.required and not body.text(field.names[0]):
+                body.add_error(
+                    field.names[0], "required", "needs the id of a credential: POST /api/v1/asset/credentials/KIND"
+                )
+                return
+            known = self.with_secret(known, lambda _, __: "credential")
             self.check(Fields("spec", self.to_submit_spec(known), errors))
 
 
@@ -77,14 +106,22 @@ def _check_compute(body: Fields) -> None:
 
 
 def _check_storage(body: Fields) -> None:
-    storage.parse_storage(body.object("storage"), "asset")
+    parse_storage(body.object("storage"), "asset")
 
 
-def _data_source(path: str, kind: str, place: str, *fields: str, **refused: tuple[Any, str]) -> AssetKind:
+def _data_source(
+    path: str,
+    kind: str,
+    place: str,
+    *fields: str,
+    credential: CredentialField | None = None,
+    **refused: tuple[Any, str],
+) -> AssetKind:
     def storage_part(spec: Spec) -> dict[str, Any]:
         return {"storage": {place: [{name: value for name, value in spec.items() if value is not None}]}}
 
-    return AssetKind(f"datasource/{path}", kind, fields, storage_part, _check_storage, refused, place)
+    own = (*fields, *(credential.names if credential else ()))
+    return AssetKind(f"datasource/{path}", kind, own, storage_part, _check_storage, refused, place, credential)
 
 
 ASSET_KINDS: tuple[AssetKind, ...] = (
@@ -98,14 +135,27 @@ ASSET_KINDS: tuple[AssetKind, ...] = (
         dataSharing=(False, "a claim belongs to one project"),
     ),
     _data_source("host-path", "hostPath", "hostPath", "path", "mountPath", "readOnly", "mountPropagation"),
+    _data_source("nfs", "nfs", "nfs", "path", "server", "mountPath", "readOnly"),
     _data_source(
         "git", "git", "git", "repository", "branch", "revision", "path", "secretRef",
-        passwordAssetId=(None, "this cluster keeps no credentials: name a Secret in secretRef"),
-        credentialId=(None, "this cluster keeps no credentials: name a Secret in secretRef"),
+        credential=CredentialField(
+            ("credentialId", "passwordAssetId"), ("password",),
+            lambda secret: {"secretRef": {"name": secret, "authenticationMethod": "password"}},
+        ),
+    ),
+    _data_source(
+        "s3", "s3", "s3", "bucket", "path", "url",
+        credential=CredentialField(("accessKeyAssetId",), ("accessKey",), lambda secret: {"accessKeySecret": secret}),
     ),
     _data_source("config-map", "config-map", "configMapVolume", "configMap", "mountPath", "subPath", "defaultMode"),
+    _data_source(
+        "secrets", "secret-volume", "secretVolume", "mountPath", "defaultMode",
+        credential=CredentialField(
+            ("credentialAssetId",), CREDENTIAL_WORDS, lambda secret: {"secret": secret}, required=True
+        ),
+    ),
 )  # fmt: skip
-"""Every kind that is kept here. NFS, S3 and credentials are not: no node mounts or uses them."""
+"""Every kind that is kept here, beside credentials (`credentials.py`)."""
 
 
 def by_kind(kind: str) -> AssetKind | None:

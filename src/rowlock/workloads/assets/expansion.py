@@ -7,10 +7,12 @@ items (variables, labels) item by item; other lists are replaced. Data sources a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind, by_kind
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind, CredentialField, by_kind
 from rowlock.workloads.assets.asset_objects import Asset
+from rowlock.workloads.assets.credentials import secret_name
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
 FindAsset = Callable[[str, str], Asset | None]
@@ -79,8 +81,20 @@ def _data_sources(assets: Fields, find: FindAsset, references: dict[str, Any]) -
         if asset is not None:
             row = _kind_of(asset)
             references.setdefault("datasources", []).append({**_reference(asset), "type": asset.kind})
-            sources.setdefault(row.storage, []).extend(row.to_submit_spec(asset.spec)["storage"][row.storage])
+            spec = row.with_secret(asset.spec, partial(_find_secret, item, find))
+            sources.setdefault(row.storage, []).extend(row.to_submit_spec(spec)["storage"][row.storage])
     return sources
+
+
+def _find_secret(item: Fields, find: FindAsset, field: CredentialField, word: str) -> str:
+    """The Secret of the credential that a data source names; notes one that the project may not use."""
+    credential = next((one for kind in field.kinds if (one := find(kind, word))), None)
+    if credential is None:
+        item.add_error(
+            "id", "unknown", f"this data source names the credential {word!r}, which this project may not use."
+        )
+        return ""
+    return secret_name(credential)
 
 
 def _find_source(item: Fields, find: FindAsset) -> Asset | None:

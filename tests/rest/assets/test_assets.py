@@ -38,6 +38,8 @@ SPECS: dict[str, dict[str, Any]] = {
     "datasource/host-path": {"path": "/srv", "mountPath": "/data"},
     "datasource/git": {"repository": "https://example.test/x.git", "path": "/code", "branch": "main"},
     "datasource/config-map": {"configMap": "settings", "mountPath": "/etc/settings"},
+    "datasource/nfs": {"server": "nas", "path": "/data", "mountPath": "/data", "readOnly": False},
+    "datasource/s3": {"bucket": "sets", "path": "/data", "url": "https://minio.test"},
 }
 
 
@@ -88,12 +90,31 @@ def test_an_asset_from_create_to_delete(lab: World, path: str) -> None:
         ),
         ("compute", {"gpuPortionRequest": 2}, "spec.compute.gpuPortionRequest", "whole GPUs with gpuDevicesRequest"),
         ("compute", [], "spec", "must be a JSON object"),
+        (
+            "datasource/nfs",
+            {"path": "/x", "mountPath": "/y"},
+            "spec.storage.nfs[0].server",
+            "address of the NFS server",
+        ),
+        (
+            "datasource/s3",
+            {"bucket": "b", "path": "x"},
+            "spec.storage.s3[0].path",
+            "must be a directory of the container",
+        ),
+        (
+            "datasource/s3",
+            {"bucket": "b", "path": "/x", "url": "minio"},
+            "spec.storage.s3[0].url",
+            "must begin with http",
+        ),
+        ("datasource/secrets", {"mountPath": "/x"}, "spec.credentialAssetId", "needs the id of a credential"),
         ("datasource/pvc", {"path": "/x"}, "spec.storage.pvc[0].claimInfo.size", "a new claim needs a size"),
         (
             "datasource/git",
             {"repository": "x", "path": "/x", "credentialId": "y"},
             "spec.credentialId",
-            "keeps no credentials",
+            "there is no credential 'y' of the kind password",
         ),
     ],
 )
@@ -171,7 +192,7 @@ def test_a_submit_names_its_assets(lab: World) -> None:
     [
         ({"environment": "x"}, "assets.environment", "no asset of the kind environment 'x'"),
         ({"enviroment": "x"}, "assets.enviroment", 'Did you mean "environment"?'),
-        ({"datasources": [{"id": "x", "kind": "nfs"}]}, "assets.datasources[0].kind", "must be one of pvc"),
+        ({"datasources": [{"id": "x", "kind": "tape"}]}, "assets.datasources[0].kind", "must be one of pvc"),
         ({"datasources": [{"id": "x", "kind": "git"}]}, "assets.datasources[0].id", "no asset of the kind git"),
     ],
 )

@@ -1,8 +1,8 @@
-"""The storage part of a submit → volumes, mounts, claims and the init containers that clone repositories.
+"""The storage part of a submit → volumes, mounts, claims, and what is copied into the pod before it starts.
 
-Run:ai's words for what a pod has: `hostPath`, `pvc`, `configMapVolume`, `secretVolume`, `emptyDirVolume`, `git`. A new
-claim is an object beside the job (`claim_objects`); one that is ephemeral belongs to the job and goes with it. A
-repository is cloned by the workload's own image, into a volume that only the pod has.
+Run:ai's words for what a pod has: `hostPath`, `nfs`, `pvc`, `configMapVolume`, `secretVolume`, `emptyDirVolume`, `git`, `s3`. A
+new claim is an object beside the job (`claim_objects`); one that is ephemeral belongs to the job and goes with it. A
+repository is cloned, and a bucket copied, by the workload's own image into a volume that only the pod has (`copies.py`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,11 @@ from typing import Any
 
 from rowlock import quantity, submit_fields
 from rowlock.workloads.body_fields import Fields
+from rowlock.workloads.storage.copies import BucketCopy, Clone, Copy
 
 _ACCESS_MODES = {"readWriteOnce": "ReadWriteOnce", "readOnlyMany": "ReadOnlyMany", "readWriteMany": "ReadWriteMany"}
+_NFS_SERVER = re.compile(r"[A-Za-z0-9_]([-.A-Za-z0-9_]{0,252}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_CLONE_SCRIPT = (
-    'set -e; git clone ${GIT_BRANCH:+--branch "$GIT_BRANCH"} "$GIT_REPOSITORY" "$GIT_DIRECTORY"; '
-    'test -z "$GIT_REVISION" || git -C "$GIT_DIRECTORY" checkout "$GIT_REVISION"'
-)
-_CREDENTIAL_SCRIPT = (
-    "git config --global credential.helper "
-    '\'!f() { echo "username=$GIT_USERNAME"; echo "password=$GIT_PASSWORD"; }; f\'; '
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,49 +34,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Clone:
-    """A repository to be cloned into the volume before the program starts. `secret` has its username and password."""
-
-    volume: str
-    repository: str
-    path: str
-    branch: str
-    revision: str
-    secret: str
-
-    def init_container(self, image: str) -> dict[str, Any]:
-        variables: list[dict[str, Any]] = [
-            {"name": name, "value": value}
-            for name, value in (
-                ("GIT_REPOSITORY", self.repository),
-                ("GIT_DIRECTORY", self.path),
-                ("GIT_BRANCH", self.branch),
-                ("GIT_REVISION", self.revision),
-                ("GIT_TERMINAL_PROMPT", "0"),
-            )
-            if value
-        ]
-        for name, key in (("GIT_USERNAME", "username"), ("GIT_PASSWORD", "password")):
-            if self.secret:
-                variables.append({"name": name, "valueFrom": {"secretKeyRef": {"name": self.secret, "key": key}}})
-        script = (f"HOME=$(mktemp -d); export HOME; {_CREDENTIAL_SCRIPT}" if self.secret else "") + _CLONE_SCRIPT
-        return {
-            "name": f"git-sync-{self.volume}",
-            "image": image,
-            "command": ["sh", "-c", script],
-            "env": variables,
-            "volumeMounts": [{"name": self.volume, "mountPath": self.path}],
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class PodStorage:
     """What a pod mounts, as its spec says it."""
 
     volumes: tuple[dict[str, Any], ...] = ()
     mounts: tuple[dict[str, Any], ...] = ()
     claims: tuple[Claim, ...] = ()
-    clones: tuple[Clone, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    """What init containers bring in before the program starts."""
 
 
 def claim_object(claim: Claim, namespace: str, labels: dict[str, str]) -> dict[str, Any]:
@@ -103,15 +62,17 @@ def parse_storage(body: Fields, workload: str) -> PodStorage:
     reader = _StorageReader(workload)
     for kind, read in (
         ("hostPath", reader.read_host_path),
+        ("nfs", reader.read_nfs),
         ("pvc", reader.read_claim),
         ("configMapVolume", reader.read_config_map),
         ("secretVolume", reader.read_secret),
         ("emptyDirVolume", reader.read_empty_dir),
         ("git", reader.read_repository),
+        ("s3", reader.read_bucket),
     ):
         for item in body.items(kind):
             read(item)
-    return PodStorage(tuple(reader.volumes), tuple(reader.mounts), tuple(reader.claims), tuple(reader.clones))
+    return PodStorage(tuple(reader.volumes), tuple(reader.mounts), tuple(reader.claims), tuple(reader.copies))
 
 
 class _StorageReader:
@@ -122,7 +83,7 @@ class _StorageReader:
         self.volumes: list[dict[str, Any]] = []
         self.mounts: list[dict[str, Any]] = []
         self.claims: list[Claim] = []
-        self.clones: list[Clone] = []
+        self.copies: list[Copy] = []
 
     def _add(self, item: Fields, prefix: str, source: dict[str, Any], path_field: str, **mount: Any) -> str:
         """The volume's name."""
@@ -148,6 +109,19 @@ class _StorageReader:
             item.add_error("mountPropagation", "unsupported", text)
         read_only = item.get("readOnly") is None or item.flag("readOnly")
         self._add(item, "host", {"hostPath": {"path": path}}, "mountPath", readOnly=read_only)
+
+    def read_nfs(self, item: Fields) -> None:
+        item.allow_only("path", "server", "mountPath", "readOnly", "name", "exclude")
+        path, server = item.text("path"), item.text("server")
+        if not path.startswith("/"):
+            item.add_error(
+                "path", "required", f"must be the path that the server exports, such as /data, not {path!r}."
+            )
+        if not _NFS_SERVER.fullmatch(server):
+            item.add_error("server", "required", f"must be the name or the address of the NFS server, not {server!r}.")
+        read_only = item.get("readOnly") is None or item.flag("readOnly")
+        source = {"server": server, "path": path, **({"readOnly": True} if read_only else {})}
+        self._add(item, "nfs", {"nfs": source}, "mountPath", readOnly=read_only)
 
     def read_claim(self, item: Fields) -> None:
         item.allow_only(
@@ -221,20 +195,39 @@ class _StorageReader:
             "repository", "branch", "revision", "path", "secretRef", "username", "password", "name", "exclude"
         )
         repository, secret = item.text("repository"), item.object("secretRef")
-        secret.allow_only("name", "authenticationMethod")
+        secret.allow_only("name", "authenticationMethod", "secretKeyOfUser", "secretKeyOfPassword")
         if not repository:
             item.add_error("repository", "required", "git sync must contain Repository")
-        if item.get("username") is not None or item.get("password") is not None:
-            text = (
-                "would be kept in the job for everybody to read: put username and password into a Secret, and name it."
-            )
-            item.add_error("password", "unsupported", text)
+        self._refuse_plain_secrets(item, "username", "password")
         if secret.choice("authenticationMethod", "password", "ssh-key") == "ssh-key":
             secret.add_error(
                 "authenticationMethod", "unsupported", "repositories are cloned with a username and a password."
             )
         path = item.text("path")
         volume = self._add(item, "git", {"emptyDir": {}}, "path")
-        self.clones.append(
-            Clone(volume, repository, path, item.text("branch"), item.text("revision"), secret.text("name"))
-        )
+        keys = secret.text("secretKeyOfUser") or "username", secret.text("secretKeyOfPassword") or "password"
+        clone = Clone(volume, repository, path, item.text("branch"), item.text("revision"), secret.text("name"), *keys)
+        self.copies.append(clone)
+
+    def read_bucket(self, item: Fields) -> None:
+        item.allow_only(
+            "bucket", "path", "url", "accessKeySecret", "secretKeyOfAccessKeyId", "secretKeyOfSecretKey",
+            "accessKeyId", "secretAccessKey", "name", "exclude",
+        )  # fmt: skip
+        bucket, url = item.text("bucket"), item.text("url")
+        if not bucket:
+            item.add_error("bucket", "required", "needs the name of the bucket.")
+        if url and not url.startswith(("http://", "https://")):
+            item.add_error("url", "format", f"must begin with http:// or https://, but is {url!r}.")
+        self._refuse_plain_secrets(item, "accessKeyId", "secretAccessKey")
+        path = item.text("path")
+        volume = self._add(item, "s3", {"emptyDir": {}}, "path")
+        keys = item.text("secretKeyOfAccessKeyId") or "AccessKeyId", item.text("secretKeyOfSecretKey") or "SecretKey"
+        self.copies.append(BucketCopy(volume, bucket, path, url, item.text("accessKeySecret"), *keys))
+
+    @staticmethod
+    def _refuse_plain_secrets(item: Fields, *fields: str) -> None:
+        if any(item.get(field) is not None for field in fields):
+            both = " and ".join(fields)
+            text = f"would be kept in the job for everybody to read: put {both} into a Secret, and name it."
+            item.add_error(fields[-1], "unsupported", text)

@@ -1,0 +1,59 @@
+"""NFS exports as pods see them: where this machine has mounted them already. The kubelet mounts none itself.
+
+Pod hosts live on in mount namespaces of their own, so an export that is mounted for one pod would be an empty directory for
+another. Whoever runs the machine mounts its exports (fstab, autofs), and pods that name one get that directory.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from rowlock.kubelet.pod.facts import ContainerConfigError
+
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+_TYPES = ("nfs", "nfs4")
+
+
+def export_name(server: str, path: str) -> str:
+    """`server:/path`, as the mount table names an export."""
+    return f"{server.strip('[]').lower()}:{PurePosixPath(path)}"
+
+
+def find_export(export: str, table: Path | None = None) -> Path:
+    """The directory of this machine that shows the export, the one mounted last first. Raises ContainerConfigError with what to
+    do where there is none."""
+    server, path = _split_export(export)
+    for source, root, target in reversed([*_nfs_mounts(table or MOUNT_TABLE)]):
+        mounted_server, exported = _split_export(source)
+        shown = PurePosixPath(exported) / root.lstrip("/")
+        if mounted_server == server and PurePosixPath(path).is_relative_to(shown):
+            return Path(target) / PurePosixPath(path).relative_to(shown)
+    raise ContainerConfigError(
+        f"this node has not mounted the NFS export {export}, and pods do not mount it themselves: as root,"
+        f" `mount -t nfs {export} /mnt/NAME`; the pod starts then"
+    )
+
+
+def _split_export(export: str) -> tuple[str, str]:
+    """Server and path; addresses of IPv6 have colons, too."""
+    server, _, path = export.partition(":/")
+    return server.strip("[]").lower(), f"/{path}"
+
+
+def _nfs_mounts(table: Path) -> Iterator[tuple[str, str, str]]:
+    """Of each NFS mount: its source, which part of it is shown ("/" = all), and where."""
+    try:
+        lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # macOS has no such table
+        return
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, what = before.split(" "), after.split(" ")
+        if len(fields) >= 5 and len(what) >= 2 and what[0] in _TYPES:
+            yield _unescape(what[1]), _unescape(fields[3]), _unescape(fields[4])
+
+
+def _unescape(text: str) -> str:
+    """The table writes blanks and backslashes as octal numbers."""
+    for number, character in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
+        text = text.replace(f"\\{number}", character)
+    return text
