@@ -26,7 +26,7 @@ from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.run_history import past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
-from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard, workload_telemetry
+from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard, suspension, workload_telemetry
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS, CredentialKind
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
@@ -133,8 +133,8 @@ ROUTES: tuple[RouteRow, ...] = (
     ("POST", f"{_WORKLOADS}/distributed", _SUBMIT, workloads.submit),
     ("GET", f"{_WORKLOADS}/distributed/{{id}}", _READ, workloads.show_distributed),
     ("DELETE", f"{_WORKLOADS}/distributed/{{id}}", _DELETE, workloads.delete),
-    ("POST", f"{_WORKLOADS}/distributed/{{id}}/suspend", _CHANGE, workloads.suspend),
-    ("POST", f"{_WORKLOADS}/distributed/{{id}}/resume", _CHANGE, workloads.resume),
+    ("POST", f"{_WORKLOADS}/distributed/{{id}}/suspend", _CHANGE, suspension.suspend),
+    ("POST", f"{_WORKLOADS}/distributed/{{id}}/resume", _CHANGE, suspension.resume),
     *_standard_routes("trainings", "Training", standard.submit_training),
     *_standard_routes("workspaces", "Workspace", standard.submit_workspace),
     ("POST", f"{_WORKLOADS}/batch", Right("batch", "delete"), batch.run_action),

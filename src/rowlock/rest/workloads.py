@@ -20,9 +20,9 @@ from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
-from rowlock.rest.run_history.checkpoint_use import ensure_checkpoints_are_free
+from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.run_history.past_workloads import deleted_workloads
-from rowlock.rest.workload_routes.gang_objects import create_gang, refuse_queued, require_queue
+from rowlock.rest.workload_routes.gang_objects import create_gang, require_queue
 from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
@@ -30,7 +30,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
-from rowlock.workloads.phase import TERMINAL, V1_STATUSES
+from rowlock.workloads.phase import V1_STATUSES
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
@@ -106,13 +106,13 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         return preview(call, [*(claim for claim, _ in claims), *([secret] if secret else []), job])
     await _ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
-    ensure_checkpoints_are_free(cache, job)
-    await require_queue(call, job)
-    created = await _create_job(call, job, secret)
-    uid = objects.uid(created)
-    await _create_claims(call, created, claims)
-    await create_gang(call, created)
-    await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
+    with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
+        await require_queue(call, job)
+        created = await _create_job(call, job, secret)
+        uid = objects.uid(created)
+        await _create_claims(call, created, claims)
+        await create_gang(call, created)
+        await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
 
@@ -293,43 +293,6 @@ async def delete_workload(call: RestCall, workload: Workload) -> None:
         return remaining is None or objects.is_deleting(remaining.job)
 
     await cache.wait_until(uid, is_leaving)
-
-
-async def suspend(call: RestCall) -> Any:
-    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods."""
-    call.validate_query()
-    await set_suspended(call, find_workload(call), suspended=True)
-    return JsonResult(202, ACCEPTED)
-
-
-async def resume(call: RestCall) -> Any:
-    """POST /workloads/distributed/{id}/resume: `spec.runPolicy.suspend` = false."""
-    call.validate_query()
-    await set_suspended(call, find_workload(call), suspended=False)
-    return JsonResult(202, ACCEPTED)
-
-
-async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) -> None:
-    """Suspend or resume a workload, and wait until the cache shows it. Raises Conflict for a finished workload."""
-    job, phase = workload.job, workload.status().phase
-    word = "suspended" if suspended else "resumed"
-    if phase in TERMINAL:
-        raise Conflict(
-            f"workload {objects.name(job)} has {phase.lower()} and cannot be {word}; submit it again instead"
-        )
-    if not suspended:
-        ensure_checkpoints_are_free(call.context.cache, job)
-    refuse_queued(job)
-    patch = {"spec": {"runPolicy": {"suspend": suspended}}}
-    kind, namespace, name = _kind(job), objects.namespace(job), objects.name(job)
-    changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
-    cache, uid = call.context.cache, objects.uid(job)
-    await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
-
-
-def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
-    workload = cache.workload(uid)
-    return workload is None or objects.revision(workload.job) >= revision
 
 
 async def wait(call: RestCall) -> Any:

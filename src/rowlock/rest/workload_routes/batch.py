@@ -8,7 +8,8 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.errors import ApiError
 from rowlock.rest.call import RestCall
-from rowlock.rest.workloads import delete_workload, lookup_workload, set_suspended
+from rowlock.rest.workload_routes.suspension import set_suspended
+from rowlock.rest.workloads import delete_workload, lookup_workload
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
 MAX_WORKLOADS = 100

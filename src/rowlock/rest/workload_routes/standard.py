@@ -7,9 +7,10 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.errors import NotFound
-from rowlock.rest import workloads
 from rowlock.rest.assets import submits
 from rowlock.rest.call import Endpoint, RestCall
+from rowlock.rest.workload_routes import suspension
+from rowlock.rest.workloads import delete as delete_any
 from rowlock.rest.workloads import find_workload, submit_workload
 from rowlock.workloads import runai_json, submission
 
@@ -63,9 +64,9 @@ def of_type(workload_type: str, serve: Endpoint) -> Endpoint:
 ENDPOINTS = {
     kind: {
         "show": of_type(kind, show),
-        "delete": of_type(kind, workloads.delete),
-        "suspend": of_type(kind, workloads.suspend),
-        "resume": of_type(kind, workloads.resume),
+        "delete": of_type(kind, delete_any),
+        "suspend": of_type(kind, suspension.suspend),
+        "resume": of_type(kind, suspension.resume),
     }
     for kind in ("Training", "Workspace")
 }

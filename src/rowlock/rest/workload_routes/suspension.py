@@ -1,0 +1,59 @@
+"""Suspends and resumes workloads: `spec.runPolicy.suspend` of the job, which the operator follows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.errors import Conflict
+from rowlock.objects import Object
+from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
+from rowlock.rest.workload_routes.gang_objects import refuse_queued
+from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload
+from rowlock.workloads.phase import TERMINAL
+from rowlock.workloads.runai_json import Workload
+
+
+async def suspend(call: RestCall) -> Any:
+    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods."""
+    call.validate_query()
+    await set_suspended(call, find_workload(call), suspended=True)
+    return JsonResult(202, ACCEPTED)
+
+
+async def resume(call: RestCall) -> Any:
+    """POST /workloads/distributed/{id}/resume: `spec.runPolicy.suspend` = false."""
+    call.validate_query()
+    await set_suspended(call, find_workload(call), suspended=False)
+    return JsonResult(202, ACCEPTED)
+
+
+async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) -> None:
+    """Suspend or resume a workload, and wait until the cache shows it. Raises Conflict for a finished workload."""
+    job, phase = workload.job, workload.status().phase
+    word = "suspended" if suspended else "resumed"
+    if phase in TERMINAL:
+        raise Conflict(
+            f"workload {objects.name(job)} has {phase.lower()} and cannot be {word}; submit it again instead"
+        )
+    if suspended:
+        await _patch_suspend(call, job, suspend=True)
+        return
+    with reserve_checkpoints(call.context.cache, call.context.reserved_checkpoints, job):
+        await _patch_suspend(call, job, suspend=False)
+
+
+async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool) -> None:
+    refuse_queued(job)
+    patch = {"spec": {"runPolicy": {"suspend": suspend}}}
+    kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)
+    changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
+    cache, uid = call.context.cache, objects.uid(job)
+    await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
+
+
+def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
+    workload = cache.workload(uid)
+    return workload is None or objects.revision(workload.job) >= revision
