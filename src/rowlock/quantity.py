@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, localcontext
+from functools import lru_cache
 
 from rowlock.errors import BadRequest
 
@@ -22,8 +23,15 @@ _FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([
 
 def parse(value: str | int | float) -> Decimal:
     """The exact value of a quantity. Raises BadRequest with apimachinery's own sentence."""
-    match = _PATTERN.fullmatch(str(value)[: MAX_LENGTH + 1])
-    if not match or isinstance(value, bool) or len(match[0]) > MAX_LENGTH:
+    if isinstance(value, bool):
+        raise BadRequest(_FORMAT_ERROR)
+    return _parse_text(str(value)[: MAX_LENGTH + 1])
+
+
+@lru_cache(4096)  # ten thousand pods say the same few words
+def _parse_text(text: str) -> Decimal:
+    match = _PATTERN.fullmatch(text)
+    if not match or len(match[0]) > MAX_LENGTH:
         raise BadRequest(_FORMAT_ERROR)
     number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +18,7 @@ from rowlock.rest.workload_routes import usage_history
 from rowlock.storage.store import Store
 from rowlock.workloads.figures.gauges import GAUGES
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample, UsageSeries
+from rowlock.workloads.runai_json import Workload
 
 W = "/api/v1/workloads"
 START, END = "2026-01-02T03:04:05Z", "2026-01-02T03:05:05Z"
@@ -63,6 +65,30 @@ def test_metrics_are_steps_between_looks(world: World) -> None:
     world.client.delete(f"{W}/distributed/{identity}")
     world.do(usage.look)
     assert usage._steps == {}, "what is gone costs no memory"
+
+
+def test_a_workload_is_read_again_only_when_it_has_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every five seconds ten thousand pods would be added up, for nothing."""
+    world.project()
+    world.submit()
+    read: list[str] = []
+
+    def read_gauges(workload: Workload) -> tuple[Decimal, ...]:
+        read.append(objects.name(workload.job))
+        return tuple(Decimal(len(read)) for _ in GAUGES)
+
+    world.do(world.rest.usage.look)
+    monkeypatch.setattr(usage_history, "read_gauges", read_gauges)
+    world.do(world.rest.usage.look)
+    assert read == []
+    world.patch(kinds.PYTORCHJOB, "runai-team-a", "dist-train1", {"status": {"conditions": []}}, "status")
+    deadline = time.monotonic() + 60
+    while not read and time.monotonic() < deadline:
+        world.do(world.rest.usage.look)
+    assert read[:1] == ["dist-train1"]
+    world.rest.usage._steps.clear()
+    world.do(world.rest.usage.look)
+    assert world.rest.usage._steps, "what was forgotten is read again"
 
 
 @pytest.mark.parametrize(

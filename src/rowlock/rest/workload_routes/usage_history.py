@@ -25,6 +25,9 @@ _MAX_CHANGES = 500
 _WORKLOADS_PER_TURN = 64
 """Workloads that are processed before other tasks of the event loop get their turn."""
 
+_NOTED = "usage"
+"""In `WorkloadRow.known`: nothing of the workload has changed since it was looked at."""
+
 Gauges = tuple[Decimal, ...]
 
 
@@ -70,7 +73,9 @@ class UsageHistory:
         for uid in [uid for uid in self._steps if uid not in present]:
             del self._steps[uid]
         for number, row in enumerate(rows, 1):
-            self._note(row.uid)
+            if row.uid not in self._steps or _NOTED not in row.known:
+                self._note(row.uid)
+                row.known[_NOTED] = True
             if number % _WORKLOADS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
