@@ -285,6 +285,20 @@ def test_a_log_is_streamed(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_node_that_cannot_be_reached_is_asked_for_a_log_once(tmp_path: Path) -> None:
+    """Whoever follows a thousand logs waits in his own way; the API server itself is asked again as for any GET."""
+
+    async def act(kube: Kube) -> bytes:
+        return b"".join([chunk async for chunk in kube.log("team", "a")])
+
+    unreachable = Answer(500, refusal(500, "InternalError", "dial tcp: connect: connection refused"))
+    server = Scripted(unreachable, Answer(lines=[b"one\n"]))
+    with pytest.raises(ApiError, match="connection refused"):
+        against(server, tmp_path, act)
+    assert len(server.asked) == 1
+    assert against(Scripted(BUSY, Answer(lines=[b"one\n"])), tmp_path, act) == b"one\n"
+
+
 # ---------------------------------------------------------------- watches
 
 

@@ -254,7 +254,9 @@ class Kube:
         await self.connection.send(Request("POST", path, {}, requests.binding_body(pod, node, annotations, uid)))
 
     async def log(self, namespace: str, pod: str, options: LogOptions = LOG) -> AsyncIterator[bytes]:
-        request = Request("GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options))
+        request = Request(
+            "GET", requests.path(POD, namespace, pod, "log"), requests.log_query(options), is_relayed=True
+        )
         try:
             async with self.connection.stream(request, endless=options.follow) as response:
                 is_first = True

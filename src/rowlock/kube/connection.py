@@ -38,6 +38,8 @@ class Request:
     media: str = "application/json"
     token: str | None = None
     """Of the user whom it is sent for; None: the credentials of the connection."""
+    is_relayed: bool = False
+    """A node answers it, through the API server: a 500 then says that the node cannot be reached, which a second does not change."""
 
     @property
     def is_safe(self) -> bool:
@@ -187,6 +189,8 @@ def _retry_delay(request: Request, response: aiohttp.ClientResponse, error: ApiE
     requested = float(header) if is_digits(header) else error.retry_after
     if response.status == 429 and requested is not None:
         return max(float(requested), backoff.next_delay())
+    if request.is_relayed and response.status == 500:
+        return None
     if request.is_safe and response.status in _RETRIABLE_CODES:
         return max(float(requested or 0), backoff.next_delay())
     return None

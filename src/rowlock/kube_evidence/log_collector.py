@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import random
 import re
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
@@ -40,8 +41,8 @@ _MAX_READERS = 32
 """Logs of pods that have ended, read at once."""
 _GATHER = 0.02
 """Seconds in which changes of pods gather."""
-_FIRST_RETRY, _LONGEST_RETRY = 0.2, 60.0
-"""Seconds: a node that cannot be reached is not asked all the time."""
+_FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
+"""Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
 _MAX_TRIES_AFTER_END = 5
 _SHORT = 3.0
 """Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
@@ -215,7 +216,7 @@ class LogCollector:
         file, failures, tries_after_end = FollowedLog(path), 0, 0
         await asyncio.to_thread(_write_facts, path.parent, life)
         while True:
-            is_over = self._is_over(life)
+            is_over, first_retry = self._is_over(life), _FIRST_RETRY
             try:
                 await self._stream(life, file, is_over=is_over)
                 if is_over or self._is_over(life):
@@ -227,12 +228,14 @@ class LogCollector:
                 self._say_forbidden(error)
                 return
             except ApiError as error:
+                first_retry = _NODE_RETRY
                 tries_after_end += is_over
                 if tries_after_end >= _MAX_TRIES_AFTER_END:
                     log.warning("the end of the log of %s/%s is not kept: %s", life.namespace, life.pod, error.message)
                     return
             failures += 1
-            await asyncio.sleep(back_off(failures, _FIRST_RETRY, _LONGEST_RETRY))
+            delay = back_off(failures, first_retry, _LONGEST_RETRY)
+            await asyncio.sleep(delay * random.uniform(0.75, 1.25))  # not all pods of a node at once
 
     def _say_forbidden(self, error: Forbidden) -> None:
         if not self._is_forbidden:
