@@ -1,8 +1,8 @@
-"""List and watch every kind that somebody decides about, and keep a `View` of it: what controllers run on.
+"""List and watch kinds, and keep a `View` of them for controllers.
 
-Each kind is followed by a task of its own. A watch that expired begins again with the state, and only the difference
-is told. Whatever else goes wrong is waited out with back-off and jitter, for ever: `watch_errors` says what and where,
-in a sentence, and the view keeps showing what was seen last.
+One task follows each kind. A watch that expired starts again with a list, and only the differences become changes. Other
+errors are retried for ever with back-off and jitter; `watch_errors` has a sentence about each, and the view keeps the
+last known state.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from rowlock.objects import Key, Object, key
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
-"""Seconds, first and most, between looks for a kind that the cluster does not have (its CRD is not installed)."""
+"""Seconds between two tries to list a kind that the cluster does not serve (its CRD is missing): at first, and at most."""
 CHANGES_PER_SLICE = 512
-"""Changes that are told in one round of the event loop."""
+"""Changes that are delivered before other tasks of the event loop get their turn."""
 
 
 class Cache:
@@ -38,13 +38,13 @@ class Cache:
         self._subscribers: list[asyncio.Queue[Change]] = []
         self._waiters: dict[tuple[Kind, Key], set[asyncio.Event]] = {}
         self.synced = asyncio.Event()
-        """Set when every kind has been listed once (a kind that the cluster does not have counts as empty)."""
+        """Set when every kind was listed once; a kind that the cluster does not serve counts as empty."""
         self.watch_errors: dict[Kind, str] = {}
-        """What keeps a kind from being followed right now."""
+        """Kind → why it cannot be watched right now."""
 
     @property
     def view(self) -> View:
-        """The objects as the watches have told them so far."""
+        """The objects as known from the watches."""
         return self._view
 
     async def run(self) -> None:
@@ -60,19 +60,19 @@ class Cache:
         await self.synced.wait()
         queue: asyncio.Queue[Change] = asyncio.Queue()
         state = self._view.initial_changes()
-        self._subscribers.append(queue)  # no await since the state was taken: nothing falls between
+        self._subscribers.append(queue)  # no await since the state was read: no change is missed
         try:
             for change in state:
                 yield change
             while True:
                 for _ in range(CHANGES_PER_SLICE):
                     yield await queue.get()
-                await asyncio.sleep(0)  # a full queue does not wait: after a list it would hold up everybody else
+                await asyncio.sleep(0)  # getting from a full queue never yields: let other tasks run
         finally:
             self._subscribers.remove(queue)
 
     async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
-        """Until the view shows the object (None = there is none) as `condition` wants it, however long that takes."""
+        """Wait until `condition` holds for the object in the view (None = it does not exist), without a time limit."""
         changed = asyncio.Event()
         waiters = self._waiters.setdefault((kind, key), set())
         waiters.add(changed)
@@ -96,7 +96,7 @@ class Cache:
                     since = revision
                     backoff.reset()
                     missing_backoff.reset()
-                delay = backoff.next_delay()  # a watch that just ends is strange enough to be gentle
+                delay = backoff.next_delay()  # wait also after a watch that simply ended
             except Expired:
                 since, delay = None, backoff.next_delay()
                 log.info("the watch of %s expired: listing again", kind.resource)
@@ -111,7 +111,7 @@ class Cache:
             await asyncio.sleep(delay)
 
     async def _watch_once(self, kind: Kind, since: int | None) -> AsyncIterator[int]:
-        """Follows one watch; yields the revisions from which it could be resumed."""
+        """Follow one watch; yields the revisions from which a next watch can resume."""
         state: list[Change] | None = [] if since is None else None
         async with aclosing(self._api.watch(kind, since=since, bookmarks=True)) as changes:  # type: ignore[type-var]  # watches are generators
             async for change in changes:
@@ -119,7 +119,7 @@ class Cache:
                     self._publish(self._view.apply(change))
                 elif change.type != "Bookmark":
                     state.append(change)
-                    continue  # half a list is nothing to resume from
+                    continue  # an incomplete list cannot be resumed
                 else:
                     self._publish(self._view.replace(kind, (c.object for c in state), change.revision))
                     state = None

@@ -1,6 +1,6 @@
-"""The objects of a real cluster as last seen: a `View`, fed by `cache.py` with whole kinds and single changes.
+"""A `View` of the last known objects of a real cluster. `cache.py` feeds it with lists and changes.
 
-It also turns what it is fed into `Change`s that know the object before, because a watch does not tell it.
+It also completes `Change`s with the previous object, which a watch does not send.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EMPTY_KIND = _CachedKind()
 
 
 class CachedView:
-    """`revision` is the newest that any kind has reached; kinds may lag each other by a moment."""
+    """`revision` is the newest revision of all kinds; some kinds may lag behind it for a moment."""
 
     def __init__(self) -> None:
         self._revision = 0
@@ -71,7 +71,7 @@ class CachedView:
     # ------------------------------------------------------------ feeding
 
     def replace(self, kind: Kind, state: Iterable[Object], revision: int) -> list[Change]:
-        """The kind is exactly this now; answers what that changes."""
+        """Replace all objects of a kind, and return the differences as changes."""
         fresh = {objects.key(obj): obj for obj in state}
         existing = {objects.key(obj): obj for obj in self.all(kind)}
         self._revision = max(self._revision, revision)
@@ -81,7 +81,7 @@ class CachedView:
         return deleted + [change for obj in fresh.values() for change in self._put(kind, obj)]
 
     def apply(self, change: Change) -> Iterator[Change]:
-        """One change of a watch; seen again, it is no change."""
+        """Apply one change of a watch; yields nothing when it was applied before."""
         assert change.kind is not None
         self._revision = max(self._revision, change.revision)
         if change.type == "Deleted":
@@ -92,7 +92,7 @@ class CachedView:
             yield from self._put(change.kind, change.object)
 
     def initial_changes(self) -> list[Change]:
-        """The state as Added changes, pods last, and a bookmark: how a subscriber begins."""
+        """The state for a new subscriber: Added changes, pods last, and a bookmark."""
         ordered = sorted(self._kinds, key=lambda kind: kind is POD)
         added = [Change("Added", objects.revision(obj), kind, obj) for kind in ordered for obj in self.all(kind)]
         return [*added, Change("Bookmark", self._revision)]

@@ -41,19 +41,19 @@ from rowlock.objects import Object, name, namespace, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
-"""How long one watch request lasts before it is renewed: drawn, so that watches do not all return at once."""
+"""Seconds that one watch request lasts: a random value, so that watches do not all end at once."""
 STATE_SLICE = 256
-"""Objects of a state that are told in one round of the event loop."""
+"""Objects that are delivered before other tasks of the event loop get their turn."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
-"""Namespace, pod and part of a log → its bytes. Raises NotFound."""
+"""(namespace, pod, part of the log) → its bytes. Raises NotFound."""
 _NO_LOG = b"unable to retrieve container logs for "
-"""What a kubelet answers with 200 when its runtime has removed the container meanwhile."""
+"""The text that a kubelet returns with status 200 when the container is already removed."""
 _WATCH_QUERY = {"watch": "true", "allowWatchBookmarks": "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTarget:
-    """What a watch is about."""
+    """The objects that a watch selects."""
 
     kind: Kind
     path: str
@@ -61,14 +61,15 @@ class WatchTarget:
 
 
 class Kube:
-    """A real cluster. Made by `Kube.connect`; `close` when done."""
+    """`Api` of a real cluster. Make one with `Kube.connect`, and `close` it."""
 
     def __init__(self, connection: Connection | UserConnection, *, decoder: ObjectDecoder | None = None) -> None:
-        """With a `decoder` watches share what is equal, and leave out who wrote which field: together nine tenths of what pods
-        take in memory. Updates of such objects keep their managedFields, as the API server takes absent ones for unchanged."""
+        """With a `decoder` watches share what is equal, and leave out who wrote which field: together nine tenths of
+        what pods take in memory. Updates of such objects keep their managedFields, as the API server takes absent ones for
+        unchanged."""
         self.connection, self.decoder = connection, decoder
         self.kept_log: LogSource | None = None
-        """Who has the logs of pods that are gone: asked for those of a job (`LogOptions.owner`) that the cluster has no more."""
+        """The source of deleted pods' logs, for requests that name a job (`LogOptions.owner`)."""
 
     @classmethod
     def connect(
@@ -141,7 +142,7 @@ class Kube:
                 if since is None:
                     for number, event in enumerate(await self._initial_state(target), 1):
                         if number % STATE_SLICE == 0:
-                            await asyncio.sleep(0)  # who takes ten thousand objects keeps others waiting
+                            await asyncio.sleep(0)  # let other tasks run between the objects of a long list
                         yield event
                         since = event.revision
                 async for event in self._watch_changes(target, since or 0):
@@ -156,18 +157,18 @@ class Kube:
                         f"the watch of {kind.resource} broke and could not be resumed: {error}"
                     ) from error
             if event is None:
-                await asyncio.sleep(backoff.next_delay())  # also when a server keeps ending watches at once
+                await asyncio.sleep(backoff.next_delay())  # wait also when the server ends every watch at once
 
     def _parse(self, kind: Kind, line: bytes) -> tuple[Change, bool]:
         """Events of the cluster are not shared: nobody keeps them as objects."""
         return parse_change(kind, line, None if kind == EVENT else self.decoder)
 
     async def _initial_state(self, target: WatchTarget) -> builtins.list[Change]:
-        """What is there now as Added changes, and the bookmark that a watch goes on from."""
+        """The present state as Added changes, and the bookmark from which to watch."""
         try:
             return await self._stream_state(target)
         except (Invalid, BadRequest):
-            return await self._list_state(target)  # a server that does not stream lists says so this way
+            return await self._list_state(target)  # how a server without streaming lists answers
 
     async def _list_state(self, target: WatchTarget) -> builtins.list[Change]:
         state, query = InitialState(), {**target.query, "limit": "500"}
@@ -197,7 +198,7 @@ class Kube:
         raise Unavailable(f"the list of {target.kind.resource} ended before it was complete: try again")
 
     async def _watch_changes(self, target: WatchTarget, since: int) -> AsyncIterator[Change]:
-        """One watch request until the server ends it. Raises Expired when the revision is compacted."""
+        """Yield the changes of one watch request until the server ends it. Raises Expired when the revision is compacted."""
         timeout_seconds = str(random.randint(*WATCH_SECONDS))
         query = {**target.query, **_WATCH_QUERY, "resourceVersion": str(since), "timeoutSeconds": timeout_seconds}
         lines = LineSplitter()
@@ -226,7 +227,7 @@ class Kube:
             try:
                 return await self._send(Request("PUT", path, query, fresh), options.warnings)
             except Conflict:
-                continue  # somebody was faster: the caller said that whatever is there may be replaced
+                continue  # a concurrent write: the caller allowed to overwrite any version
 
     async def patch(
         self,
@@ -265,7 +266,7 @@ class Kube:
                         raise NotFound(chunk.decode(errors="replace").strip())
                     is_first = False
                     yield chunk
-        except (NotFound, BadRequest):  # both before the first byte
+        except (NotFound, BadRequest):  # both come before the first byte
             if self.kept_log is None or not options.owner:
                 raise
             async for chunk in self.kept_log(namespace, pod, options):
@@ -277,7 +278,7 @@ class Kube:
 
 
 def _require_name(kind: Kind, name: str) -> str:
-    """An empty name would turn one object into the whole collection."""
+    """Raises BadRequest for an empty name, with which the path would mean the whole collection."""
     if not name:
         raise BadRequest(f"a name is needed to act on one of {kind.resource}")
     return name

@@ -1,4 +1,4 @@
-"""Where the real cluster is, and as whom we speak to it.
+"""The address of the real cluster, and our credentials there.
 
 Kubeconfig files (several merged, contexts), exec plugins, client certificates, service accounts, proxies and TLS names
 are read by kr8s: it is async, maintained, and knows more of them than lightkube (no exec plugins of today's version,
@@ -32,7 +32,7 @@ _DATA_FILES = (
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """An API server and how to be somebody there. `tls` is a context, or True for the system's authorities."""
+    """An API server and the credentials for it. `tls`: a context, or True for the system's CAs."""
 
     server: str
     tls: ssl.SSLContext | bool
@@ -41,11 +41,11 @@ class ClientConfig:
     tls_name: str | None = None
     namespace: str = "default"
     identity: str = ""
-    """Digest of the certificates in `tls`: equal ones need no new connections."""
+    """Digest of the certificates in `tls`; while it stays equal, connections are reused."""
 
 
 class Credentials:
-    """Answers `ClientConfig`s; `renew` after a 401 reads files again and runs the exec plugin again."""
+    """Makes `ClientConfig`s. After a 401, `renew` reads the files and runs the exec plugin again."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Credentials:
         *,
         anonymous: bool = False,
     ) -> None:
-        """`anonymous` says where the API server is and whom to trust, and nothing of who asks: an API server looks at a client's
-        certificate first, whatever token a request carries."""
+        """`anonymous`: use address and CA, but no credentials of the kubeconfig. An API server prefers a client
+        certificate to the token of a request, so requests of other users must not have one."""
         source = dict(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig
         self._auth = KubeAuth(kubeconfig=source, context=context)  # type: ignore[arg-type]  # kr8s takes dicts too, its type does not say so
         self._context, self._anonymous = context, anonymous
         self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
 
     async def renew(self) -> ClientConfig:
-        """Who we are now. Raises Unauthorized with what to do about it."""
+        """The present configuration. Raises Unauthorized, with advice, when credentials cannot be had."""
         try:
             await self._auth.reauthenticate()
             tls = await self._load_tls()
@@ -99,7 +99,7 @@ class Credentials:
         return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
 
     def _rotating_token(self) -> str:
-        """The content of the user's `tokenFile`, which wins over its `token` as in kubectl."""
+        """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl."""
         token_file = self._auth._user.get("tokenFile")
         if not token_file:
             return ""
@@ -119,7 +119,7 @@ class Credentials:
         return digest.hexdigest()
 
     def _delete_key_files(self) -> None:
-        """kr8s writes inlined keys to files for OpenSSL; once loaded they have no business on disk."""
+        """Delete the files to which kr8s writes inlined keys for OpenSSL; once loaded they are not needed."""
         inlined = {**self._auth._user, **self._auth._cluster}
         scratch = Path(tempfile.gettempdir())
         for name, attribute in _DATA_FILES:

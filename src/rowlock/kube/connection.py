@@ -29,7 +29,7 @@ _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request as it goes over the wire."""
+    """One HTTP request."""
 
     method: str
     path: str
@@ -37,7 +37,7 @@ class Request:
     body: Any = None
     media: str = "application/json"
     token: str | None = None
-    """Of the user whom it is sent for; None: the credentials of the connection."""
+    """The token of the user for whom it is sent; None for the credentials of the connection."""
     is_relayed: bool = False
     """A node answers it, through the API server: a 500 then says that the node cannot be reached, which a second does not change."""
 
@@ -58,7 +58,7 @@ class Connection:
         self._http: HttpClient | None = None
         self._config: ClientConfig | None = None
         self._retired: list[HttpClient] = []
-        """Clients of former credentials: streams may still run on them, so they are closed at the end."""
+        """Clients with earlier credentials. Streams may still use them, so they are closed with the connection."""
         self._connect_lock = asyncio.Lock()
 
     async def close(self) -> None:
@@ -78,7 +78,7 @@ class Connection:
 
     @asynccontextmanager
     async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer as it comes, after its status was found good. `endless`: no limit on the silence within."""
+        """Stream an answer after its status was checked. `endless`: no timeout between chunks."""
         response = await self._send_with_retries(request, endless)
         try:
             yield response
@@ -133,14 +133,14 @@ class Connection:
         )
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
-        """Where the API server is and who we are there, for streams that do not go through here; renewed when it was
-        `refused`. Raises Unauthorized."""
+        """Address and credentials, for streams that do not use this client. A `refused` configuration is renewed first. Raises
+        Unauthorized."""
         await self._authenticated_client(refused)
         assert self._config is not None
         return self._config
 
     async def _authenticated_client(self, refused: ClientConfig | None = None) -> HttpClient:
-        """A client with today's credentials. `refused` is the place that was refused: renewed once for all who wait."""
+        """A client with valid credentials. `refused` is a configuration that got a 401; it is renewed once for all waiting requests."""
         async with self._connect_lock:
             if self._http and self._config is not refused:
                 return self._http
@@ -155,7 +155,7 @@ class Connection:
 
 
 def _same_endpoint(old: ClientConfig, new: ClientConfig) -> bool:
-    """True when only the token changed: the connections may stay."""
+    """Whether only the token changed, so that connections can be reused."""
     return (old.server, old.proxy, old.identity) == (new.server, new.proxy, new.identity)
 
 
@@ -165,7 +165,7 @@ def parse_warnings(headers: list[str]) -> list[str]:
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
-    """The error a bad status stands for, also when a proxy answered in HTML."""
+    """The error for a bad status, also when a proxy answered in HTML."""
     code = response.status
     try:
         content = await response.read()
@@ -184,7 +184,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
 
 
 def _retry_delay(request: Request, response: aiohttp.ClientResponse, error: ApiError, backoff: Backoff) -> float | None:
-    """Seconds until this refusal is worth another try; None = never."""
+    """Seconds until the request should be sent again; None = never."""
     header = response.headers.get("Retry-After", "")
     requested = float(header) if is_digits(header) else error.retry_after
     if response.status == 429 and requested is not None:

@@ -1,4 +1,5 @@
-"""What a real cluster has and lacks for rowlock: `python -m rowlock.kube.doctor`, the other half of `rowlock doctor --kubeconfig`.
+"""What a real cluster has and lacks for rowlock: `python -m rowlock.kube.doctor`, the other half of `rowlock doctor
+--kubeconfig`.
 
 Asks and changes nothing (one job is created as a dry run, to hear the operator's webhook). Prints a JSON list of findings:
 `what` was looked at, `state` (ok, warn, bad), what was `found`, and the `fix`.
@@ -40,7 +41,7 @@ MAX_SKEW_S = 5.0
 
 
 class ClusterFinding(msgspec.Struct, frozen=True):
-    """One line of the report; `fix` is "" when there is nothing to do."""
+    """One line of the report: `state` is ok, warn or bad; `fix` is "" when there is nothing to do."""
 
     what: str
     state: str
@@ -68,7 +69,7 @@ async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.t
 
 
 async def _finding_of(what: str, check: Awaitable[ClusterFinding]) -> ClusterFinding:
-    """A check that may not look, or finds no such kind, is a finding, too."""
+    """Run a check; missing rights and missing kinds become findings."""
     try:
         return await check
     except Forbidden as error:
@@ -91,7 +92,7 @@ async def check_job_kinds(api: Api) -> ClusterFinding:
 
 
 async def check_operator(api: Api, clock: Callable[[], float]) -> ClusterFinding:
-    """A job as a dry run: admitted, it went through the webhook, and says what time it is there."""
+    """Create a job as a dry run: it shows whether the operator's webhook answers, and the server's clock."""
     if await missing_kinds(api, (kinds.PYTORCHJOB,)):
         return ClusterFinding("training operator", "bad", "no PyTorchJob", f"install it: `{OPERATOR_COMMAND}`")
     try:
@@ -130,7 +131,7 @@ async def check_scheduling_kinds(api: Api, scheduler: str) -> ClusterFinding:
 
 
 async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) -> ClusterFinding:
-    """Who places pods: KAI by its kind, rowlock's by its Lease."""
+    """Which scheduler places pods: KAI by its kinds, rowlock's by its Lease."""
     kai = await has_kai(api)
     if kai and scheduler == "own":
         return ClusterFinding(
@@ -158,7 +159,7 @@ async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) 
 
 
 async def _lease_holder(api: Api, now: float) -> str:
-    """Who leads rowlock's scheduler; "" when nobody has renewed the Lease in time."""
+    """The process that leads rowlock's scheduler; "" when nobody has renewed the Lease in time."""
     try:
         lease = await api.get(kinds.LEASE, *SCHEDULER_LEASE)
     except ApiError:

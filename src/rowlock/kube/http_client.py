@@ -1,7 +1,7 @@
-"""The HTTP client that `connection.py` sends with: aiohttp, held to what this package promises.
+"""The HTTP client of `connection.py`: aiohttp, configured for the promises of this package.
 
 aiohttp, because a bind takes it a tenth of the CPU that httpx takes: httpx looks at every connection of its pool for every
-request. It is told here not to repeat, follow, remember or take from files what nobody here asked for.
+request. Here its retries, redirects, cookies and settings from files are switched off.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rowlock.kube.config import ClientConfig
 from rowlock.kube.rate_limit import Limits
 
 _IDLE_SECONDS = 50.0
-"""How long a connection without a request is kept: less than servers and load balancers do."""
+"""Seconds for which an idle connection is kept: less than servers and load balancers keep it."""
 
 _WHOLE_BODY_BYTES = 2**20
-"""Larger bodies are sent in parts: encrypted in one go they would hold up the event loop."""
+"""Bytes. Larger bodies are sent in parts, because encrypting them at once would block the event loop."""
 
 asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
 """Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs."""
 
 
 class HttpClient:
-    """One API server, as somebody. Connections are kept, and as many as there are requests at once."""
+    """A client of one API server with one set of credentials. It keeps connections, one for each concurrent request."""
 
     def __init__(self, config: ClientConfig) -> None:
         """Must be made inside of an event loop. Raises Unauthorized for a proxy that cannot be used."""
@@ -46,7 +46,7 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": f"rowlock/{rowlock.__version__}", "Accept": "application/json"},
         )
-        self._session._retry_connection = False  # it would send a PUT or DELETE again whose answer was lost
+        self._session._retry_connection = False  # else it repeats a PUT or DELETE whose answer was lost
 
     async def close(self) -> None:
         """Close all connections; what streams on them ends."""
@@ -68,8 +68,8 @@ class HttpClient:
 
 
 def hang_up(response: aiohttp.ClientResponse) -> None:
-    """Be done with an answer: its connection is kept if it was read whole, and else dropped without TLS' goodbye, for which
-    a server that has stopped answering would be waited."""
+    """Release an answer. Its connection is kept if the body was read to its end, and else dropped without TLS' closing
+    handshake, for which a hanging server would have to be waited for."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -77,7 +77,7 @@ def hang_up(response: aiohttp.ClientResponse) -> None:
 
 
 def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A silent watch on a dead connection is noticed within a minute."""
+    """A socket with keep-alive probes, so that a silent watch on a dead connection fails within a minute."""
     family, type_, protocol, _, _ = address
     made = socket.socket(family, type_, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

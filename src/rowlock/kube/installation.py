@@ -67,7 +67,7 @@ def _crd_object(kind: Kind, spec: Object) -> Object:
 
 
 async def missing_kinds(api: Api, wanted: Iterable[Kind]) -> list[Kind]:
-    """Those that the cluster does not serve. Raises ApiError when it does not answer, or does not let us list them."""
+    """The kinds that the cluster does not serve. Raises ApiError when it does not answer or forbids to list them."""
     missing: list[Kind] = []
     for kind in wanted:
         try:
@@ -85,7 +85,7 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
         try:
             await api.create(CRD, definition, options=WriteOptions(manager="rowlock"))
         except AlreadyExists:
-            pass  # another server of ours is as far as we are
+            pass  # another rowlock server installs them too
     try:
         async with asyncio.timeout(ESTABLISH_TIMEOUT_S):
             for kind in missing:
@@ -101,7 +101,7 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
 
 
 async def require_kinds(api: Api, *, install: bool, has_operator: bool = False) -> str:
-    """Everything without which nothing works here; a warning about kinds of jobs that are missing, or "".
+    """Check that the cluster serves all necessary kinds. Returns a warning about missing kinds of jobs, or "".
 
     Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs only where we bring
     the operators, too (`has_operator`)."""
@@ -129,12 +129,12 @@ async def has_kai(api: Api) -> bool | None:
     """Whether KAI Scheduler is installed; None where these credentials may not see it. Raises ApiError."""
     try:
         return not await missing_kinds(api, (BIND_REQUEST,))
-    except Forbidden:  # RBAC refuses before anybody looks whether the kind exists
+    except Forbidden:  # RBAC answers before the server checks whether the kind exists
         return None
 
 
 async def is_installed(api: Api, dialect: Dialect) -> bool | None:
-    """As `has_kai`, of any scheduler that somebody installs."""
+    """As `has_kai`, for any scheduler that can be installed."""
     assert dialect.proof is not None
     try:
         return not await missing_kinds(api, (dialect.proof,))
@@ -180,7 +180,7 @@ async def _find_installed(api: Api) -> Dialect | None:
 
 
 async def _require_installed(api: Api, dialect: Dialect) -> None:
-    """Raises Unavailable where it is surely not there."""
+    """Raises Unavailable when the scheduler is certainly not installed."""
     if await is_installed(api, dialect) is False:
         assert dialect.proof is not None
         raise Unavailable(

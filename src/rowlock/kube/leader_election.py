@@ -40,7 +40,7 @@ async def run_until_first_ends(*works: Awaitable[None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds; client-go's defaults. A leader that hangs is followed after `duration`, and has stopped after `deadline`."""
+    """Seconds; client-go's defaults. A hanging leader is replaced after `duration`, and stops its work after `deadline`."""
 
     duration: float = 15.0
     deadline: float = 10.0
@@ -48,7 +48,7 @@ class LeaseTimes:
 
 
 class LeaderElection:
-    """`await run(work)`: `work` runs in at most one of all processes that name the same Lease."""
+    """`await run(work)` runs `work` in at most one of all processes that use the same Lease."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class LeaderElection:
         self._api, (self._namespace, self._name), self._identity = api, lease, identity
         self._times, self._monotonic, self._clock = times, monotonic, clock
         self._seen: tuple[int, float] = (-1, 0.0)
-        """The Lease's revision as last seen, and when it was seen first."""
+        """(last known revision of the Lease, time at which it was first seen)."""
         self.leader = ""
-        """Who holds the Lease, as far as this process knows."""
+        """The holder of the Lease, as far as this process knows."""
 
     @property
     def is_leader(self) -> bool:
@@ -110,7 +110,7 @@ class LeaderElection:
         log.warning("%s leads no longer: the Lease %s/%s is lost", self._identity, self._namespace, self._name)
 
     async def _try_to_hold(self) -> bool:
-        """Take, keep or find taken. Raises ApiError when the cluster does not answer."""
+        """Take or renew the Lease; False when another process holds it. Raises ApiError when the cluster does not answer."""
         try:
             current = await self._api.get(LEASE, self._namespace, self._name)
         except NotFound:
@@ -125,7 +125,7 @@ class LeaderElection:
         return await self._write(current)
 
     async def _write(self, current: Object | None) -> bool:
-        """Our name in the Lease, on the version that was read; False when somebody else was faster."""
+        """Write our name into the version of the Lease that was read; False when another process was faster."""
         lease = self._lease_object(current)
         try:
             written = await (self._api.update(LEASE, lease) if current else self._api.create(LEASE, lease))
@@ -151,7 +151,7 @@ class LeaderElection:
         return {**(current or {**fresh, "metadata": metadata}), "spec": spec}
 
     async def _release(self) -> None:
-        """Nobody has to wait for a leader that has gone; that it cannot be told costs the others `duration`."""
+        """Give the Lease back, so that the next leader need not wait. If that fails, it waits for `duration`."""
         if not self.is_leader:
             return
         self.leader = ""

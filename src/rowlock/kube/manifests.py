@@ -1,4 +1,4 @@
-"""What an administrator applies before rowlock works on a cluster with few rights: `python -m rowlock.kube.manifests`.
+"""Manifests that an administrator applies so that rowlock can work with few rights: `python -m rowlock.kube.manifests`.
 
 Namespace, service account, the rights of `rights.py` (the scheduler's with `--scheduler own`), the kinds Queue and
 PodGroup, and Run:ai's priority classes; with `--image` the server itself. `rowlock manifests` prints it for `kubectl apply`.
@@ -50,7 +50,8 @@ def install_objects(
 
 
 def _priority_classes(values: Mapping[str, int]) -> list[Object]:
-    """Jobs name them in a label for a gang scheduler; kube-scheduler shall preempt nobody for them."""
+    """Run:ai's priority classes. Gang schedulers read them from a label of the job; kube-scheduler must not preempt for
+    them."""
     kind = kinds.PRIORITY_CLASS
     return [
         {

@@ -1,4 +1,4 @@
-"""How hard we lean on an API server: a token bucket for all requests, and waits between tries that spread out."""
+"""Limits on requests to an API server: a token bucket, and back-off between retries."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`qps` requests a second with bursts of `burst`; 0 = as fast as the server lets us (it has its own fairness)."""
+    """`qps` requests a second with bursts of `burst`; 0 = no limit (the server has its own fairness)."""
 
     qps: float = 50.0
     burst: int = 100
     max_in_flight: int = 64
-    """Requests that wait for an answer at once, besides streams: each takes a connection, and with it a TLS handshake."""
+    """Concurrent requests at most, besides streams; each needs a connection, and that a TLS handshake."""
     max_tries: int = 5
-    """How often a safe request is sent before its error is the answer."""
+    """How often a safe request is sent before its error is raised."""
     connect_timeout: float = 5.0
     read_timeout: float = 60.0
     """Seconds that a connection, and an answer that is no stream, may take."""
@@ -27,7 +27,7 @@ class Limits:
 
 
 class TokenBucket:
-    """Refills at `qps`; who comes when it is empty waits for its own token, first come first served."""
+    """A token bucket that refills at `qps`. Callers wait for tokens in the order in which they come."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class TokenBucket:
         self._slack = self._interval * max(0, burst - 1)
         self._clock, self._sleep = clock, sleep
         self._next_due = clock() - self._slack
-        """When the next token is due if nobody saves any up."""
+        """The time at which the next token is due when the bucket is empty."""
 
     async def take(self) -> None:
         """Wait until a request may go out; without a limit, not at all. client-go: `flowcontrol.RateLimiter.Wait`."""
@@ -55,7 +55,8 @@ class TokenBucket:
 
 @dataclass(slots=True)
 class Backoff:
-    """Waits that double up to `maximum`, each drawn between half of it and all of it, so that crowds disperse."""
+    """Waits that double up to `maximum`; each is a random value between its half and the whole, so that clients spread
+    out."""
 
     first: float = 0.1
     maximum: float = 10.0

@@ -1,8 +1,8 @@
-"""The client that a scheduler binds pods with: it never decides twice about one pod because its view lags.
+"""The client with which a scheduler binds pods. It makes sure that no decision is made on a view without the last bind.
 
 A real API server answers a Binding without the pod, and the watch tells of it some milliseconds later. A scheduler that
-decided in between would take the room of a pod that it has just placed for free. kube-scheduler assumes; we wait: a
-bind is done when the cache shows what became of the pod. While the watch is broken nothing is decided at all.
+decided in between would use the same resources twice. kube-scheduler assumes a bind's success; this client waits until
+the cache shows its outcome. While the watch is broken, nothing is decided.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SchedulerClient(Kube):
         try:
             await super().bind(namespace, pod, node, annotations=annotations, uid=uid)
         except (Conflict, NotFound):
-            with suppress(TimeoutError):  # the next decision is made on what is known then
+            with suppress(TimeoutError):  # the next decision uses what is known by then
                 async with asyncio.timeout(CONFLICT_TIMEOUT_S):
                     await self._wait_until_settled(target, uid)
             raise
@@ -52,25 +52,25 @@ class SchedulerClient(Kube):
         await self._wait_until_settled(target, uid)
 
     async def _choose_node_of_claims(self, target: Key, node: str) -> None:
-        """A claim that waits for its first consumer is told the node, as kube-scheduler tells it; its provisioner waits for
-        that word, and the kubelet for the volume."""
+        """Write the chosen node to claims that wait for their first consumer, as kube-scheduler does; their provisioner
+        waits for it, and the kubelet waits for the volume."""
         volumes = dig(self._cache.view.get(POD, *target) or {}, "spec.volumes") or ()
         for claim_name in filter(None, (dig(volume, "persistentVolumeClaim.claimName") for volume in volumes)):
             try:
                 claim = await self.get(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name)
             except NotFound:
-                continue  # it may come later: the kubelet waits for it
+                continue  # it may be created later: the kubelet waits for it
             if not dig(claim, "spec.volumeName") and SELECTED_NODE_ANNOTATION not in annotations_of(claim):
                 seen = {"resourceVersion": claim["metadata"]["resourceVersion"]}
                 patch = {"metadata": {**seen, "annotations": {SELECTED_NODE_ANNOTATION: node}}}
-                with suppress(Conflict):  # another pod of the gang has told it a node
+                with suppress(Conflict):  # another pod of the gang has written a node
                     await self.patch(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name, patch)
 
     async def _wait_until_settled(self, target: Key, pod_uid: str) -> None:
         await self._cache.wait_for_object(POD, target, lambda pod: is_settled(pod, pod_uid))
 
     async def _wait_for_lost_bind(self, target: Key, pod_uid: str) -> None:
-        """The answer was lost, the bind may not be: ask the server until it says, then wait until the cache knows it."""
+        """After a lost answer: ask the server until it says whether the pod is bound, then wait until the cache shows it."""
         backoff = Backoff()
         while True:
             try:

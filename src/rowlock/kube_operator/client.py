@@ -1,4 +1,4 @@
-"""The client that job operators write with: a write is done when the cache shows it, so no decision is made on an older view.
+"""The client of the job operators. A write returns when the cache shows it, so that no decision is made on an older view.
 
 The loop waits for the newest revision that *any* kind has reached, which is enough for a store in one process. A real
 cluster tells of each kind by a watch of its own: jobs may be ahead of pods, and a pod that was just made would be missed.
@@ -20,7 +20,7 @@ from rowlock.kube.users.user_connection import UserConnection
 from rowlock.objects import Key, Object, is_deleting, key, revision, uid
 
 PATIENCE_S = 5.0
-"""Seconds to wait for a write to show. What a watch skipped, since it was made and deleted at once, is never shown."""
+"""Seconds to wait until the cache shows a write. A watch may skip an object that was created and deleted at once."""
 
 
 class OperatorClient(Kube):
@@ -56,7 +56,7 @@ class OperatorClient(Kube):
         return written
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
-        """The object that the cache shows and no later one of its name. Raises Conflict where there is a later one."""
+        """Delete the object that the cache shows. Raises Conflict when the cluster has a later object of the same name."""
         seen = self._cache.view.get(kind, namespace, name)
         seen_uid = options.uid or (uid(seen) if seen is not None else "")
         answer = await super().delete(kind, namespace, name, options=replace(options, uid=seen_uid))
@@ -78,4 +78,4 @@ class OperatorClient(Kube):
             async with asyncio.timeout(PATIENCE_S):
                 await self._cache.wait_for_object(kind, target, condition)
         except TimeoutError:
-            return  # names are fixed and deletes name a uid: an old view costs a refused write, not a second pod
+            return  # names are fixed and deletes name a uid: an old view causes a refused write, never a second pod

@@ -1,7 +1,7 @@
 """The job operators of the embedded cluster on a real one, behind a Lease, as long as Kubeflow's operator is not there.
 
-They decide as in `training`, unchanged, on a View that watches keep. They keep nothing that a restart loses. Kubeflow's
-operator may be installed at any moment: then ours stop within `LOOK_INTERVAL_S`, and go on when it has gone.
+They are the operators of `training`, unchanged, on a View that watches keep up to date. They have no state that a restart
+could lose. When Kubeflow's operator is installed, ours stop within `LOOK_INTERVAL_S`; they continue when it is removed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class OperatorTimes:
 
 
 class CheckedJobController(JobController):
-    """A `JobController` for objects that no webhook of the operator has looked at: what one would have refused is told, and left
-    alone; and jobs that ask for other operators are theirs."""
+    """A `JobController` for objects that no webhook has checked: for a job that Kubeflow's webhook would refuse it writes an Event
+    and does nothing else. Jobs that name another operator are ignored."""
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         job = view.get(self.framework.kind, key.namespace, key.name)
@@ -56,7 +56,7 @@ class CheckedJobController(JobController):
         return super().decide(view, key, now)
 
     def _refusal(self, job: Object) -> str:
-        """Kubeflow's own sentence; anything that is too odd to be looked at is refused as well."""
+        """Why Kubeflow's webhook would refuse the job, in its own words, also for a malformed one; "" when it is valid."""
         try:
             return review_job(self.framework.kind, None, job).message
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -67,7 +67,7 @@ class KubeOperator:
     """`run()` until cancelled. `kube` is a client of its own: its requests do not queue behind users'."""
 
     def __init__(self, kube: Kube, process: str, times: OperatorTimes | None = None) -> None:
-        """`process` is unique to this process."""
+        """`process` identifies this process among all others."""
         self._kube, self._times = kube, times or OperatorTimes()
         self._probe = process.rsplit("_", 1)[-1].lower()
         self.election = LeaderElection(kube, OPERATOR_LEASE, process, self._times.lease)
@@ -109,7 +109,7 @@ class KubeOperator:
         return await find_kubeflow_operator(self._kube, self._probe, self._times.patience)
 
     async def _act(self) -> None:
-        """A new cache, new operators, and everything read anew."""
+        """Run the operators with a new cache, so that all state is read again."""
         operators = [CheckedJobController(kind) for kind in await self._served_kinds()]
         followed = tuple(dict.fromkeys(kind for operator in operators for kind in operator.kinds))
         cache = Cache(self._kube, followed)

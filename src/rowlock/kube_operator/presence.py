@@ -1,7 +1,7 @@
 """Whether Kubeflow's training operator works on a cluster: by its Deployment, its Lease, its webhook, or its heartbeat.
 
-The heartbeat is a suspended job of our own that our operators never touch: whoever writes a status on it is another
-operator, wherever it runs. It makes no pods, and is deleted after the question.
+The heartbeat is a suspended job that our operators never touch. If something writes a status on it, another operator runs,
+wherever it is. The job creates no pods and is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rowlock.objects import Object, dig, labels, name, namespace, seconds
 
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", ("deploy",))
 PROBE_LABEL = "rowlock.dev/operator-probe"
-"""On a job that our operators leave alone."""
+"""Label of a job that our operators ignore."""
 _OPERATOR_LABEL = ("control-plane", "kubeflow-training-operator")
 _LEASE_SUFFIX = ".training-operator.kubeflow.org"
 _POLL_S = 0.1
@@ -27,8 +27,8 @@ _POLL_S = 0.1
 async def find_kubeflow_operator(
     api: Api, process: str, patience: float, clock: Callable[[], float] = time.time
 ) -> str:
-    """Where it was found, as the end of a sentence; "" when nobody answered within `patience` seconds. `process` names
-    the job that is its question. Raises ApiError when the cluster does not answer."""
+    """Where Kubeflow's operator was found, as the end of a sentence; "" when nothing answered within `patience` seconds.
+    `process` becomes part of the probe job's name. Raises ApiError when the cluster does not answer."""
     return (
         await _find_deployment(api) or await _find_lease(api, clock()) or await _find_heartbeat(api, process, patience)
     )
@@ -54,7 +54,7 @@ async def _find_lease(api: Api, now: float) -> str:
 
 
 async def _list_if_allowed(api: Api, kind: Kind) -> list[Object]:
-    """What may not be seen, or is no kind of this cluster, says nothing: the heartbeat still does."""
+    """The objects of a kind; [] when the kind is unknown or forbidden, because the heartbeat still tells."""
     try:
         return list((await api.list(kind)).items)
     except (Forbidden, NotFound):
@@ -67,8 +67,8 @@ async def _find_heartbeat(api: Api, process: str, patience: float) -> str:
     try:
         await api.create(PYTORCHJOB, probe)
     except AlreadyExists:
-        pass  # of an earlier question whose end was not told
-    except Internal as error:  # an operator that is down for a moment comes back, and takes its jobs up again
+        pass  # left by an earlier probe
+    except Internal as error:  # an operator that is down for a moment will come back and take its jobs
         if "webhook" not in error.message:
             raise
         return f"its webhook is installed ({error.message})"
@@ -82,11 +82,11 @@ async def _find_heartbeat(api: Api, process: str, patience: float) -> str:
         try:
             await api.delete(*target)
         except ApiError:
-            pass  # it is asked with the same job the next time
+            pass  # the next probe reuses it
 
 
 def probe_job(process: str) -> Object:
-    """A job that makes no pods."""
+    """A job that creates no pods."""
     container = {"name": "pytorch", "image": "rowlock.dev/operator-probe"}
     replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
     return {

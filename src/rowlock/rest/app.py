@@ -249,8 +249,7 @@ class RestApi:
 
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
         """Authenticate and authorize a request. Returns a call whose context shows and changes only what the caller may
-        see and
-        change. Raises Unauthorized, Forbidden."""
+        see and change. Raises Unauthorized, Forbidden."""
         principal, context = self._authenticator.authenticate(request), self._context
         request.scope[_USER] = principal.name
         if principal.api is not None:

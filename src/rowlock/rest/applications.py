@@ -102,8 +102,7 @@ class Logins:
 
     def find_account_name(self, body: Any) -> str:
         """The name of the account that a login is for, for the audit log; "" when there is no such account, because the
-        text could
-        be a password typed into the wrong field."""
+        text could be a password typed into the wrong field."""
         given = {str(key).lower(): value for key, value in body.items()} if isinstance(body, dict) else {}
         name, accounts = given.get("username"), self._settings.accounts
         return name if isinstance(name, str) and accounts is not None and accounts.get(name) else ""

@@ -219,8 +219,7 @@ class InformerCache:
 
     def _forget_card_memory(self, before: Object | None, after: Object | None) -> None:
         """Forget the memory of cards, and what workloads hold of them, when a node was added, deleted or has other
-        cards. Most
-        writes of a node are heartbeats and change nothing here."""
+        cards. Most writes of a node are heartbeats and change nothing here."""
         self._card_memory = None
         if _card_facts(before) != _card_facts(after):
             for row in self._rows_by_uid.values():

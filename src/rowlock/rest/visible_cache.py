@@ -20,8 +20,7 @@ from rowlock.workloads.runai_json import Workload
 
 class VisibleCache(InformerCache):
     """Made for one request. A project is visible if the user may get its namespace, a workload if he may get its job. A
-    list has
-    the workloads of kinds that he may list in their namespaces."""
+    list has the workloads of kinds that he may list in their namespaces."""
 
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights

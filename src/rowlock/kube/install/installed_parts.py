@@ -1,4 +1,5 @@
-"""What `rowlock doctor` asks of parts that others have installed: KAI's version, and webhooks whose servers are down. Changes nothing.
+"""Checks of `rowlock doctor` for parts that others have installed: KAI's version, and webhooks whose servers are down.
+Read-only.
 
 Each check answers state (ok, warn, bad), what was found, and the fix.
 """
@@ -55,7 +56,7 @@ async def ask_kai_version(api: Api) -> Answer:
 
 
 async def ask_webhooks(api: Api) -> Answer:
-    """Webhooks that must agree to pods or jobs, and have no server: everything that they look at is refused meanwhile."""
+    """Find mandatory webhooks for pods or jobs without a running server: the cluster refuses all such objects meanwhile."""
     down: list[str] = []
     seen: set[tuple[str, str]] = set()
     count = 0
@@ -90,7 +91,7 @@ def _concerns_us(webhook: dict[str, Any]) -> bool:
 
 
 async def _has_server(api: Api, namespace: str, service: str) -> bool:
-    """A Service of type ExternalName has its server elsewhere; others have ready endpoints, or none."""
+    """Whether the service has a ready endpoint. One of type ExternalName counts, because its server is elsewhere."""
     try:
         found: Object = await api.get(SERVICE, namespace, service)
     except NotFound:

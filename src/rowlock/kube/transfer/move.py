@@ -1,7 +1,8 @@
-"""`python -m rowlock.kube.transfer.move`, the other half of `rowlock move`: a job's request, submitted to a cluster of a kubeconfig.
+"""`python -m rowlock.kube.transfer.move`, the other half of `rowlock move`: a job's request, submitted to a cluster of a
+kubeconfig.
 
-Reads `{"request", "codeRoots", "code"}` as JSON from stdin. All that can be asked is asked first (the kinds, the project, the
-name, what the pods need, and the API server itself by dry runs), so that what is refused leaves nothing behind.
+Reads `{"request", "codeRoots", "code"}` as JSON from stdin. It checks everything first (the kinds, the project, the
+name, what the pods need, and the objects themselves by dry runs), so that a refusal leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _DRY_RUN, _WRITE = WriteOptions(manager="rowlock", dry_run=True), WriteOptions(m
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be created; `code` is None where no code goes along."""
+    """The objects to create; `code` is None without code."""
 
     kind: Kind
     job: Object
@@ -56,7 +57,7 @@ class _Plan:
 
 
 async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespace) -> _Plan:
-    """Everything is asked here and nothing written. Raises ApiError with what to do."""
+    """Check everything without writing, and return what to create. Raises ApiError with advice."""
     wanted = MoveOptions(options.name, options.project, options.image)
     request, notes = moved_request(body["request"], body.get("codeRoots") or (), wanted)
     kind = request.framework.kind
@@ -110,7 +111,7 @@ async def _require_free_name(kube: Kube, project: Project, job_name: str) -> Non
 
 
 async def _require_possible(kube: Kube, request: Submission, queues: list[Object]) -> None:
-    """Refuse what no node there could ever hold, nor the project's limit."""
+    """Raises BadRequest for a job that no node, or no limit of its project, can ever hold."""
     nodes = (await kube.list(kinds.NODE)).items
     causes = [infeasible_cause(role.compute, nodes, request.options.pool) for role in (request.worker, request.master)]
     for cause in (*causes, queue_limit_cause(request, queues)):
@@ -119,7 +120,7 @@ async def _require_possible(kube: Kube, request: Submission, queues: list[Object
 
 
 async def _require_needed(kube: Kube, job: Object, request: Submission, project: Project) -> None:
-    """Data does not move: what the pods mount or read must be there."""
+    """Raises BadRequest when claims, ConfigMaps or Secrets that the pods use do not exist there: data is not moved."""
     if claims := claim_objects(request, project, ""):
         names = ", ".join(name(claim) for claim, _ in claims)
         raise BadRequest(
@@ -163,7 +164,7 @@ async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission)
 
 
 async def carry_out(kube: Kube, plan: _Plan) -> None:
-    """The code first, since pods need it at once; without the job it goes again. Raises ApiError."""
+    """Create the code, which pods need at once, and then the job; if that fails, delete the code. Raises ApiError."""
     if plan.code is not None:
         await kube.create(kinds.CONFIG_MAP, plan.code, options=_WRITE)
     try:
@@ -190,7 +191,7 @@ async def _create_gang(kube: Kube, plan: _Plan, job: Object) -> None:
 
 
 async def run(body: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """What was, or would be, submitted. Raises ApiError, ValueError, KeyError, OSError."""
+    """Returns what was, or with a dry run would be, submitted. Raises ApiError, ValueError, KeyError, OSError."""
     limits = Limits(qps=0, max_tries=2)
     async with Kube.connect(options.kubeconfig, options.context or None, limits=limits) as kube:
         plan = await plan_move(kube, body, options)

@@ -1,4 +1,5 @@
-"""What a job of one cluster becomes on another one: its request led to the code's new place, and the objects that carry the code. Pure.
+"""What a job of one cluster becomes on another one: its request led to the code's new place, and the objects that carry
+the code. Pure.
 
 The code travels as one packed file in a ConfigMap. An init container with the job's own image unpacks it into an
 emptyDir, so the program may write beside its source, and its words stay as they were but for the paths.
@@ -24,13 +25,13 @@ NOT_KEPT = "(not kept)"
 SOURCE_DIR = "/rowlock/source"
 _PACKED_DIR, _PACKED_FILE = "/rowlock/packed", "source.tar.gz"
 MAX_CODE_BYTES = 1_000_000
-"""A ConfigMap holds 1 MiB."""
+"""Bytes of packed code at most: a ConfigMap holds 1 MiB."""
 _CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty", "attach")
 
 
 @dataclass(frozen=True, slots=True)
 class MoveOptions:
-    """What the mover asked for; "" leaves it as it was."""
+    """The options of `rowlock move`; "" keeps the value of the run."""
 
     name: str = ""
     project: str = ""
@@ -38,8 +39,8 @@ class MoveOptions:
 
 
 def moved_request(kept: Object, code_roots: Sequence[str], options: MoveOptions) -> tuple[Submission, list[str]]:
-    """The request for the other cluster, and a sentence for each thing that is not as it was. `code_roots` are the
-    directories whose files travel. Raises BadRequest for what cannot be the same there, with what to do."""
+    """(request for the other cluster, a sentence for each change). `code_roots`: the directories whose files are moved.
+    Raises BadRequest, with advice, for parts of the request that cannot work there."""
     body = _lead_to_source(kept, code_roots)
     body["name"], body["projectId"] = options.name or body.get("name"), options.project or body.get("projectId")
     had_shell = bool(body.pop("shellEnvironment", None))
@@ -66,7 +67,8 @@ def moved_request(kept: Object, code_roots: Sequence[str], options: MoveOptions)
 
 
 def _lead_to_source(kept: Object, code_roots: Sequence[str]) -> dict[str, Any]:
-    """Every path below a root, wherever it stands, becomes that of the unpacked code. Longer roots go first: one may lie in another."""
+    """Replace every path below a root by the path of the unpacked code. Longer roots first, because one root may contain
+    another."""
     roots = sorted({root.rstrip("/") for root in code_roots} - {""}, key=len, reverse=True)
     paths = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, roots))})(?![\w.-])") if roots else None
 
@@ -85,7 +87,8 @@ def _is_in(path: str, root: str) -> bool:
 
 
 def _leave_this_machine(role: dict[str, Any], has_code: bool) -> Iterator[str]:
-    """Interpreters by their names, no working directory of here; says which paths of here are left."""
+    """Replace interpreters by their names and remove this machine's working directory. Returns sentences about remaining
+    local paths."""
     command = role.get("command")
     words = list(command) if isinstance(command, list) else []
     if words and words[0].startswith("/") and not _is_in(words[0], SOURCE_DIR):
@@ -121,7 +124,7 @@ def code_object(job_name: str, namespace: str, identity: str, packed: bytes) -> 
 
 
 def owned_by(obj: Object, job: Object) -> Object:
-    """The patch by which an object goes with the job."""
+    """A patch that makes the job own the object, so that both are deleted together."""
     return {"metadata": {"ownerReferences": [{**owner_reference(job), "controller": False}]}}
 
 
@@ -165,7 +168,7 @@ def _replica_with_code(replica: dict[str, Any], config_map: str) -> dict[str, An
 
 
 def needed_objects(job: Object) -> set[tuple[kinds.Kind, str]]:
-    """What the pods name and do not bring: claims, ConfigMaps and Secrets without which they would wait for ever."""
+    """The claims, ConfigMaps and Secrets that the pods refer to and without which they would wait for ever."""
     needed: set[tuple[kinds.Kind, str]] = set()
     for replica in job["spec"][FRAMEWORKS[_kind(job)].replicas].values():
         spec = replica["template"]["spec"]

@@ -1,4 +1,4 @@
-"""Whose a bearer token is: the cluster says it, asked with that token (SelfSubjectReview), so that we need no right to ask.
+"""Finds the user of a bearer token by a SelfSubjectReview with that token, for which rowlock itself needs no rights.
 
     users = ClusterUsers(Connection(Credentials(kubeconfig, anonymous=True)))
     await users.look_up(token)          # asks, unless it is known
@@ -23,10 +23,10 @@ from rowlock.kube.users.user_connection import UserConnection
 
 SELF_REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", (), False)
 KNOWN_SECONDS, UNKNOWN_SECONDS = 60.0, 10.0
-"""How long an answer counts, as kube-apiserver keeps those of its webhooks: a user, nobody."""
+"""Seconds for which an answer is cached, as in kube-apiserver's token webhook: for a user, for an invalid token."""
 MAX_ANSWERS = 4096
 MAX_QUESTIONS = 16
-"""Questions that may be open at the same time: whoever guesses tokens shall not keep the API server busy."""
+"""Concurrent reviews at most, so that guessed tokens cannot keep the API server busy."""
 _ANONYMOUS = "system:anonymous"
 
 
@@ -57,17 +57,17 @@ class ClusterUsers:
         await self._connection.close()
 
     def connection_of(self, token: str) -> UserConnection:
-        """The cluster, as whoever has this token."""
+        """A connection to the cluster with this token."""
         return UserConnection(self._connection, token)
 
     def find(self, token: str) -> ClusterUser | None:
-        """Whose it is, as far as is known; None where it is nobody's, or was never looked up."""
+        """The user of a token that was looked up; None for an invalid or unknown token."""
         answer = self._answers.get(_digest(token))
         return answer.user if answer is not None and answer.until > self._clock() else None
 
     async def look_up(self, token: str) -> None:
-        """Ask whose it is, unless that is known. Raises ApiError when the cluster does not answer, TooManyRequests when too
-        many tokens are being asked about."""
+        """Ask the cluster for the user of a token, unless it is cached. Raises ApiError when the cluster does not answer,
+        TooManyRequests when too many tokens are being reviewed."""
         digest = _digest(token)
         answer = self._answers.get(digest)
         if answer is not None and answer.until > self._clock():
@@ -78,7 +78,7 @@ class ClusterUsers:
                 raise TooManyRequests("the cluster is being asked about many tokens now: try again in a second")
             question = self._questions[digest] = asyncio.create_task(self._ask(token, digest))
             question.add_done_callback(lambda _: self._questions.pop(digest, None))
-        await asyncio.shield(question)  # others wait for the same answer
+        await asyncio.shield(question)  # several requests may await it
 
     async def _ask(self, token: str, digest: bytes) -> None:
         body = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.name}
@@ -95,7 +95,7 @@ class ClusterUsers:
 
 
 def _digest(token: str) -> bytes:
-    """What is remembered instead of the token."""
+    """The key under which a token is cached, so that the token itself is not stored."""
     return sha256(token.encode()).digest()
 
 

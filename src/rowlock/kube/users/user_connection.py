@@ -15,7 +15,7 @@ from rowlock.kube.rate_limit import Limits
 
 
 class UserConnection:
-    """A `Connection` as one user. It has no state of its own: `base` is everybody's, and has no credentials."""
+    """A `Connection` with one user's token. It has no state: `base` is shared by all users and has no credentials."""
 
     def __init__(self, base: Connection, token: str) -> None:
         self._base, self._token = base, token
@@ -25,7 +25,7 @@ class UserConnection:
         return self._base.limits
 
     async def close(self) -> None:
-        """Nothing of it is open: the connections are everybody's."""
+        """Does nothing, because the connections are shared."""
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """As `Connection.send`."""

@@ -17,7 +17,7 @@ _TYPES = {"ADDED": "Added", "MODIFIED": "Modified", "DELETED": "Deleted", "BOOKM
 
 
 class LineSplitter:
-    """Whole lines out of chunks that were cut anywhere."""
+    """Joins chunks and splits them into whole lines."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -43,8 +43,8 @@ _event = msgspec.json.Decoder(_Event)
 
 
 def parse_change(kind: Kind, line: bytes, decoder: ObjectDecoder | None = None) -> tuple[Change, bool]:
-    """The change in a line, its object by `decoder` where there is one, and whether it ends the initial state. Raises what an ERROR
-    event stands for."""
+    """The change in a line, its object by `decoder` where there is one, and whether it ends the initial state. Raises
+    what an ERROR event stands for."""
     event = decode_event(line, decoder)
     obj: Object = event.get("object") or {}
     if event.get("type") == "ERROR":
@@ -74,7 +74,7 @@ def decode_event(line: bytes, decoder: ObjectDecoder | None = None) -> dict[str,
 
 
 class InitialState:
-    """The initial state of a stream while it arrives; changes may come in between, and only the result is told."""
+    """Collects the initial state of a stream. Changes in between are applied, so that only the result is delivered."""
 
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], Change] = {}

@@ -153,8 +153,7 @@ def _content(top: Fields) -> dict[str, Any]:
 
 def _check_content(content: Mapping[str, Any], workload_type: str) -> None:
     """Check the content by parsing it as a submit, with a placeholder image when the template has none. Raises
-    BadRequest with
-    the template's own mistakes."""
+    BadRequest with the template's own mistakes."""
     body: dict[str, Any] = {"name": "template", "projectId": "any", "spec": {"image": "any", **content.get("spec", {})}}
     if workload_type == "Distributed":
         master = (content.get("master") or {}).get("spec")

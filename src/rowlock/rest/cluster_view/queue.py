@@ -71,8 +71,7 @@ def _waiting_json(call: RestCall, uid: str, position: int) -> dict[str, Any]:
 
 async def what_if(call: RestCall) -> Any:
     """GET /workloads/{id}/what-if: whether the workload would start now, and if not, which changes would start it (the
-    planner tries
-    each). `verdict` is "" for a workload that does not wait for a node. Raises NotFound."""
+    planner tries each). `verdict` is "" for a workload that does not wait for a node. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     take_snapshot = call.context.take_snapshot

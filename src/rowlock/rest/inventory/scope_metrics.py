@@ -104,8 +104,7 @@ async def show_node(call: RestCall) -> Any:
 
 async def show_pool(call: RestCall) -> Any:
     """GET /clusters/{id}/nodepools/{pool}/metrics: what a pool's nodes have, and what is held and used of it. Raises
-    NotFound,
-    BadRequest."""
+    NotFound, BadRequest."""
     check_cluster(call)
     query = call.validate_query(*SAMPLE_PARAMETERS)
     pool, every = str(call.path["pool"]), list(call.context.cache.nodes())

@@ -23,8 +23,7 @@ _LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
 @dataclass(frozen=True, slots=True)
 class LineTag:
     """The prefix of a pod's lines: `[rank 1] `. `first_rank`: the first rank that torchrun starts in the pod, whose
-    lines name
-    their rank themselves; None when it is unknown or the pod has one rank."""
+    lines name their rank themselves; None when it is unknown or the pod has one rank."""
 
     label: str
     first_rank: int | None = None
@@ -42,8 +41,7 @@ async def split_lines(
     chunks: AsyncIterator[bytes], *, states: bool = False, stamped: bool = False
 ) -> AsyncIterator[bytes]:
     """Split chunks into whole lines, each with its newline, in their final form. `states`: also yield the states of
-    unfinished
-    lines, prefixed with `STATE`. `stamped`: each line begins with a time and a blank."""
+    unfinished lines, prefixed with `STATE`. `stamped`: each line begins with a time and a blank."""
     rest, shown = b"", b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")

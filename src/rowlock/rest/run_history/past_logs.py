@@ -61,8 +61,7 @@ async def find_lives(call: RestCall, uid: str) -> list[Life]:
 
 def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
     """The lives, the oldest first. Times of a status have whole seconds, those of a log do not. So restarts of a pod are
-    sorted
-    by number, and existing pods come after deleted ones."""
+    sorted by number, and existing pods come after deleted ones."""
     first: dict[str, float] = {}
     for life in lives:
         first[life.pod_uid] = min(life.began, first.get(life.pod_uid, life.began))
@@ -98,8 +97,7 @@ def choose_container(lives: list[Life], requested: str, job: Object) -> list[Lif
 
 def choose_attempt(lives: list[Life], name: str, attempt: int | None, *, previous: bool) -> dict[str, Life]:
     """Pod's name → its life in this attempt; without `attempt` its last life, with `previous` the one before. Raises
-    BadRequest
-    when no rank has such a life."""
+    BadRequest when no rank has such a life."""
     by_pod: dict[str, list[Life]] = {}
     for life in lives:
         by_pod.setdefault(life.pod, []).append(life)
