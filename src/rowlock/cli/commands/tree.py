@@ -62,9 +62,9 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine; in-cluster: that of this pod", value="FILE"),
     Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
-    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: who places the pods: the gang scheduler that is installed, rowlock, one of these, or the cluster's default scheduler (kube)", "auto"),
+    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: which scheduler places pods: the installed gang scheduler (auto), rowlock's (own), one of these, or the default one (kube)", "auto"),
     Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
-    Flag("--system", "switch", "serve all users of this machine, who log in by who they are; needs root"),
+    Flag("--system", "switch", "serve all users of this machine, who log in with their Unix accounts; needs root"),
     Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
@@ -84,7 +84,7 @@ UI = Command("ui", "Open the web UI, or print an address that opens it once.", "
     Flag("--no-browser", "switch", "only print the address"),
     Flag("--user", "text", "print an address for this user of the --users file, with his rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
-LOGIN = Command("login", "Log in to a server as somebody: with a password, or at its identity provider.", "login.commands:login", flags=(
+LOGIN = Command("login", "Log in to a server with a password, or at its identity provider.", "login.commands:login", flags=(
     Flag("-u --user", "text", "the name of an account with a password", value="NAME"),
     Flag("-p --password", "text", "its password (default: typed, or read from stdin; others see it in `ps`)", value="PASSWORD"),
     Flag("--oidc", "switch", "at the identity provider, with a browser of this machine"),
@@ -92,7 +92,9 @@ LOGIN = Command("login", "Log in to a server as somebody: with a password, or at
     *LISTEN_FLAGS, DATA_DIR,
 ))  # fmt: skip
 LOGOUT = Command("logout", "End the session of `rowlock login` here.", "login.commands:logout", flags=(DATA_DIR,))
-WHOAMI = Command("whoami", "Say who one is to the server, and until when.", "login.commands:whoami", flags=(DATA_DIR,))
+WHOAMI = Command(
+    "whoami", "Show as whom you are logged in, and until when.", "login.commands:whoami", flags=(DATA_DIR,)
+)
 KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "accounts.kubeconfig:kubeconfig", flags=(
     Flag("--user", "text", "the kubeconfig of this user of the --users file, for any machine", value="NAME"),
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
@@ -113,8 +115,8 @@ RUN = Command(
         Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
         Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
         Flag("--source", "text", "run in a copy of this directory as it is now, without what git ignores", value="DIR"),
-        Flag("--resume-from", "text", "go on from the checkpoints of this run, in its directory", value="RUN"),
-        Flag("--interactive", "switch", "somebody works in it: it goes first, and nothing preempts it"),
+        Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),
+        Flag("--interactive", "switch", "for interactive work: scheduled before other jobs, and never preempted"),
         Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),
@@ -127,7 +129,7 @@ RUN = Command(
 )  # fmt: skip
 
 VERIFY_RESUME = Command(
-    "verify-resume", "Prove that a training program goes on exactly after it was killed.", "verify.command:verify_resume", "", (
+    "verify-resume", "Prove that a killed training program resumes exactly.", "verify.command:verify_resume", "", (
         Flag("-n --nproc", "int", "number of ranks, as processes of this machine", 1, value="N"),
         Flag("--steps", "int", "steps of each run", 20, value="STEPS"),
         Flag("--seed", "int", "draws the step at which the program is killed (default: another one each time)", value="SEED"),
@@ -144,8 +146,8 @@ LIST = Command("list", "List jobs, and why they wait.", "commands.jobs:index", f
 DESCRIBE = Command("describe", "Show a job: its phase and the reason, its pods and events.", "commands.jobs:describe", "JOB",
                    (PROJECT, DATA_DIR, JSON))  # fmt: skip
 TOP = Command("top", "Show what nodes and jobs use now, or each rank of one job: CPU, memory, GPUs, disk, network.", "usage.command:top", "[JOB]", (
-    Flag("-w --watch", "switch", "draw it anew every two seconds, until Ctrl-C"),
-    Flag("--interval", "int", "with --watch: seconds between two looks", value="SECONDS"),
+    Flag("-w --watch", "switch", "show it again every two seconds, until Ctrl-C"),
+    Flag("--interval", "int", "with --watch: seconds between two updates", value="SECONDS"),
     Flag("-A --all-projects", "switch", "the jobs of all projects"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
@@ -160,26 +162,26 @@ LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one 
     Flag("--attempt", "int", "the log of the N-th attempt, counted from 1 (`rowlock show JOB` shows them)", value="N"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-HISTORY = Command("history", "List everything that ran, also what has been deleted.", "history.runs:index", flags=(
+HISTORY = Command("history", "List all runs, also deleted ones.", "history.runs:index", flags=(
     Flag("-A --all-projects", "switch", "list the runs of all projects"),
-    Flag("--name", "text", "only runs of this name; * stands for anything", value="NAME"),
+    Flag("--name", "text", "only runs of this name; * matches any text", value="NAME"),
     Flag("--status", "text", "only runs with this status: running, completed, failed, deleted, ...", value="STATUS"),
     Flag("--since", "text", "only runs submitted within this time, for example 7d", value="DURATION"),
-    Flag("--limit", "int", "at most so many, the newest", 50, value="N"),
+    Flag("--limit", "int", "list at most N runs, the newest", 50, value="N"),
     PROJECT, DATA_DIR, JSON,
 ), aliases="runs")  # fmt: skip
 SHOW = Command(
     "show",
-    "Show one run, whole: its phases, ranks, verdict, and what ran.",
+    "Show a run: its phases, ranks, verdict, command and code.",
     "history.runs:show_run",
     "RUN",
     (PROJECT, DATA_DIR, JSON),
 )
 RERUN = Command("rerun", "Submit a run again and follow it: with the files as they are now, or as they were.", "history.rerun:rerun", "RUN", (
-    Flag("--exact", "switch", "run in a copy of the code as it was; what git ignores is that of now"),
+    Flag("--exact", "switch", "run in a copy of the code as it was then; files that git ignores are today's"),
     Flag("--name", "text", "the job's name (default: the run's)", value="NAME"),
     Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
-    Flag("--resume-from", "text", "go on from the checkpoints of this run, in its directory", value="RUN"),
+    Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),
     Flag("--replace", "switch", "delete a job of this name first"),
     Flag("-d --detach", "switch", "return after the submit"),
     Flag("--rm", "switch", "delete the job when it has ended"),
@@ -207,7 +209,7 @@ PLOT = Command("plot", "Draw what runs printed (`step=10 loss=0.31`, JSON lines)
     Flag("--svg", "text", "write an SVG file instead of drawing here", value="FILE"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
-NOTEBOOK = Command("notebook", "Start JupyterLab in a pod, or find it again, and open a way to it.", "notebook.command:notebook", "[NAME]", (
+NOTEBOOK = Command("notebook", "Start JupyterLab in a pod, or find it again, and forward a port to it.", "notebook.command:notebook", "[NAME]", (
     Flag("-g --gpu", "float", "GPUs of the pod; below 1, a fraction of one GPU", value="G", hidden="--gpus"),
     Flag("--cpu", "float", "CPUs requested for the pod (it may use more)", value="C"),
     Flag("--memory", "text", "memory requested for the pod (it may use more), for example 2Gi", value="QUANTITY"),
@@ -259,7 +261,7 @@ EXPLAIN = Command("explain", "Say why a job waits, with the scheduler's numbers.
     Flag("-f --file", "text", "with --what-if: the manifest (- reads stdin)", value="FILE"),
     *_COMMON_FLAGS,
 ))  # fmt: skip
-CHECK = Command("check", "Say whether a manifest would be admitted, and what in it may surprise you.", "commands.check:check", flags=(
+CHECK = Command("check", "Say whether a manifest would be admitted, and warn about surprising fields.", "commands.check:check", flags=(
     Flag("-f --file", "text", "the manifest (- reads stdin)", value="FILE"),
     *_COMMON_FLAGS,
 ))  # fmt: skip
@@ -293,7 +295,7 @@ DOCTOR = Command(
     "doctor", "Check this machine, or a real cluster: what is there, what is missing, how to fix it.", "commands.doctor:doctor", flags=(
         Flag("--kubeconfig", "text", "check the real Kubernetes cluster of this file", value="FILE"),
         Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
-        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: who shall place the pods, as for `rowlock up`", "auto"),
+        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: the scheduler, as for `rowlock up`", "auto"),
         DATA_DIR, JSON,
     ),
 )  # fmt: skip

@@ -30,7 +30,7 @@ _LAST_WORDS = 1500
 
 
 def verify_resume(line: CommandLine) -> int:
-    """Prove that a training program goes on exactly after it was killed."""
+    """Prove that a killed training program resumes exactly."""
     command = [*line.words, *(line.rest or [])]
     if not command:
         raise CommandError("say what to run: `rowlock verify-resume [flags] -- python train.py …`", 2)
