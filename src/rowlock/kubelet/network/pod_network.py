@@ -259,6 +259,10 @@ class PodNetwork:
             self._ports[entry] = _unused_port(set(self._ports.values()))
         return self._ports[entry]
 
+    def needs_namespace(self, pod: Object) -> bool:
+        """Will it have a network namespace that the pod host makes?"""
+        return self.has_namespaces and not self.runs_in_containers(pod)
+
     def namespace_request(self, pod: PodSpec, ip: str) -> NetworkSpec | None:
         """What the pod host is told about a pod's network."""
         if not self.has_namespaces:

@@ -135,6 +135,11 @@ class PodHostClient:
         self._writer.write(json.dumps({"op": op, "id": self._sequence, **request}).encode() + b"\n")
         return await future
 
+    def prepare_network(self, uid: str, address: str) -> None:
+        """A pod will start: its network may be made meanwhile. Nothing is awaited; the start makes what is missing."""
+        if self.is_connected and self._writer is not None:
+            self._writer.write(json.dumps({"op": "network", "uid": uid, "ip": address}).encode() + b"\n")
+
     async def request_socket(self, op: str, **request: Any) -> socket.socket:
         """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
         return await asyncio.to_thread(self._receive_socket, json.dumps({"op": op, **request}).encode() + b"\n")

@@ -152,6 +152,7 @@ class PodHost:
         operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "hello": self._hello,
             "start": self._start_shim,
+            "network": self._prepare_network,
             "adopt": self._adopt_pod,
             "forget": self._forget_pod,
         }
@@ -225,6 +226,12 @@ class PodHost:
         shim_end.close()
         self._shims.add(pid)
         return host_end
+
+    def _prepare_network(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A pod will start."""
+        if self._fabric:
+            self._fabric.pod_netns(request["uid"], request["ip"])
+        return {}
 
     def _adopt_pod(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:

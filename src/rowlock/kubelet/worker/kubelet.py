@@ -180,6 +180,7 @@ class Kubelet:
             exit_listeners=self.exit_listeners,
             record=self.recorder.record,
             on_pod_added=self.logs.announce_pod,
+            prepare_network=host.prepare_network,
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)

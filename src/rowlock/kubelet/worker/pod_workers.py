@@ -59,12 +59,15 @@ class PodWorkers:
         exit_listeners: list[ExitListener],
         record: Callable[[Record], None],
         on_pod_added: Callable[[Key], None] = lambda pod_key: None,
+        prepare_network: Callable[[str, str], None] = lambda uid, address: None,
     ) -> None:
-        """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events."""
+        """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events,
+        `prepare_network` the uid and the address of a pod that will start."""
         self._record, self._failures = record, Counter[str]()
         self._view, self._node, self._pod_states = view, node, pod_states
         self._directories, self._network, self._runs = directories, network, runs
         self._exit_listeners, self._on_pod_added = exit_listeners, on_pod_added
+        self._prepare_network = prepare_network
         self._master_waiters: dict[Key, set[str]] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -126,6 +129,8 @@ class PodWorkers:
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
         self._pod_states[uid] = PodState(card)
+        if self._network.needs_namespace(pod):  # it is made while the pod's start is worked out here
+            self._prepare_network(uid, address)
         self._on_pod_added(key(pod))
 
     def _add_again(self, uid: str, pod_key: Key) -> None:
