@@ -350,6 +350,11 @@ def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> N
     served.logs["t-worker-0"] = ["2026-01-01T00:00:00Z from the second pod"]
     code, out, err = served.run("rowlock logs t --rank 4")
     assert (code, out) == (0, "from the second pod\n") and "Rank 4 runs in t-worker-0, with all of ranks 3 to 5" in err
+    marked = ["[default0]:mine no", "[default1]:first", "an agent's", "[default1]:second", "[default2]:no"]
+    served.logs["t-worker-0"] = [f"2026-01-01T00:00:00Z {text}" for text in marked]
+    assert served.run("rowlock logs t --rank 4")[1] == "first\nan agent's\nsecond\n"
+    assert served.run("rowlock logs t --rank 4 --tail 1")[1] == "second\n"
+    assert served.run("rowlock logs t --rank 4 --timestamps")[1].startswith("2026-01-01T00:00:00Z first\n")
     assert "t has no rank 6; its ranks are 0 to 5, 3 in each pod" in served.run("rowlock logs t --rank 6")[2]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
@@ -13,8 +15,17 @@ from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_ne
 from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.output import parse_duration, tell
 
+_LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
+"""Before each line of a rank where torchrun has PET_TEE=3; the role of its ranks is "default"."""
 GONE_CHIEF = "chief"
 """The name by which the server finds the default pod of a job whose pods are gone."""
+
+
+class _ChosenPod(NamedTuple):
+    """A pod by its name, "" = none is named; `local_rank`: the one that is meant of the ranks that torchrun starts in it."""
+
+    name: str
+    local_rank: int | None = None
 
 
 def logs(line: CommandLine) -> int:
@@ -33,8 +44,15 @@ def logs(line: CommandLine) -> int:
             raise CommandError("--previous and --attempt both name an attempt: give one of them", 2)
         options["attempt"] = line.attempt
     is_gone = bool(workload.get("deletedAt")) and not workload["actionsSupport"]["delete"]
-    if pod := selected_pod(server, workload, line, gone=is_gone or not line.follow):
-        write_lines(server.stream_lines(f"{path}/pods/{pod}/logs", previous=line.previous, **options))
+    chosen = _choose_pod(server, workload, line, gone=is_gone or not line.follow)
+    if chosen.local_rank is not None and not line.follow:
+        options["tail"] = None  # what is counted are lines of the rank, not of its pod
+    if chosen.name:
+        lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", previous=line.previous, **options)
+        if chosen.local_rank is not None:
+            lines = lines_of_rank(lines, chosen.local_rank, stamped=line.timestamps)
+            lines = iter(deque(lines, line.tail)) if line.tail is not None and not line.follow else lines
+        write_lines(lines)
         return 0
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
     return 0
@@ -59,6 +77,10 @@ def selected_pod(
     server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool = False
 ) -> str:
     """The pod that `--pod` or `--rank` names; "" when neither flag is given. With `gone` the pod may be deleted."""
+    return _choose_pod(server, workload, line, gone=gone).name
+
+
+def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool) -> _ChosenPod:
     rank = getattr(line, "rank", None)
     if line.pod and rank is not None:
         raise CommandError("--pod and --rank both name a pod: give one of them", 2)
@@ -66,19 +88,31 @@ def selected_pod(
         raise CommandError(f"--rank counts from 0, but is {rank}", 2)
     if rank is not None:
         return _pod_of_rank(server, workload, rank, gone=gone)
-    return find_pod_name(server, workload, line.pod, gone=gone) if line.pod else ""
+    return _ChosenPod(find_pod_name(server, workload, line.pod, gone=gone) if line.pod else "")
 
 
-def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> str:
-    """The name of the pod that runs this rank of the job."""
+def lines_of_rank(lines: Iterable[bytes], local_rank: int, *, stamped: bool) -> Iterator[bytes]:
+    """Of a pod in which torchrun starts several ranks: the lines of one of them, as torchrun marks them (PET_TEE=3), and
+    those that bear no mark. `stamped`: each line begins with a time and a blank."""
+    for line in lines:
+        stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
+        mark = _LOCAL_RANK.match(text)
+        if mark is None:
+            yield line
+        elif int(mark[1]) == local_rank:
+            yield stamp + blank + text[mark.end() :]
+
+
+def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> _ChosenPod:
+    """The pod that runs this rank of the job."""
     pods = client.list_all(server, f"{WORKLOADS}/{workload['id']}/pods", "pods")
     ranks = {p["rank"]: str(p["name"]) for p in pods}
     if name := ranks.get(f"rank {rank}"):
-        return name
+        return _ChosenPod(name)
     if gone and not pods:
-        return f"rank-{rank}"
-    if (name := _pod_of_launched_rank(server, workload, rank, pods)) is not None:
-        return name
+        return _ChosenPod(f"rank-{rank}")
+    if (chosen := _pod_of_launched_rank(server, workload, rank, pods)) is not None:
+        return chosen
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
             f"the pods of {workload['name']} do not have one rank each: choose one with --pod ({', '.join(ranks) or 'none yet'})"
@@ -88,7 +122,7 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
 
 def _pod_of_launched_rank(
     server: client.ServerClient, workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]
-) -> str | None:
+) -> _ChosenPod | None:
     """The pod in which torchrun starts this rank: torchrun numbers ranks pod by pod. None when the pods do not run several
     ranks each. Raises CommandError when the job has no such rank."""
     try:
@@ -104,10 +138,10 @@ def _pod_of_launched_rank(
         raise CommandError(f"{workload['name']} has no rank {rank}; its ranks are 0 to {last}, {each} in each pod.")
     name, first = str(pods[rank // each]["name"]), rank // each * each
     tell(
-        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log, "
-        "and says whose each is where its environment has PET_TEE=3."
+        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log. "
+        "Where its environment has PET_TEE=3 it says whose each is, and the others' are left out."
     )
-    return name
+    return _ChosenPod(name, rank - first)
 
 
 def write_merged(server: client.ServerClient, path: str, **options: Any) -> None:
