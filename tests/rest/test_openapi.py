@@ -68,6 +68,13 @@ def test_the_check_finds_mistakes(value: Any, schema: dict[str, Any], count: int
     assert len(mistakes(value, schema)) == count
 
 
+def test_a_field_that_a_switch_spells_too_has_the_type_of_its_value() -> None:
+    """`--command` says that the words after `--` are one; over REST it is those words."""
+    assert [SCHEMAS[name]["properties"]["command"]["type"] for name in ("DistributedSpec", "MasterSpec")] == [
+        ["string", "array"]
+    ] * 2
+
+
 # ---------------------------------------------------------------- every route
 
 SUBMIT = {"projectId": "team-a", "clusterId": CLUSTER, "spec": {"image": "i"}}

@@ -41,7 +41,10 @@ def _field_schema(row: SubmitField, path: str) -> Schema:
 def _spec_schema(names: tuple[str, ...]) -> Schema:
     """The `spec` of a submit with these fields: refused fields are left out."""
     schema: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
-    plain_first = sorted((row for row in SUBMIT_FIELDS if not row.refuse), key=lambda row: row.const is not None)
+    rows = (row for row in SUBMIT_FIELDS if not row.refuse)
+    plain_first = sorted(
+        rows, key=lambda row: (row.const is not None, row.kind == "switch")
+    )  # a switch may stand for words
     for row in plain_first:
         for path in submit_fields.paths(row):
             first, _, below = path.partition(".")
