@@ -5,6 +5,7 @@ import { EventParser } from "./events";
 import type { Row, StreamMessage, StreamState } from "./types";
 
 const SILENCE_MS = 40_000; // the server shows a sign of life every 15 s
+const LOOK_MS = 1000; // between two looks at how long it has been silent
 const FIRST_DELAY_MS = 250;
 const LAST_DELAY_MS = 5_000;
 const PATIENCE_MS = 600; // a stream that the server ends after a while is back before anybody could read a word about it
@@ -21,10 +22,13 @@ export class WorkloadStream {
   #abort: AbortController | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #notice: ReturnType<typeof setTimeout> | undefined;
+  #heard = new Moment(); // a sign of life, or the beginning of an attempt
+  #isConnected = false; // or about to be
   readonly #tell: Tell;
 
   constructor(tell: Tell) {
     this.#tell = tell;
+    setInterval(() => this.look(), LOOK_MS);
   }
 
   /** Follow with this key; nothing happens when that is done already. */
@@ -38,8 +42,14 @@ export class WorkloadStream {
     void this.#connect();
   }
 
-  /** Try now: the machine woke up, or the network is back. */
+  /** A connection that has said nothing for too long is broken, though nobody was told: after sleep, or behind a tunnel. */
+  look(): void {
+    if (this.#isConnected && this.#heard.age() > SILENCE_MS) this.#abort?.abort();
+  }
+
+  /** Try now: somebody looks at the page again, or the network is back. */
   retry(): void {
+    this.look();
     if (this.#key && this.state === "reconnecting") {
       clearTimeout(this.#retry);
       this.#delay = FIRST_DELAY_MS;
@@ -58,10 +68,12 @@ export class WorkloadStream {
     this.#abort?.abort();
     const abort = new AbortController();
     this.#abort = abort;
+    this.#heard = new Moment();
+    this.#isConnected = true;
     try {
       const headers: Record<string, string> = { "X-Rowlock-Key": this.#key };
       if (this.#lastEvent) headers["Last-Event-ID"] = this.#lastEvent;
-      const answer = await withSilenceLimit(abort, fetch(this.#url, { headers, signal: abort.signal, cache: "no-store" }));
+      const answer = await fetch(this.#url, { headers, signal: abort.signal, cache: "no-store" });
       if (answer.status === 401 || answer.status === 403) {
         this.#lastEvent = "";
         this.rows.clear();
@@ -73,15 +85,18 @@ export class WorkloadStream {
     } catch {
       // Whatever broke, the answer is to come back; `abort` tells whether another connection has taken over.
     }
-    if (abort === this.#abort && this.state !== "signed-out") this.#comeBack();
+    if (abort !== this.#abort) return;
+    this.#isConnected = false;
+    if (this.state !== "signed-out") this.#comeBack();
   }
 
   async #read(reader: ReadableStreamDefaultReader<Uint8Array>, abort: AbortController): Promise<void> {
     const parser = new EventParser();
     const decoder = new TextDecoder();
     for (;;) {
-      const { done, value } = await withSilenceLimit(abort, reader.read());
+      const { done, value } = await reader.read();
       if (done || abort !== this.#abort) return;
+      this.#heard = new Moment();
       for (const event of parser.push(decoder.decode(value, { stream: true }))) this.#take(event.name, event.data, event.id);
     }
   }
@@ -123,12 +138,12 @@ export class WorkloadStream {
   }
 }
 
-/** A connection that says nothing is broken, though nobody was told: after sleep, or behind a tunnel. */
-async function withSilenceLimit<T>(abort: AbortController, promise: Promise<T>): Promise<T> {
-  const timer = setTimeout(() => abort.abort(), SILENCE_MS);
-  try {
-    return await promise;
-  } finally {
-    clearTimeout(timer);
+/** A point in time, by two clocks: one goes on while the machine sleeps, the other is not set by anybody. */
+class Moment {
+  readonly #wall = Date.now();
+  readonly #steady = performance.now();
+
+  age(): number {
+    return Math.max(Date.now() - this.#wall, performance.now() - this.#steady);
   }
 }
