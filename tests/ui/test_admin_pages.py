@@ -1,4 +1,4 @@
-"""Users, access rules, applications and assets: made and deleted by admins, refused to others in a sentence."""
+"""Users, access rules and applications: made and deleted by admins, refused to others in a sentence."""
 
 from __future__ import annotations
 
@@ -59,29 +59,3 @@ def test_who_is_no_admin_is_told_so(ui: Ui) -> None:
     page.get_by_role("link", name="Access").click()
     expect(page.get_by_role("alert")).to_contain_text("Users and their rights are for admins")
     stranger.close()
-
-
-def test_assets_are_kept_and_deleted(ui: Ui) -> None:
-    page = ui.page
-    page.get_by_role("link", name="Assets").click()
-    expect(page.get_by_text("No environment is kept yet")).to_be_visible()
-    page.get_by_label("Project", exact=True).select_option("team-a")
-    page.get_by_role("button", name="NEW ENVIRONMENT").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Environment name").fill("torch")
-    dialog.get_by_label("Image URL").fill("pytorch/pytorch:2")
-    dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
-    row = page.get_by_role("row", name="torch")
-    expect(row).to_contain_text("pytorch/pytorch:2")
-    expect(row).to_contain_text("team-a")
-    page.get_by_role("tab", name="Compute resources").click()
-    expect(page.get_by_role("row", name="small-fraction")).to_contain_text("0.1")
-    expect(page.get_by_role("button", name="Delete small-fraction")).to_have_count(0)
-    pictures(ui, "assets")
-    for tab in ("Data sources", "Templates"):
-        page.get_by_role("tab", name=tab).click()
-        expect(page.get_by_text("is kept yet")).to_be_visible()
-    page.get_by_role("tab", name="Environments").click()
-    page.get_by_role("button", name="Delete torch").click()
-    confirm(ui)
-    expect(page.get_by_text("No environment is kept yet")).to_be_visible()

@@ -81,3 +81,9 @@ async function errorOf(answer: Response): Promise<ApiError> {
     return new ApiError(answer.status, text.trim() || `HTTP ${answer.status}`);
   }
 }
+
+/** What went wrong, in the server's own words where it has said some: each mistake, if it named them. */
+export function sentenceOf(error: unknown): string {
+  if (error instanceof ApiError && error.issues.length) return error.issues.map((issue) => issue.details).join(" ");
+  return error instanceof Error ? error.message : String(error);
+}

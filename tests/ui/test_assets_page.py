@@ -1,0 +1,257 @@
+"""Assets and templates: made, changed, chosen in a new training, and deleted; what the server refuses, in its own words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.ui.conftest import Ui
+from tests.ui.test_admin_pages import confirm
+from tests.ui.test_cluster_pages import pictures
+from tests.ui.test_new_training import begin
+from tests.ui.test_workloads_page import LONG, expect, run
+
+SOURCES: dict[str, dict[str, str]] = {
+    "Host path": {"Path on the nodes": "/srv", "Path in the pods": "/data"},
+    "PVC": {"Path in the pods": "/data", "Size": "1Gi"},
+    "Git": {"Repository": "https://example.org/code.git", "Path in the pods": "/code", "Branch": "next"},
+    "ConfigMap": {"Name of the ConfigMap": "settings", "Path in the pods": "/etc/settings"},
+}
+"""A data source of each kind: what is typed, by the labels."""
+
+
+def open_assets(ui: Ui, tab: str) -> Any:
+    ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Assets").click()
+    ui.page.get_by_role("tab", name=tab, exact=True).click()
+    return ui.page.get_by_role("dialog")
+
+
+def fill(dialog: Any, values: dict[str, str]) -> None:
+    for label, value in values.items():
+        dialog.get_by_label(label, exact=True).fill(value)
+
+
+def kept(ui: Ui, path: str) -> dict[str, Any]:
+    """By their names."""
+    return {one["meta"]["name"]: one for one in ui.cluster.api("GET", f"/api/v1/{path}")["entries"]}
+
+
+def test_environments_and_compute_resources_are_made_changed_and_deleted(ui: Ui) -> None:
+    page, dialog = ui.page, open_assets(ui, "Environments")
+    expect(page.get_by_text("No environment is kept yet")).to_be_visible()
+    page.get_by_role("button", name="NEW ENVIRONMENT").click()
+    fill(dialog, {"Environment name": "torch", "Image URL": "pytorch/pytorch:2", "User id": "1000"})
+    dialog.get_by_label("Environment variables").press_sequentially("RATE=0.1\nMODE=a=b")
+    dialog.get_by_label("Scope").select_option("project team-a")
+    pictures(ui, "new-asset")
+    dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
+    row = page.get_by_role("row", name="torch")
+    expect(row).to_contain_text("pytorch/pytorch:2")
+    expect(row).to_contain_text("team-a")
+    page.get_by_role("button", name="Edit torch").click()
+    fill(dialog, {"Environment name": "torch-2", "Image URL": "pytorch/pytorch:2.1", "Description": "for everybody"})
+    dialog.get_by_role("button", name="SAVE").click()
+    expect(page.get_by_role("row", name="torch-2")).to_contain_text("for everybody")
+    assert kept(ui, "asset/environment")["torch-2"]["spec"] == {
+        "image": "pytorch/pytorch:2.1",
+        "environmentVariables": [{"name": "RATE", "value": "0.1"}, {"name": "MODE", "value": "a=b"}],
+        "runAsUid": 1000,
+    }
+    page.get_by_role("tab", name="Compute resources").click()
+    expect(page.get_by_role("row", name="small-fraction")).to_contain_text("0.1")
+    expect(page.get_by_role("button", name="Delete small-fraction")).to_have_count(0)
+    expect(page.get_by_role("button", name="Edit small-fraction")).to_have_count(0)
+    page.get_by_role("button", name="NEW COMPUTE RESOURCE").click()
+    dialog.get_by_label("GPU fractioning").select_option("memory of each device")
+    fill(dialog, {"Compute resource name": "two-gigs", "Memory of each device": "2G"})
+    dialog.get_by_label("Scope").select_option("the whole cluster")
+    dialog.get_by_role("button", name="CREATE COMPUTE RESOURCE").click()
+    expect(page.get_by_role("row", name="two-gigs")).to_contain_text("gpuMemoryRequest: 2G")
+    pictures(ui, "assets")
+    page.get_by_role("button", name="Edit two-gigs").click()
+    dialog.get_by_label("GPU fractioning").select_option("whole devices")
+    dialog.get_by_role("button", name="SAVE").click()
+    expect(page.get_by_role("row", name="two-gigs")).not_to_contain_text("gpuMemoryRequest")
+    page.get_by_role("button", name="Delete two-gigs").click()
+    confirm(ui)
+    expect(page.get_by_role("row", name="two-gigs")).to_have_count(0)
+
+
+def test_a_data_source_of_each_kind_is_made_changed_and_deleted(ui: Ui) -> None:
+    page, dialog = ui.page, open_assets(ui, "Data sources")
+    expect(page.get_by_text("No data source is kept yet")).to_be_visible()
+    for kind, values in SOURCES.items():
+        page.get_by_role("button", name="NEW DATA SOURCE").click()
+        dialog.get_by_label("Kind").select_option(kind)
+        fill(dialog, {"Data source name": f"a-{kind.replace(' ', '').lower()}", **values})
+        dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
+    pictures(ui, "data-sources")
+    page.get_by_role("button", name="Edit a-hostpath").click()
+    dialog.get_by_label("Read only").uncheck()
+    dialog.get_by_label("Path in the pods").fill("nowhere")
+    dialog.get_by_role("button", name="SAVE").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("must be a directory of the container such as /data")
+    dialog.get_by_label("Path in the pods").fill("/other")
+    dialog.get_by_role("button", name="SAVE").click()
+    expect(page.get_by_role("row", name="a-hostpath")).to_contain_text("/other")
+    spec = kept(ui, "asset/datasource")["a-hostpath"]["spec"]
+    assert spec == {"path": "/srv", "mountPath": "/other", "readOnly": False}
+    for name in ("a-hostpath", "a-pvc", "a-git", "a-configmap"):
+        page.get_by_role("button", name=f"Delete {name}").click()
+        confirm(ui)
+        expect(page.get_by_role("row", name=name)).to_have_count(0)
+    expect(page.get_by_text("No data source is kept yet")).to_be_visible()
+
+
+def test_a_kind_that_the_server_does_not_have_is_refused_in_its_words(ui: Ui) -> None:
+    """Which kinds there are is for the server to say: the same page before a server that lacks one, and has another."""
+
+    def without_git(route: Any) -> None:
+        document = route.fetch().json()
+        (git,) = [path for path in document["paths"] if path.endswith("/asset/datasource/git")]
+        document["paths"][git.replace("git", "tape")] = document["paths"].pop(git)
+        route.fulfill(body=json.dumps(document), content_type="application/json")
+
+    ui.page.route("**/api/v1/openapi.json", without_git)
+    refusal = {"code": 405, "message": "GET git is not served: there is no git here."}
+    ui.page.route("**/api/v1/asset/datasource/git", lambda route: route.fulfill(status=405, body=json.dumps(refusal)))
+    dialog = open_assets(ui, "Data sources")
+    ui.page.get_by_role("button", name="NEW DATA SOURCE").click()
+    dialog.get_by_label("Kind").select_option("Git (not here)")
+    expect(dialog.get_by_role("alert")).to_contain_text("there is no git here")
+    expect(dialog.get_by_role("button", name="CREATE DATA SOURCE")).to_be_disabled()
+    dialog.get_by_label("Kind").select_option("Tape")
+    expect(dialog.get_by_label("Repository")).to_be_visible()
+    expect(dialog.get_by_role("button", name="CREATE DATA SOURCE")).to_be_enabled()
+    dialog.get_by_role("button", name="CANCEL").click()
+
+
+def test_a_training_mounts_the_data_sources_that_were_chosen(ui: Ui) -> None:
+    body = {
+        "meta": {"name": "books", "scope": "cluster"},
+        "spec": {"path": str(ui.cluster.data.parent), "mountPath": "/books"},
+    }
+    ui.cluster.api("POST", "/api/v1/asset/datasource/host-path", body)
+    page = begin(ui, "reads")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("sleep 600")
+    page.get_by_role("radio", name="cpu-only").check()
+    page.get_by_role("group", name="Data sources").get_by_label("books").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.locator(".command code")).to_contain_text("--datasource books")
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(page.get_by_role("complementary")).to_contain_text("reads")
+    job = ui.cluster.api("GET", "/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs/reads")
+    for replica in job["spec"]["pytorchReplicaSpecs"].values():
+        (container,) = replica["template"]["spec"]["containers"]
+        assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/books"]
+
+
+def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
+    page = ui.page
+    open_assets(ui, "Templates")
+    expect(page.get_by_text("No template is kept yet")).to_be_visible()
+    page.get_by_role("link", name="NEW TEMPLATE").click()
+    page.get_by_label("Project", exact=True).select_option("team-a")
+    page.get_by_label("MPI").check()
+    page.get_by_label("Template name").fill("three of them")
+    page.get_by_label("Description").fill("for benchmarks")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_label("Number of workers").fill("3")
+    page.get_by_role("radio", name="cpu-only").check()
+    page.get_by_text("General: priority").click()
+    page.get_by_label("Failures until the job fails").fill("2")
+    page.get_by_label("Labels").press_sequentially("team=blue")
+    pictures(ui, "new-template")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="SAVE TEMPLATE").click()
+    row = page.get_by_role("row", name="three of them")
+    expect(row).to_contain_text("for benchmarks")
+    expect(row).to_contain_text("MPI")
+    pictures(ui, "templates")
+    page.get_by_role("link", name="Workloads").click()
+    begin(ui, "by-template")
+    page.get_by_label("Template", exact=True).select_option("three of them")
+    expect(page.get_by_label("MPI")).to_be_checked()
+    expect(page.get_by_label("Training name")).to_have_value("by-template")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_label("Number of workers")).to_have_value("3")
+    expect(page.get_by_label("Labels")).to_have_value("team=blue")
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("sleep 600")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(page.get_by_role("complementary")).to_contain_text("by-template")
+    spec = ui.cluster.api("GET", "/apis/kubeflow.org/v1/namespaces/runai-team-a/mpijobs/by-template")["spec"]
+    assert spec["runPolicy"]["backoffLimit"] == 2
+    worker = spec["mpiReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == 3 and worker["template"]["metadata"]["labels"]["team"] == "blue"
+    open_assets(ui, "Templates")
+    page.get_by_role("link", name="Edit three of them").click()
+    expect(page.get_by_label("Template name")).to_have_value("three of them")
+    page.get_by_label("Template name").fill("four of them")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_label("Number of workers").fill("4")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="SAVE TEMPLATE").click()
+    expect(page.get_by_role("row", name="four of them")).to_contain_text("numWorkers: 4")
+    (template,) = kept(ui, "workload-templates").values()
+    assert template["spec"]["labels"] == [{"name": "team", "value": "blue"}]
+    page.get_by_role("button", name="Delete four of them").click()
+    confirm(ui)
+    expect(page.get_by_text("No template is kept yet")).to_be_visible()
+
+
+@pytest.mark.parametrize("architecture", ["Distributed", "Standard"])
+def test_a_copy_becomes_a_template_and_that_a_training(ui: Ui, architecture: str) -> None:
+    """What the form has no field for stays with it all the way."""
+    submit = ("--nnodes", "2") if architecture == "Distributed" else ()
+    if submit:
+        run(ui, "talks", LONG, "-p", "team-a", *submit)
+    else:
+        ui.cluster.run(
+            "runai",
+            "training",
+            "submit",
+            "talks",
+            "-p",
+            "team-a",
+            "-i",
+            "rowlock.dev/host",
+            "--working-dir",
+            "/",
+            "--command",
+            "--",
+            "sleep 600",
+        )
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    page = ui.page
+    page.get_by_role("link", name="MAKE A COPY").click()
+    expect(page.get_by_label("Training name")).to_have_value("talks-2")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("group", name="What it runs").get_by_label("Environment variables").press_sequentially(
+        "\nRATE=0.1"
+    )
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="SAVE AS TEMPLATE").click()
+    expect(page.get_by_text("The template talks-2 is kept in the project team-a.")).to_be_visible()
+    page.get_by_role("button", name="SAVE AS TEMPLATE").click()
+    expect(page.get_by_role("alert")).to_contain_text("choose another name")
+    open_assets(ui, "Templates")
+    page.get_by_role("link", name="Use talks-2").click()
+    page.get_by_label("Training name").fill("again")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("group", name="Compute resource").get_by_role("radio").first.check()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(page.get_by_role("complementary")).to_contain_text("again")
+    requests = {
+        one["name"]: ui.cluster.api("GET", f"/api/v1/workloads/distributed/{one['id']}")["spec"]
+        for one in ui.cluster.api("GET", "/api/v1/workloads")["workloads"]
+    }
+    assert {"name": "RATE", "value": "0.1"} in requests["again"]["environmentVariables"]
+    assert requests["again"]["workingDir"] == requests["talks"]["workingDir"]

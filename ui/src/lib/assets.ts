@@ -1,0 +1,143 @@
+// The kinds of assets and their forms: one row for each. Which kinds of data sources and credentials there are, and which fields
+// they have, the server's own OpenAPI document says; a row here gives them their words, and one that is missing costs only those.
+
+import type { FormField } from "./forms";
+
+export interface AssetForm {
+  /** The last part of its address below `asset/`. */
+  path: string;
+  /** The server's word in `meta.kind`. */
+  kind: string;
+  title: string;
+  fields: FormField[];
+  /** False: the server has no such kind, and says why. */
+  isServed: boolean;
+}
+
+export interface Asset {
+  meta: {
+    id: string; kind: string; workloadType?: string; name: string; description: string | null; scope?: string; scopeType?: string; scopeId?: string;
+    projectId?: number | null; projectName?: string | null; createdBy: string; createdAt: string;
+  };
+  spec?: Record<string, unknown>;
+  master?: { spec?: Record<string, unknown> } | null;
+}
+
+const text = (path: string, title: string, placeholder = ""): FormField => ({ path, title, type: "text", placeholder });
+const need = (path: string, title: string, placeholder = ""): FormField => ({ ...text(path, title, placeholder), isRequired: true });
+const flag = (path: string, title: string, first = false): FormField => ({ path, title, type: "switch", first });
+const number = (path: string, title: string, more: Partial<FormField> = {}): FormField => ({ path, title, type: "number", min: 0, ...more });
+
+export const PROGRAM_FIELDS: FormField[] = [
+  need("image", "Image URL"),
+  text("command", "Command", "the image's own"),
+  text("args", "Arguments"),
+  { path: "environmentVariables", title: "Environment variables", type: "pairs" },
+];
+/** Of this machine's own programs: no image, and no entrypoint that arguments could follow. */
+export const HOST_FIELDS: FormField[] = [need("command", "Command", "python train.py"), ...PROGRAM_FIELDS.slice(3)];
+/** Of a template, which may leave the image to whoever uses it. */
+export const OPEN_FIELDS: FormField[] = PROGRAM_FIELDS.map((field) => ({ ...field, isRequired: false }));
+const PULL_POLICIES = [["", "the node's default"], ["Always", "Always"], ["IfNotPresent", "IfNotPresent"], ["Never", "Never"]] as const;
+export const ENVIRONMENT: AssetForm = {
+  path: "environment", kind: "environment", title: "environment", isServed: true,
+  fields: [
+    ...PROGRAM_FIELDS,
+    { path: "imagePullPolicy", title: "When to pull the image", type: "choice", options: PULL_POLICIES },
+    text("workingDir", "Working directory", "the image's own"),
+    number("runAsUid", "User id", { placeholder: "the image's own" }),
+    number("runAsGid", "Group id", { placeholder: "the image's own" }),
+  ],
+};
+export const COMPUTE: AssetForm = {
+  path: "compute", kind: "compute", title: "compute resource", isServed: true,
+  fields: [
+    number("gpuDevicesRequest", "GPU devices per pod", { first: 1, isRequired: true }),
+    { path: "gpuRequestType", title: "GPU fractioning", type: "choice", options: [["", "whole devices"], ["portion", "a part of each device"], ["memory", "memory of each device"]] },
+    number("gpuPortionRequest", "Part of each device, from 0.01 to 1", { only: ["gpuRequestType", "portion"], first: 0.5, min: 0.01, max: 1, step: 0.01, isRequired: true }),
+    { ...need("gpuMemoryRequest", "Memory of each device", "4G"), only: ["gpuRequestType", "memory"], first: "4G" },
+    number("cpuCoreRequest", "CPU cores per pod", { first: 0.1, step: "any", isRequired: true }),
+    { ...need("cpuMemoryRequest", "CPU memory per pod"), first: "100M" },
+    number("cpuCoreLimit", "At most so many CPU cores", { step: "any", placeholder: "no limit" }),
+    text("cpuMemoryLimit", "At most so much CPU memory", "no limit"),
+    flag("largeShmRequest", "A large /dev/shm"),
+  ],
+};
+
+const row = (path: string, title: string, ...fields: FormField[]): AssetForm => ({ path, kind: "", title, fields, isServed: false });
+const secret = (path: string, title: string): FormField => ({ path, title, type: "secret" });
+const EXISTING = text("existingSecretName", "Or a Secret that is there", "its name in the project's namespace");
+const NO_CREDENTIAL = "none: it is public";
+const MOUNT = "Path in the pods";
+const ROWS: AssetForm[] = [
+  row("datasource/pvc", "PVC", need("path", MOUNT, "/data"), flag("existingPvc", "The claim is there already"), text("claimName", "Name of the claim", "like the data source"),
+    { ...need("claimInfo.size", "Size", "10Gi"), only: ["existingPvc", ""] }, { ...text("claimInfo.storageClass", "Storage class", "the cluster's default"), only: ["existingPvc", ""] },
+    { ...flag("claimInfo.accessModes.readWriteMany", "Pods of several nodes may write"), only: ["existingPvc", ""] }, { ...flag("ephemeral", "It goes with the workload"), only: ["existingPvc", ""] },
+    flag("readOnly", "Read only")),
+  row("datasource/host-path", "Host path", need("path", "Path on the nodes", "/srv/data"), need("mountPath", MOUNT, "/data"), flag("readOnly", "Read only", true)),
+  row("datasource/nfs", "NFS", need("server", "NFS server", "nfs.example.org"), need("path", "Path on the server", "/exports/data"), need("mountPath", MOUNT, "/data"), flag("readOnly", "Read only", true)),
+  row("datasource/git", "Git", need("repository", "Repository", "https://github.com/ORG/REPOSITORY.git"), text("branch", "Branch", "the repository's own"), text("revision", "Commit or tag"), need("path", MOUNT, "/code"),
+    text("credentialId", "Credential", NO_CREDENTIAL), text("secretRef.name", "Or a Secret with username and password", NO_CREDENTIAL)),
+  row("datasource/s3", "S3 bucket", need("bucket", "Bucket"), need("path", MOUNT, "/data"), text("url", "Address of the service", "Amazon's own"), text("accessKeyAssetId", "Credential with the access key", NO_CREDENTIAL)),
+  row("datasource/config-map", "ConfigMap", need("configMap", "Name of the ConfigMap"), need("mountPath", MOUNT, "/etc/config"), text("subPath", "One key alone")),
+  row("datasource/secrets", "Secret", need("credentialAssetId", "Credential"), need("mountPath", MOUNT, "/etc/secret")),
+  row("credentials/access-key", "Access key", text("accessKeyId", "Access key id"), secret("secretAccessKey", "Secret access key"), EXISTING),
+  row("credentials/password", "Username and password", text("user", "User"), secret("password", "Password"), EXISTING),
+  row("credentials/docker-registry", "Registry of images", text("url", "Registry", "ghcr.io"), text("user", "User"), secret("password", "Password or token"), EXISTING),
+  row("credentials/generic-secret", "Any secret", { path: "keyValuePairs", title: "Keys and values", type: "pairs", nameField: "key", placeholder: "KEY=VALUE, one a line" }, EXISTING),
+  row("credentials/ngc-api-key", "NGC API key"),
+];
+const UNSAID = ["passwordAssetId", "defaultMode", "mountPropagation"]; // other words for the same, and what hardly anybody sets
+
+interface OpenApi {
+  paths: Record<string, { post?: { requestBody?: { content: { "application/json": { schema: Schema } } } } }>;
+  components: { schemas: Record<string, Schema> };
+}
+interface Schema {
+  $ref?: string;
+  type?: string | string[];
+  description?: string;
+  enum?: string[];
+  required?: string[];
+  properties?: Record<string, Schema>;
+}
+
+/** The forms of a group, "datasource" or "credentials": those that the server has first, then those that it refuses. */
+export function formsOf(document: OpenApi, group: string): AssetForm[] {
+  const served: AssetForm[] = [];
+  for (const [path, { post }] of Object.entries(document.paths)) {
+    const name = new RegExp(`/asset/(${group}/[^/{]+)$`).exec(path)?.[1];
+    const request = post?.requestBody?.content["application/json"].schema;
+    if (!name || !request) continue;
+    const spec = resolve(document, resolve(document, request).properties?.["spec"] ?? {});
+    served.push(servedForm(document, name, (request.$ref ?? "").replace(/^.*\/(.*)Request$/, "$1"), spec));
+  }
+  const known = served.map((form) => form.path);
+  return [...served, ...ROWS.filter((one) => one.path.startsWith(`${group}/`) && !known.includes(one.path))];
+}
+
+function servedForm(document: OpenApi, path: string, kind: string, { properties = {}, required = [] }: Schema): AssetForm {
+  const worded = ROWS.find((one) => one.path === path);
+  const first = (field: FormField): string => field.path.split(".")[0] ?? "";
+  const fields = (worded?.fields ?? []).filter((field) => first(field) in properties);
+  const said = [...UNSAID, ...fields.map(first)];
+  const others = Object.entries(properties).filter(([name]) => !said.includes(name));
+  const word = (path.split("/").pop() ?? path).replaceAll("-", " ");
+  const named = [...fields, ...others.map(([name, schema]) => fieldOf(name, resolve(document, schema)))];
+  return { path, kind: kind || word, isServed: true, title: worded?.title ?? `${word[0]?.toUpperCase()}${word.slice(1)}`, fields: named.map((field) => (required.includes(field.path) && field.type !== "switch" ? { ...field, isRequired: true } : field)) };
+}
+
+/** A field that has no words of its own here. */
+function fieldOf(name: string, schema: Schema): FormField {
+  const words = name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  const base = { path: name, title: `${words[0]?.toUpperCase()}${words.slice(1)}`, placeholder: schema.description ?? "" };
+  if (schema.enum) return { ...base, type: "choice", options: [["", "not said"], ...schema.enum.map((one) => [one, one] as const)] };
+  if (schema.type === "boolean") return { ...base, type: "switch" };
+  if (schema.type === "integer" || schema.type === "number") return { ...base, type: "number", step: schema.type === "number" ? "any" : 1 };
+  if (schema.type === "array") return { ...base, type: "words" };
+  return { ...base, type: /password|secretkey|privatekey|token$/i.test(name) ? "secret" : "text" };
+}
+
+function resolve(document: OpenApi, schema: Schema): Schema {
+  return schema.$ref ? (document.components.schemas[schema.$ref.split("/").pop() ?? ""] ?? {}) : schema;
+}

@@ -1,0 +1,197 @@
+// A training that is being made, or a template of one: what there is to choose from, what the server says of what was chosen, and
+// how it is sent. Nothing is made before `create` or `keepTemplate`.
+
+import { ApiError, call, request, sentenceOf } from "./api";
+import type { Asset } from "./assets";
+import { rows } from "./live.svelte";
+import { remember, remembered } from "./prefs";
+import { copyOf, submission, type Compute, type Environment, type Source, type Training } from "./training";
+import type { Project } from "./types";
+
+export interface Outcome {
+  verdict: string;
+  message: string;
+  changes: string[];
+  record: { hint?: string };
+}
+export interface Issue {
+  field: string;
+  details: string;
+}
+
+export class Draft {
+  training = $state<Training>({
+    projectId: "", projectName: "", clusterId: "", architecture: "Distributed", framework: "PyTorch", configuration: "Workers & master", name: "",
+    environment: undefined, compute: undefined, workers: 2, priority: "", sources: [], general: {}, isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined,
+  });
+  projects = $state.raw<Project[]>([]);
+  cluster = $state("");
+  priorities = $state.raw<string[]>([]);
+  kept = $state.raw<{ environments: Environment[]; computes: Compute[]; sources: Source[] }>({ environments: [], computes: [], sources: [] });
+  templates = $state.raw<Asset[]>([]);
+  /** The template that the form was filled with. */
+  templateId = $state("");
+  copied = $state.raw<Partial<Training>>({});
+  issues = $state.raw<Issue[]>([]);
+  problem = $state("");
+  outcomes = $state.raw<Outcome[]>([]);
+  manifest = $state("");
+  yaml = $state("");
+  isYaml = $state(remembered("manifest", "yaml") === "yaml");
+  description = $state("");
+  /** The template that is changed; undefined for a training, null for a new template. */
+  readonly template: { id: string } | null | undefined;
+
+  constructor(template: { id: string } | null | undefined) {
+    this.template = template;
+  }
+
+  get isTemplate(): boolean {
+    return this.template !== undefined;
+  }
+
+  /** Templates that the project may use, for the architecture that was chosen. */
+  get fitting(): Asset[] {
+    const type = this.training.architecture === "Standard" ? "Training" : "Distributed";
+    return this.templates.filter(({ meta }) => meta.workloadType === type && (meta.scopeType !== "project" || String(meta.projectId) === this.training.projectId));
+  }
+
+  async open(): Promise<void> {
+    this.projects = (await call<{ projects: Project[] }>("GET", "org-unit/projects?limit=500")).projects;
+    this.cluster = (await call<{ name: string }[]>("GET", "clusters"))[0]?.name ?? "";
+    this.priorities = (await call<{ priorities: { name: string }[] }>("GET", "workload-priorities")).priorities.map((one) => one.name);
+    this.templates = (await call<{ entries: Asset[] }>("GET", "workload-templates?limit=500")).entries;
+    await this.chooseProject(remembered("project", this.projects[0]?.id ?? ""));
+  }
+
+  async chooseProject(id: string): Promise<void> {
+    const project = this.projects.find((one) => one.id === id) ?? this.projects[0];
+    if (!project) return;
+    const { training } = this;
+    training.projectId = project.id;
+    training.projectName = project.name;
+    training.clusterId = project.clusterId;
+    training.sources = [];
+    remember("project", project.id);
+    await this.loadAssets();
+  }
+
+  /** Fill the form with what another workload asked for. */
+  async copyWorkload(id: string): Promise<void> {
+    const path = `workloads/distributed/${encodeURIComponent(id)}`;
+    const original = await call<{ name: string; projectId: string; spec: Record<string, unknown>; masterSpec: Record<string, unknown> | null }>("GET", path);
+    const copied = copyOf(original.name, original.spec, original.masterSpec);
+    this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, architecture: rows.get(id)?.type === "Training" ? "Standard" : "Distributed", name: freeName(original.name) });
+    await this.chooseProject(original.projectId);
+  }
+
+  /** Fill the form with what a template says; "" begins from scratch. */
+  async useTemplate(id: string): Promise<void> {
+    this.templateId = id;
+    const template = this.templates.find((one) => one.meta.id === id);
+    if (!template) return this.#fill({ environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined });
+    const { meta, spec, master } = template;
+    this.#fill({ ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), architecture: meta.workloadType === "Training" ? "Standard" : "Distributed" });
+    if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
+  }
+
+  #fill(values: Partial<Training>): void {
+    this.copied = values;
+    this.training = { ...this.training, ...values };
+  }
+
+  async loadAssets(): Promise<void> {
+    const { projectId } = this.training;
+    const load = async <T>(kind: string): Promise<{ meta: Source; spec: T }[]> => (await call<{ entries: { meta: Source; spec: T }[] }>("GET", `asset/${kind}?complyToProject=${encodeURIComponent(projectId)}`)).entries;
+    const [environments, computes, sources] = await Promise.all([load<Environment["spec"]>("environment"), load<Compute["spec"]>("compute"), load("datasource")]);
+    if (projectId !== this.training.projectId) return;
+    this.kept = {
+      environments: environments.map(({ meta, spec }) => ({ name: meta.name, spec })),
+      computes: computes.map(({ meta, spec }) => ({ name: meta.name, spec })),
+      sources: sources.map(({ meta: { id, kind, name } }) => ({ id, kind, name })),
+    };
+  }
+
+  /** Keep an asset in the project; the server's sentence where it is refused. */
+  async keep(kind: "environment" | "compute", name: string, spec: Record<string, unknown>): Promise<string> {
+    try {
+      await call("POST", `asset/${kind}`, { meta: { name, scope: "project", projectId: this.training.projectId }, spec });
+      await this.loadAssets();
+    } catch (error) {
+      return sentenceOf(error);
+    }
+    if (kind === "environment") this.training.environment = { name, spec };
+    else this.training.compute = { name, spec };
+    return "";
+  }
+
+  /** Ask what the server would say; nothing is made. Fields of later steps, and those that a template leaves open, are not asked for. */
+  async check(step: number): Promise<boolean> {
+    this.issues = [];
+    this.problem = "";
+    const { path, body } = submission(this.training);
+    const spec = body["spec"] as { image?: string };
+    const isOpen = step === 1 || (this.isTemplate && !spec.image);
+    const asked = { ...body, ...(isOpen ? { spec: { ...spec, image: "image" } } : {}), ...(this.isTemplate ? { name: "template", useGivenNameAsPrefix: true } : {}) };
+    try {
+      const answer = await call<{ objects: { kind: string }[] }>("POST", `${path}?dryRun=true`, asked);
+      this.manifest = JSON.stringify(answer.objects.length === 1 ? answer.objects[0] : { apiVersion: "v1", kind: "List", items: answer.objects }, null, 2);
+      this.yaml = this.isYaml && step > 1 && !this.isTemplate ? await this.#readYaml() : ""; // before, there is no image: it is shown in the last step
+      if (step === 2 && !this.isTemplate) await this.#foresee(answer.objects);
+      return true;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.issues = error.issues;
+      if (!error.issues.length) this.problem = error.message;
+      return false;
+    }
+  }
+
+  /** The same manifest as the server writes YAML. */
+  async #readYaml(): Promise<string> {
+    const { path, body } = submission(this.training);
+    const headers = { "Content-Type": "application/json", Accept: "application/yaml" };
+    return (await request(`${path}?dryRun=true`, { method: "POST", body: JSON.stringify(body), headers })).text();
+  }
+
+  async showManifest(inYaml: boolean): Promise<void> {
+    this.isYaml = inYaml;
+    remember("manifest", inYaml ? "yaml" : "json");
+    try {
+      if (inYaml && !this.yaml) this.yaml = await this.#readYaml();
+    } catch (error) {
+      this.problem = sentenceOf(error);
+    }
+  }
+
+  async #foresee(objects: { kind: string }[]): Promise<void> {
+    try {
+      const jobs = objects.filter((object) => object.kind.endsWith("Job"));
+      this.outcomes = (await call<{ outcomes: Outcome[] }>("POST", "scheduler/what-if", { objects: jobs, project: this.training.projectName })).outcomes;
+    } catch {
+      this.outcomes = []; // a question for who may see the whole cluster; the training can be made without its answer
+    }
+  }
+
+  /** Submit it; the workload's id. Throws ApiError. */
+  async create(): Promise<string> {
+    const { path, body } = submission(this.training);
+    return (await call<{ workloadId: string }>("POST", path, body)).workloadId;
+  }
+
+  /** Keep the form as a template in the project, or change the one that it came from. Throws ApiError. */
+  async keepTemplate(): Promise<void> {
+    const { body } = submission(this.training);
+    const path = `workload-templates/${this.training.architecture === "Standard" ? "trainings" : "distributed"}`;
+    const content = { spec: body["spec"], ...(body["masterSpec"] ? { master: { spec: body["masterSpec"] } } : {}) };
+    const meta = { name: this.training.name.trim(), description: this.description.trim() };
+    if (this.template) await call("PUT", `${path}/${encodeURIComponent(this.template.id)}`, { meta, ...content });
+    else await call("POST", path, { meta: { ...meta, scopeType: "project", scopeId: this.training.projectId }, ...content });
+  }
+}
+
+function freeName(name: string): string {
+  const base = name.replace(/-\d+$/, "");
+  const taken = new Set([...rows.values()].map((row) => row.name));
+  for (let number = 2; ; number += 1) if (!taken.has(`${base}-${number}`)) return `${base}-${number}`;
+}

@@ -1,0 +1,16 @@
+// Lists of links and tabs that are wider than the page: the one that is current stays in sight.
+
+const CURRENT = "[aria-current], [aria-selected='true']";
+
+/** For `use:`. */
+export function keepCurrentInSight(list: HTMLElement): { destroy: () => void } {
+  const show = (): void => {
+    const current = list.querySelector<HTMLElement>(CURRENT);
+    if (current) list.scrollLeft = current.offsetLeft - list.offsetLeft - (list.clientWidth - current.offsetWidth) / 2;
+  };
+  const observer = new MutationObserver(show);
+  const resized = new ResizeObserver(show);
+  observer.observe(list, { subtree: true, attributeFilter: ["aria-current", "aria-selected"] });
+  resized.observe(list);
+  return { destroy: () => (observer.disconnect(), resized.disconnect()) };
+}
