@@ -174,16 +174,19 @@ class _Assembly:
         self._root, self._memory, self._work = (f"{spec['scratch']}/{name}" for name in ("root", "memory", "work"))
         self._count = 0
         self._root_fd = -1
+        self._layer_fds: list[int] = []
         self._skeleton = f"{self._memory}/skeleton"
         self._in_user_namespace = not _is_initial_user_namespace()
 
     def mount_all(self) -> str:
         """Everything, parents first; where it lies."""
         try:
+            self._layer_fds = [os.open(layer, beneath.REFERENCE) for layer in self._spec["layers"]]
             self._mount_all(self._spec)
         finally:
-            if self._root_fd >= 0:
-                os.close(self._root_fd)
+            for fd in (*self._layer_fds, self._root_fd):
+                if fd >= 0:
+                    os.close(fd)
         return self._root
 
     def _mount_all(self, spec: RootfsSpec) -> None:
@@ -223,7 +226,9 @@ class _Assembly:
     @contextlib.contextmanager
     def _place(self, path: str) -> Iterator[str]:
         """A name for a directory of the new root, made where it is missing: no link of the image is followed."""
-        fd = beneath.make_directories(self._root_fd, path.lstrip("/"), 0o755)
+        fd = _open_directory(self._root_fd, path)  # nearly always there, and one call
+        if fd is None:
+            fd = beneath.make_directories(self._root_fd, path.lstrip("/"), 0o755)
         try:
             yield f"/proc/self/fd/{fd}"
         finally:
@@ -240,15 +245,23 @@ class _Assembly:
     def _overlay(self, path: str, *, machine: bool, below: Sequence[str] = ()) -> None:
         """The image's layers, and below them the machine's files when `machine`, at `path`."""
         inside = "" if path == "/" else path
-        layers = [f"{layer}{inside}" for layer in self._spec["layers"] if _is_directory(f"{layer}{inside}")]
-        if inside and not machine and not any(os.listdir(layer) for layer in layers):
-            # an overlay takes half a millisecond, and there is nothing to lay over
-            with self._place(path) as target:
-                self._bind(self._spec["upper"] + inside, target, read_only=False)
-            return
-        if machine:
-            layers.append(self._machine_layer(path))
-        layers = layers + list(below) or [f"{self._memory}/empty"]
+        held = [fd for layer in self._layer_fds if (fd := _open_directory(layer, inside)) is not None]
+        try:
+            layers = [f"/proc/self/fd/{fd}" for fd in held]
+            if inside and not machine and not any(os.listdir(layer) for layer in layers):
+                # an overlay takes half a millisecond, and there is nothing to lay over
+                with self._place(path) as target:
+                    self._bind(self._spec["upper"] + inside, target, read_only=False)
+                return
+            self._lay_over(path, [*layers, *([self._machine_layer(path)] if machine else ()), *below])
+        finally:
+            for fd in held:
+                os.close(fd)
+
+    def _lay_over(self, path: str, layers: Sequence[str]) -> None:
+        """The overlay of these layers at `path`, with what is written below that path of the upper directory."""
+        inside = "" if path == "/" else path
+        layers = layers or [f"{self._memory}/empty"]
         upper = self._spec["upper"] + inside
         work = f"{self._work}/{self._next()}"
         os.mkdir(work)
@@ -272,6 +285,8 @@ class _Assembly:
         fds: list[int] = []
 
         def reference(path: str) -> str:
+            if path.startswith("/proc/self/fd/"):
+                return path
             fds.append(os.open(path, beneath.REFERENCE))
             return f"/proc/self/fd/{fds[-1]}"
 
@@ -406,25 +421,24 @@ def _copy_mode(model: str, path: str) -> None:
         os.chown(path, seen.st_uid, seen.st_gid)
 
 
-def _is_directory(path: str) -> bool:
-    """No link leads there: a layer is an image's, and its links mean files of the container."""
+def _open_directory(directory: int, path: str) -> int | None:
+    """The directory of that path below another one; None where there is none, or a link is on the way: a layer is an
+    image's, and its links mean files of the container."""
     try:
-        return stat.S_ISDIR(os.lstat(path).st_mode) and os.path.realpath(path) == os.path.realpath(
-            os.path.dirname(path)
-        ) + "/" + os.path.basename(path)
+        return beneath.open_beneath(directory, path.lstrip("/"), beneath.REFERENCE | os.O_DIRECTORY)
     except OSError:
-        return False
+        return None
 
 
 def _other_mounts(skipped: Iterable[str]) -> Iterable[tuple[str, str]]:
     """Mount point and type of the machine's mounts but /, without those that lie below another or below `skipped`."""
     with open("/proc/self/mountinfo") as file:
         rows = [line.split() for line in file]
-    covered = [path.rstrip("/") for path in skipped]
+    covered = tuple(path.rstrip("/") + "/" for path in skipped)
     for path, kind in sorted({_unescape(row[4]): row[row.index("-") + 1] for row in rows}.items()):
-        if path != "/" and not any(path == there or path.startswith(there + "/") for there in covered):
+        if path != "/" and not f"{path}/".startswith(covered):
             yield path, kind
-            covered.append(path)
+            covered += (f"{path}/",)
 
 
 def _unescape(path: str) -> str:
