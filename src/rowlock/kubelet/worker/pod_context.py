@@ -4,8 +4,10 @@ Addresses, the API server and its tokens, the way out, the pods beside it. What 
 from these values, the pod's spec and the image (`starting.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 
@@ -41,6 +43,41 @@ class PodContext:
     """How an MPI hostfile reads for a pod without an address of its own; None = it has one."""
 
 
+@dataclass(slots=True)
+class _Neighbours:
+    """What pods that start together see of each other. To a thousand of a job it is the same, and each of them would look
+    at all others."""
+
+    revision: int = -1
+    _peers: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    _pods_on_node: dict[str, int] = field(default_factory=dict)
+
+    def at(self, revision: int) -> _Neighbours:
+        """As it is at this revision of the view."""
+        if revision != self.revision:
+            self.revision = revision
+            self._peers.clear()
+            self._pods_on_node.clear()
+        return self
+
+    def peers_of(self, pod: PodSpec, view: View) -> tuple[str, ...]:
+        """The names of the pod and of others of its job."""
+        if not pod.owner_uid:
+            return (pod.name,)
+        peers = self._peers.get((pod.namespace, pod.owner_uid))
+        if peers is None:
+            siblings = (p for p in view.by_owner(kinds.POD, pod.owner_uid) if namespace(p) == pod.namespace)
+            peers = tuple(name(p) for p in islice(siblings, MAX_NO_PROXY_PEERS))
+            self._peers[pod.namespace, pod.owner_uid] = peers
+        return peers
+
+    def count_pods(self, node: str, count: Callable[[str], int]) -> int:
+        """Pods at work on a node, this one among them."""
+        if node not in self._pods_on_node:
+            self._pods_on_node[node] = max(1, count(node))
+        return self._pods_on_node[node]
+
+
 @dataclass(frozen=True, slots=True)
 class PodContexts:
     """Knows where everything is that a pod's context says."""
@@ -53,6 +90,7 @@ class PodContexts:
     """`PodDirectories.identity`."""
     count_active_pods: Callable[[str], int]
     """A node's name → how many pods at work share its CPUs."""
+    _neighbours: _Neighbours = field(default_factory=_Neighbours)
 
     def find_context(self, pod: PodSpec, card: PodCard) -> PodContext:
         """What the node gives the pod now."""
@@ -60,10 +98,7 @@ class PodContexts:
         # containers of an engine do not reach the API server, and where nothing can be mounted no token is
         reaches_server = not (card.contained or self.node.mount_problem)
         has_token = reaches_server and self.tokens.are_wanted(pod)
-        peers: tuple[str, ...] = (pod.name,)
-        if pod.owner_uid:
-            siblings = (p for p in self.view.by_owner(kinds.POD, pod.owner_uid) if namespace(p) == pod.namespace)
-            peers = tuple(name(p) for p in islice(siblings, MAX_NO_PROXY_PEERS))
+        neighbours = self._neighbours.at(self.view.revision)
         return PodContext(
             pod,
             card,
@@ -75,9 +110,9 @@ class PodContexts:
                 pod_ip=card.ip,
                 cpus=plan.cpus,
                 memory=plan.memory,
-                pods_on_node=max(1, self.count_active_pods(card.node)),
+                pods_on_node=neighbours.count_pods(card.node, self.count_active_pods),
                 proxy=self._proxy_url(contained=card.contained),
-                peers=peers if has_own_address else (),
+                peers=neighbours.peers_of(pod, self.view) if has_own_address else (),
                 api_server=self.tokens.server_variables() if has_token else {},
                 data_directory=self.data_directory,
                 rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),
