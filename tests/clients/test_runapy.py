@@ -353,3 +353,33 @@ def test_credentials_and_the_data_sources_that_use_them(platform: Platform) -> N
     assert {"s3", "nfs"} <= {one["meta"]["kind"] for one in sources}
     assert platform.api("S3Api").delete_s3_asset_by_id(made.data["meta"]["id"]).status_code == 202
     assert credentials.delete_access_key(identity).status_code == 202
+
+
+def test_workloads_that_are_manifests(platform: Platform) -> None:
+    models, workloads = runai.models, platform.api("WorkloadsV2Api")
+    name = f"manifest-{uuid.uuid4().hex[:8]}"
+    role = {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "image": IMAGE}]}}}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "any"},
+        "spec": {"pytorchReplicaSpecs": {"Master": role}},
+    }  # fmt: skip
+    meta = models.WorkloadV2MetadataCreateParams(
+        name=name, project_id=platform.project["id"], cluster_id=platform.cluster, priority="high"
+    )
+    made = workloads.create_workload_v2(models.WorkloadV2CreateRequest(metadata=meta, manifest=manifest))
+    assert made.status_code == 202
+    one = models.WorkloadV2.from_dict(made.data)
+    assert (one.metadata.name, one.metadata.priority, one.raw_manifest) == (name, "high", manifest)
+    shown = models.WorkloadV2GetResponse.from_dict(workloads.get_workload_v2_by_id(one.metadata.id).data)
+    assert shown.sync_info.status.value == "Synced" and shown.workload.workload_manifest["metadata"]["name"] == name
+    change = models.WorkloadV2UpdateRequest(metadata=models.WorkloadV2MetadataUpdateParams(priority="low"))
+    changed = workloads.update_workload_v2(one.metadata.id, change)
+    assert changed.data["metadata"]["priority"] == "low"
+    for broken in ({**manifest, "spec": {"pytorchReplicaSpecs": {"Master": 1}}}, {**manifest, "spce": {}}):
+        meta = models.WorkloadV2MetadataCreateParams(
+            name=f"{name}-x", project_id=platform.project["id"], cluster_id=platform.cluster
+        )
+        with pytest.raises(runai.exceptions.ApiException) as refusal:
+            workloads.create_workload_v2(models.WorkloadV2CreateRequest(metadata=meta, manifest=broken))
+        assert refusal.value.status in (400, 422), refusal.value
+    assert workloads.delete_workload_v2(one.metadata.id).status_code == 202

@@ -92,7 +92,13 @@ POD = {
     "metadata": {"name": "p"},
     "spec": {"containers": [{"name": "a", "image": "b"}]},
 }
+JOB = {
+    "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+    "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}}}},
+}  # fmt: skip
 BODIES: dict[str, Any] = {
+    "ManifestRequest": {"metadata": {"name": "manifest", "projectId": "team-a"}, "manifest": JOB},
+    "ManifestUpdate": {"metadata": {"priority": "low"}},
     "DistributedCreationRequest": {**SUBMIT, "name": "dist"}, "StandardCreationRequest": {**SUBMIT, "name": "alone"},
     "BatchRequest": {"ids": ["none"], "action": "delete"}, "ResourcesRequests": QUOTA,
     "ProjectRequest": {"name": "new", "resources": QUOTA}, "ProjectUpdate": {"description": "x", "resources": QUOTA},
@@ -186,11 +192,12 @@ class Filled:
             if path not in self.ids:
                 body = {**BODIES[operation.body]}
                 own = path.rpartition("/")[2] if "credentials" in path else "made"
-                body |= {"meta": {**body["meta"], "name": own}} if "meta" in body else {"name": f"made-{len(self.ids)}"}
+                place = next((word for word in ("meta", "metadata") if word in body), "")
+                body |= {place: {**body[place], "name": own}} if place else {"name": f"made-{len(self.ids)}"}
                 answer = world.client.post(path, json=body)
                 assert answer.status_code == operation.code, (path, answer.text)
                 made = answer.json()
-                self.ids[path] = made.get("meta", made).get("id") or made["workloadId"]
+                self.ids[path] = made.get(place or "meta", made).get("id") or made["workloadId"]
         for (method, path), operation in OPERATIONS.items():
             if method == "PUT" and operation.body == "PolicyRequest":
                 assert world.client.put(path, json=BODIES["PolicyRequest"]).status_code == 200, path

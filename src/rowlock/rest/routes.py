@@ -26,7 +26,16 @@ from rowlock.rest.policies import policies
 from rowlock.rest.rights import EVERYBODY, Right
 from rowlock.rest.run_history import past_logs, past_workloads, runs
 from rowlock.rest.run_history.past_workloads import or_past
-from rowlock.rest.workload_routes import batch, dictionaries, metrics, pods, standard, suspension, workload_telemetry
+from rowlock.rest.workload_routes import (
+    batch,
+    dictionaries,
+    manifests,
+    metrics,
+    pods,
+    standard,
+    suspension,
+    workload_telemetry,
+)
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
 from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS, CredentialKind
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
@@ -60,7 +69,7 @@ _MANAGE_USERS = Right("cluster", "impersonate", users.USER)
 _RULES, _USERS = "/api/v1/authorization/access-rules", "/api/v1/users"
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
-_POLICIES = "/api/v2/policy"
+_POLICIES, _MANIFESTS = "/api/v2/policy", "/api/v2/workloads"
 
 RouteRow = tuple[str, str, Right, Endpoint]
 
@@ -130,6 +139,10 @@ def _policy_routes(word: str) -> tuple[RouteRow, ...]:
 
 
 ROUTES: tuple[RouteRow, ...] = (
+    ("POST", _MANIFESTS, _SUBMIT, manifests.create),
+    ("GET", f"{_MANIFESTS}/{{id}}", _READ, manifests.show),
+    ("PUT", f"{_MANIFESTS}/{{id}}", _CHANGE, manifests.update),
+    ("DELETE", f"{_MANIFESTS}/{{id}}", _DELETE, manifests.delete),
     ("POST", f"{_WORKLOADS}/distributed", _SUBMIT, workloads.submit),
     ("GET", f"{_WORKLOADS}/distributed/{{id}}", _READ, workloads.show_distributed),
     ("DELETE", f"{_WORKLOADS}/distributed/{{id}}", _DELETE, workloads.delete),

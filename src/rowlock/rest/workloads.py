@@ -104,7 +104,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     secret = environment_secret(request, project, identity)
     if dry_run:
         return preview(call, [*(claim for claim, _ in claims), *([secret] if secret else []), job])
-    await _ensure_name_is_free(cache, project, request.name)
+    await ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         await require_queue(call, job)
@@ -241,7 +241,7 @@ async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Obj
         raise
 
 
-async def _ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
+async def ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
     """Raises AlreadyExists when a job of any kind has this name, after waiting for one that is being deleted."""
 
     def same_named_jobs() -> list[Object]:

@@ -83,6 +83,16 @@ ANSWERS: dict[str, Schema] = {
         record(code=WHOLE, message=TEXT, details=TEXT),
         complianceIssues=list_of(record(field=TEXT, details=TEXT, rule=TEXT)),
     ),
+    "ManifestWorkload": record(
+        metadata=record(
+            name=TEXT, projectId=TEXT, priority=TEXT, category=TEXT, preemptibility=TEXT, id=TEXT,
+            gvk=record(group=TEXT, version=TEXT, kind=TEXT), projectName=TEXT, clusterId=TEXT, tenantId=WHOLE,
+            departmentId=TEXT, departmentName=TEXT, createdAt=TIME, createdBy=TEXT, updatedAt=TIME, updatedBy=TEXT,
+            deletedAt=nullable(TIME), deletedBy=nullable(TEXT),
+        ),
+        desiredPhase=TEXT, workloadManifest=OBJECT, rawManifest=OBJECT,
+    ),
+    "SyncedWorkload": record(workload=ref("ManifestWorkload"), syncInfo=record(status=TEXT, message=TEXT)),
     "Accepted": record(code=WHOLE, message=TEXT),
     "Count": record(count=WHOLE),
     "Token": record(accessToken=TEXT, expiresIn=NUMBER, tokenType=TEXT),

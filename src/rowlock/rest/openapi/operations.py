@@ -182,19 +182,26 @@ def _asset_operations() -> Iterator[tuple[str, str, Operation]]:
         yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202)
 
 
+def _manifest_operations() -> Iterator[tuple[str, str, Operation]]:
+    yield "POST", "v2/workloads", Operation("ManifestWorkload", 202, "ManifestRequest")
+    yield "GET", "v2/workloads/{id}", Operation("SyncedWorkload")
+    yield "PUT", "v2/workloads/{id}", Operation("ManifestWorkload", 202, "ManifestUpdate")
+    yield "DELETE", "v2/workloads/{id}", Operation("Accepted", 202)
+
+
 def _policy_operations() -> Iterator[tuple[str, str, Operation]]:
     place = ("scope", "projectId", "departmentId", "clusterId")
-    yield "GET", "policy", Operation("Policies", query=("workloadType", "includeFallbackPolicies", *place))
+    yield "GET", "v2/policy", Operation("Policies", query=("workloadType", "includeFallbackPolicies", *place))
     for word in ("distributed", "training", "workspace"):
-        yield "GET", f"policy/{word}", Operation("Policy", query=place)
+        yield "GET", f"v2/policy/{word}", Operation("Policy", query=place)
         for method in ("PUT", "PATCH"):
             query = ("validateOnly", "approveClusterDeletion")
-            yield method, f"policy/{word}", Operation("Policy", 200, "PolicyRequest", query)
-        yield "DELETE", f"policy/{word}", Operation("", 204, query=(*place, "approveClusterDeletion"))
+            yield method, f"v2/policy/{word}", Operation("Policy", 200, "PolicyRequest", query)
+        yield "DELETE", f"v2/policy/{word}", Operation("", 204, query=(*place, "approveClusterDeletion"))
 
 
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    (method, f"/api/{'v2' if path.startswith('policy') else 'v1'}/{path}"): operation
+    (method, f"/api/v2/{path[3:]}" if path.startswith("v2/") else f"/api/v1/{path}"): operation
     for rows in (
         _workload_operations(),
         _organisation_operations(),
@@ -202,6 +209,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         _inventory_operations(),
         _asset_operations(),
         _policy_operations(),
+        _manifest_operations(),
     )
     for method, path, operation in rows
 }

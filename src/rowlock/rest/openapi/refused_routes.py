@@ -27,11 +27,6 @@ REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
         "/api/v1/clusters/{id}",
         "the cluster's name and life are the server's: `rowlock up` and `rowlock down`",
     ),
-    RefusedRoute(
-        "",
-        "/api/v2/workloads",
-        "a manifest is submitted as it is: `kubectl apply -f FILE`, or `runai workload submit -f FILE`",
-    ),
     RefusedRoute("", "/api/v1/asset/credentials/ngc-api-key", _NO_NGC_KEYS),
     RefusedRoute(
         "", "/api/v1/asset/registries", "registries are not kept as assets: name them in the image, as HOST/NAME:TAG"

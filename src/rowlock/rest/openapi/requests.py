@@ -125,5 +125,13 @@ REQUESTS: dict[str, Schema] = {
         record(subjectId=TEXT, subjectType=TEXT, scopeType=TEXT), roleId=WHOLE, roleName=TEXT, scopeId=TEXT, clusterId=TEXT
     ),
     "QuotaTrial": record(projects=list_of(record(id=TEXT, gpuQuota=NUMBER))),
+    "ManifestRequest": with_optional(
+        record(metadata=with_optional(record(name=TEXT, projectId=TEXT), useGivenNameAsPrefix=FLAG, clusterId=TEXT,
+                                      priority=TEXT, category=TEXT, preemptibility=TEXT)),
+        manifest=OBJECT, manifestBase64Encoded=TEXT,
+    ),
+    "ManifestUpdate": {"type": "object", "properties": {
+        "metadata": {"type": "object", "properties": {"priority": TEXT, "category": TEXT}}, "manifest": OBJECT,
+        "manifestBase64Encoded": TEXT}},
     "Manifests": with_optional(record(objects=list_of(OBJECT)), project=TEXT),
 }  # fmt: skip

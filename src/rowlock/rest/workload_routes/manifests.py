@@ -1,0 +1,90 @@
+"""`/api/v2/workloads`: workloads that are submitted as manifests of jobs. They are in every list, as all jobs are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import WriteOptions
+from rowlock.errors import BadRequest, Cause
+from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
+from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload
+from rowlock.workloads import manifests
+from rowlock.workloads.manifests import manifest_workload_json
+from rowlock.workloads.objects import Submitter
+from rowlock.workloads.projects import Project
+from rowlock.workloads.runai_json import Workload
+
+_OPTIONS = WriteOptions(manager="rowlock", validation="Strict")
+
+
+async def create(call: RestCall) -> Any:
+    """POST /api/v2/workloads: make the job of a manifest in a project. Raises BadRequest, AlreadyExists, and what admission
+    raises."""
+    call.validate_query()
+    request = manifests.parse_manifest_request(await call.json(), new=True)
+    check_cluster_id(call, request.cluster)
+    cache, identity = call.context.cache, call.context.new_id()
+    project = _find_project(call, request.project)
+    if request.is_name_prefix:
+        request = replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
+    job = manifests.to_job(request, project, Submitter(identity, call.user))
+    kind = kinds.by_object(job)
+    call.require("create", kind, project.namespace)
+    await ensure_name_is_free(cache, project, request.name)
+    with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
+        created = await call.context.api.create(kind, job, options=_OPTIONS)
+        uid = objects.uid(created)
+        await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
+    workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
+    return JsonResult(202, manifest_workload_json(workload))
+
+
+def _find_project(call: RestCall, word: str) -> Project:
+    project = call.context.cache.project(word)
+    if project is None:
+        message = f"project {word[:80]!r} was not found. GET /api/v1/org-unit/projects lists them."
+        raise BadRequest(message, causes=[Cause("unknown", message, "metadata.projectId")])
+    return project
+
+
+async def show(call: RestCall) -> Any:
+    """GET /api/v2/workloads/{id}: the manifest as it was sent, and as it is now. Raises NotFound."""
+    call.validate_query()
+    workload = find_workload(call)
+    sync = {"status": "Deleting" if objects.is_deleting(workload.job) else "Synced", "message": ""}
+    return {"workload": manifest_workload_json(workload), "syncInfo": sync}
+
+
+async def update(call: RestCall) -> Any:
+    """PUT /api/v2/workloads/{id}: another priority or category, or another spec as far as admission lets jobs change. Raises
+    NotFound, BadRequest, and what admission raises."""
+    call.validate_query()
+    workload = find_workload(call)
+    request, job = manifests.parse_manifest_request(await call.json(), new=False), workload.job
+    kind = kinds.by_object(job)
+    if request.kind not in (None, kind):
+        message = f"is a {request.kind.name if request.kind else ''}, but the workload is a {kind.name}."
+        raise BadRequest(f"manifest: {message}", causes=[Cause("immutable", message, "manifest")])
+    labels = {**objects.labels(job), **request.labels}
+    pod_labels = {name: labels[name] for name in manifests.POD_LABELS if name in labels}
+    spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
+    changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
+    written = await call.context.api.update(kind, changed, options=_OPTIONS)
+    cache, uid = call.context.cache, objects.uid(job)
+    await cache.wait_until(uid, lambda: _has_observed(cache.workload(uid), objects.revision(written)))
+    return JsonResult(202, manifest_workload_json(cache.workload(uid) or workload))
+
+
+def _has_observed(workload: Workload | None, revision: int) -> bool:
+    return workload is None or objects.revision(workload.job) >= revision
+
+
+async def delete(call: RestCall) -> Any:
+    """DELETE /api/v2/workloads/{id}: delete the job, and what it owns in the background. Raises NotFound."""
+    call.validate_query()
+    await delete_workload(call, find_workload(call))
+    return JsonResult(202, ACCEPTED)

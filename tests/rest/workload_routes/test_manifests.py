@@ -1,0 +1,110 @@
+"""Workloads that are manifests: made, shown, changed and deleted at `/api/v2/workloads`, and in the lists of all."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+import yaml
+from tests.rest.conftest import CLUSTER, World
+
+from rowlock import kinds, objects
+
+V2, V1 = "/api/v2/workloads", "/api/v1/workloads"
+
+
+def job(kind: str = "PyTorchJob", **more: Any) -> dict[str, Any]:
+    role = {"template": {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}, "replicas": 1}
+    spec = {"pytorchReplicaSpecs": {"Master": role, "Worker": role}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": "own", "labels": {"a": "b"}},
+        "spec": spec,
+        **more,
+    }
+
+
+@pytest.fixture
+def lab(world: World) -> World:
+    world.project_id = world.project()["id"]
+    return world
+
+
+def create(world: World, manifest: Any, **meta: Any) -> Any:
+    body: dict[str, Any] = {"metadata": {"projectId": world.project_id, "clusterId": CLUSTER, **meta}}
+    if isinstance(manifest, str):
+        body["manifestBase64Encoded"] = b64encode(manifest.encode()).decode()
+    else:
+        body["manifest"] = manifest
+    return world.client.post(V2, json=body)
+
+
+@pytest.mark.parametrize("as_yaml", [False, True])
+def test_a_manifest_from_create_to_delete(lab: World, as_yaml: bool) -> None:
+    manifest = job()
+    made = create(
+        lab,
+        yaml.safe_dump(json.loads(json.dumps(manifest))) if as_yaml else manifest,
+        name="given",
+        priority="high",
+        category="Build",
+    )
+    assert made.status_code == 202, made.text
+    body = made.json()
+    meta = body["metadata"]
+    assert (meta["name"], meta["priority"], meta["category"], meta["gvk"]["kind"], meta["createdBy"]) == (
+        "given", "high", "Build", "PyTorchJob", "ana",
+    )  # fmt: skip
+    assert body["rawManifest"] == manifest and body["desiredPhase"] == "Running"
+    stored = lab.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "given")
+    assert stored is not None and objects.labels(stored)["a"] == "b"
+    worker = objects.dig(stored, "spec.pytorchReplicaSpecs.Worker.template.metadata.labels")
+    assert (worker["kai.scheduler/queue"], worker["priorityClassName"]) == ("team-a", "high")
+    one = f"{V2}/{meta['id']}"
+    shown = lab.client.get(one).json()
+    assert shown["syncInfo"]["status"] == "Synced" and shown["workload"]["metadata"]["id"] == meta["id"]
+    assert [entry["name"] for entry in lab.client.get(V1).json()["workloads"]] == ["given"], "it is in the list of all"
+    taken = create(lab, manifest, name="given")
+    assert taken.status_code == 409 and "already exists" in taken.text
+    changed = lab.client.put(one, json={"metadata": {"priority": "low"}})
+    assert changed.status_code == 202 and changed.json()["metadata"]["priority"] == "low", changed.text
+    assert lab.client.delete(one).status_code == 202
+    assert lab.client.get(one).status_code == 404
+
+
+def test_the_name_may_be_the_manifests_own_or_a_prefix(lab: World) -> None:
+    assert create(lab, job()).json()["metadata"]["name"] == "own"
+    name = create(lab, job(), name="many", useGivenNameAsPrefix=True).json()["metadata"]["name"]
+    assert name.startswith("many-") and len(name) == len("many-") + 12
+
+
+@pytest.mark.parametrize(
+    ("manifest", "meta", "words"),
+    [
+        (job("Deployment"), {}, "must be one of kubeflow.org/v1 PyTorchJob"),
+        (job(apiVersion="kubeflow.org/v2"), {}, "must be one of kubeflow.org/v1 PyTorchJob"),
+        (job(spec=[]), {}, "needs a spec"),
+        (job(), {"name": "Not_A_Name"}, "'not-a-name', for example"),
+        (job(), {"priority": "urgent"}, "must be one of very-low"),
+        (job(), {"projectId": "team-b"}, "project 'team-b' was not found"),
+        (job(), {"clusterId": "x"}, "there is no cluster 'x'"),
+        (job(), {"prio": "low"}, 'Did you mean \\"priority\\"?'),
+        (job(note="x" * 200_000), {}, "Create it with kubectl"),
+        ("a: &a [1]\nb: *a", {}, "write the values out"),
+        ("- a", {}, "one YAML document with one object"),
+        ("a: [", {}, "is no YAML document in base 64"),
+    ],
+)
+def test_what_is_no_manifest_of_a_workload(lab: World, manifest: Any, meta: dict[str, Any], words: str) -> None:
+    answer = create(lab, manifest, **meta)
+    assert answer.status_code in (400, 422) and words in answer.text, answer.text
+    assert lab.client.get(V1).json()["workloads"] == []
+
+
+def test_a_workload_keeps_its_kind(lab: World) -> None:
+    identity = create(lab, job()).json()["metadata"]["id"]
+    answer = lab.client.put(f"{V2}/{identity}", json={"manifest": job("TFJob")})
+    assert answer.status_code == 400 and "is a TFJob, but the workload is a PyTorchJob" in answer.text
