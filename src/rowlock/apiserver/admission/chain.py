@@ -210,11 +210,7 @@ def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object
     with `stored` are taken as they are: they were decoded when they came."""
     walk = Walk()
     try:
-        new = (
-            _decode_custom(kind, obj, walk, stored or {})
-            if kind.custom
-            else _decode_builtin(kind, obj, walk, stored or {})
-        )
+        new = _decode_fields(kind, obj, walk, stored or {})
     except BadRequest as error:
         raise DecodingError(kind, error.message) from None
     if walk.unknown_fields and options.validation != "Ignore":
@@ -227,14 +223,22 @@ def decode_object(kind: Kind, obj: Object, options: WriteOptions, stored: Object
     return new
 
 
-def _decode_builtin(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
-    """What it is comes first: so lists can leave it out without reading it again."""
-    head = {"apiVersion": kind.api_version, "kind": kind.name}
+def _decode_fields(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
+    """What it is comes first, so that lists can leave it out without reading it again. What `stored` has was decoded when it
+    came. Of a custom object only the metadata has a Go type; the rest is pruned."""
+    head: Object = {"apiVersion": kind.api_version, "kind": kind.name}
     kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
+    rest = {k: v for k, v in obj.items() if k not in kept} if kept else obj
+    if kind.custom:
+        walk.path.append("metadata")
+        head["metadata"] = decoding.decode(types.META, obj.get("metadata") or {}, walk)
+        walk.path.pop()
+        rest = {k: v for k, v in rest.items() if k != "metadata"}
+        new = {**crd_schema.prune(rest, types.schema_of(kind), walk), **head}
+    else:
+        new = decoding.decode(types.type_name(kind.group, kind.version, kind.name), rest, walk)
     if not kept:
-        return {**head, **decoding.decode(_type_name(kind), obj, walk)}
-    rest = {k: v for k, v in obj.items() if k not in kept}
-    new = decoding.decode(_type_name(kind), rest, walk)
+        return {**head, **new}
     return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
 
 
@@ -244,22 +248,6 @@ class DecodingError(BadRequest):
     def __init__(self, kind: Kind, why: str) -> None:
         super().__init__(f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {why}')
         self.why = why
-
-
-def _type_name(kind: Kind) -> str:
-    return types.type_name(kind.group, kind.version, kind.name)
-
-
-def _decode_custom(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Object:
-    """A custom object: its metadata is typed, the rest pruned, but what is in the store, and so was pruned before."""
-    walk.path.append("metadata")
-    meta = decoding.decode(types.META, obj.get("metadata") or {}, walk)
-    walk.path.pop()
-    kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
-    rest = {k: v for k, v in obj.items() if k != "metadata" and k not in kept}
-    new: Object = crd_schema.prune(rest, types.schema_of(kind), walk)
-    head = {"apiVersion": new.pop("apiVersion"), "kind": new.pop("kind"), "metadata": meta}
-    return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
 
 
 _SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE)

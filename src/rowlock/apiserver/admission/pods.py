@@ -107,19 +107,14 @@ def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
 def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Object, value: int) -> None:
     """Priority and preemption come from the class; who says something else is refused."""
     policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
-    if spec.get("priority") not in (None, value):
-        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
-        raise forbidden(
-            "pods", objects.name(pod), f"{why} controller computed {value} from the given PriorityClass name"
-        )
-    if spec.get("preemptionPolicy") not in (None, policy):
-        why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec;"
-        raise forbidden(
-            "pods",
-            objects.name(pod),
-            f"{why} priority admission controller computed {policy} from the given PriorityClass name",
-        )
-    spec["priority"], spec["preemptionPolicy"] = value, policy
+    for field, title, own in (
+        ("priority", "integer value of priority", value),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        if spec.get(field) not in (None, own):
+            why = f"the {title} ({spec[field]}) must not be provided in pod spec; priority admission controller computed {own}"
+            raise forbidden("pods", objects.name(pod), f"{why} from the given PriorityClass name")
+        spec[field] = own
 
 
 def _check_overhead(pod: Object, spec: dict[str, Any]) -> None:

@@ -43,17 +43,9 @@ Entry = dict[str, Any]
 
 
 def _make_entry(kind: Kind, manager: FieldManager, operation: str, fields: field_sets.Tree) -> Entry:
-    entry: Entry = {
-        "manager": manager.name,
-        "operation": operation,
-        "apiVersion": kind.api_version,
-        "time": manager.now,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-    if manager.subresource:
-        entry["subresource"] = manager.subresource
-    return entry
+    author = {"manager": manager.name, "operation": operation, "apiVersion": kind.api_version, "time": manager.now}
+    part = {"subresource": manager.subresource} if manager.subresource else {}
+    return {**author, "fieldsType": "FieldsV1", "fieldsV1": fields, **part}
 
 
 def entries_of(obj: Object) -> list[Entry]:

@@ -75,6 +75,9 @@ def v2_protobuf() -> bytes:
     return openapi_v2_protobuf.encode_document(v2_document())
 
 
+_INFO = {"title": "rowlock", "version": groups.GIT_VERSION}
+
+
 def v3_document(path: str) -> Document:
     """`GET /openapi/v3/PATH`. Raises KeyError for a path that is not in the index."""
     group, version = _parse_path(path)
@@ -83,21 +86,15 @@ def v3_document(path: str) -> Document:
     served = [k for k in _SERVED_KINDS if (k.group, k.version) == (group, version)]
     names = [*(kind.name for kind in served), *groups.REVIEWS.get((group, version), ())]
     schemas = _component_schemas([_type_of(group, version, name) for name in names], _V3)
-    paths: Document = {}
-    for kind in served:
-        paths.update(_kind_paths(kind, _V3))
-    info = {"title": "rowlock", "version": groups.GIT_VERSION}
-    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+    paths = {path: item for kind in served for path, item in _kind_paths(kind, _V3).items()}
+    return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
 
 
 def v2_document() -> Document:
     """`GET /openapi/v2`"""
     definitions = _component_schemas([_type_of(k.group, k.version, k.name) for k in _SERVED_KINDS], _V2)
-    paths: Document = {}
-    for kind in _SERVED_KINDS:
-        paths.update(_kind_paths(kind, _V2))
-    info = {"title": "rowlock", "version": groups.GIT_VERSION}
-    return {"swagger": "2.0", "info": info, "paths": paths, "definitions": definitions}
+    paths = {path: item for kind in _SERVED_KINDS for path, item in _kind_paths(kind, _V2).items()}
+    return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
 
 
 def _type_of(group: str, version: str, kind: str) -> tuple[str, str, str, str]:

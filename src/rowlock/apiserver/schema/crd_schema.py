@@ -51,7 +51,7 @@ def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
         return value
     out: dict[str, Any] = {}
     for key, element in value.items():
-        child = declared.get(key) or _additional_schema(node)
+        child = declared.get(key) or types.additional_schema(node)
         if child is None:
             walk.unknown_fields.append(walk.field_path(key))
         elif element.__class__ is str:  # most fields
@@ -65,13 +65,6 @@ def prune(value: Any, node: types.Schema, walk: Walk) -> Any:
             if key not in out and "default" in child:
                 out[key] = child["default"]
     return out
-
-
-def _additional_schema(node: types.Schema) -> types.Schema | None:
-    more = node.get("additionalProperties")
-    if isinstance(more, dict):
-        return more
-    return types.ANYTHING if more is True or node.get("x-kubernetes-preserve-unknown-fields") else None
 
 
 def _prune_list(value: list[Any], node: types.Schema, walk: Walk) -> list[Any]:
@@ -227,9 +220,6 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
         if identity in identities:
             errors.lists.append(Cause("FieldValueDuplicate", f"Duplicate value: {identity}", f"{brackets}[{index}]"))
         identities.add(identity)
-
-
-_ANY_TEXT = {"type": "string"}
 
 
 def _identity(element: Any, node: types.Schema) -> str:

@@ -94,12 +94,17 @@ def resolve_ref(node: Schema) -> Schema:
 def field_schema(node: Schema, key: str) -> Schema | None:
     """The schema of one field of an object, declared or of a map; None when it is not declared."""
     node = resolve_ref(node)
-    declared = (node.get("properties") or {}).get(key)
-    if declared is not None:
-        return resolve_ref(declared)
+    found = (node.get("properties") or {}).get(key)
+    if found is None:
+        found = additional_schema(node)
+    return None if found is None else resolve_ref(found)
+
+
+def additional_schema(node: Schema) -> Schema | None:
+    """The schema of fields that an object does not declare; None when it may have none."""
     more = node.get("additionalProperties")
     if isinstance(more, dict):
-        return resolve_ref(more)
+        return more
     return ANYTHING if more is True or node.get("x-kubernetes-preserve-unknown-fields") else None
 
 

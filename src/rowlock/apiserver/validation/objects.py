@@ -257,8 +257,12 @@ def update_causes(kind: Kind, old: Object, new: Object, subresource: str = "") -
     return [cause for rule in _UPDATE_RULES.get(kind, ()) for cause in rule(old, new)]
 
 
-def _fixed_field(field: str) -> Update:
-    return lambda old, new: [immutable_field(field, new.get(field))] if old.get(field) != new.get(field) else ()
+def _fixed_field(field: str, why: str = "") -> Update:
+    def causes(old: Object, new: Object) -> Causes:
+        if old.get(field) != new.get(field):
+            yield forbidden_field(field, why) if why else immutable_field(field, new.get(field))
+
+    return causes
 
 
 def _immutable_causes(old: Object, new: Object) -> list[Cause]:
@@ -297,11 +301,6 @@ def _claim_update_causes(old: Object, new: Object) -> Causes:
         yield immutable_field("volumeMode", mode)
 
 
-def _priority_update_causes(old: Object, new: Object) -> Causes:
-    if old.get("value", 0) != new.get("value", 0):
-        yield forbidden_field("value", "may not be changed in an update.")
-
-
 def _node_update_causes(old: Object, new: Object) -> Causes:
     before, after = ((obj.get("spec") or {}).get("providerID") or "" for obj in (old, new))
     if before and before != after:
@@ -323,7 +322,7 @@ _UPDATE_RULES: dict[Kind, tuple[Update, ...]] = {
     kinds.SECRET: (_fixed_field("type"), _immutable_causes),
     kinds.SERVICE: (_service_update_causes,),
     kinds.PERSISTENT_VOLUME_CLAIM: (_claim_update_causes,),
-    kinds.PRIORITY_CLASS: (_priority_update_causes, _fixed_field("preemptionPolicy")),
+    kinds.PRIORITY_CLASS: (_fixed_field("value", "may not be changed in an update."), _fixed_field("preemptionPolicy")),
     kinds.NODE: (_node_update_causes,),
     kinds.ROLE_BINDING: (_role_update_causes,),
     kinds.CLUSTER_ROLE_BINDING: (_role_update_causes,),

@@ -18,7 +18,6 @@ from rowlock.api import Api
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
-from rowlock.archive.records import PhaseStep
 from rowlock.controllers.supervisor import ERRORS, supervise
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
@@ -331,11 +330,6 @@ class RunRecorder:
             del self._runs[uid]
         else:
             asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
-
-    def phases_of(self, uid: str) -> list[PhaseStep]:
-        """The phases and times of a run in memory; [] for other runs."""
-        notes = self._runs.get(uid)
-        return list(notes.phases) if notes else []
 
     async def catch_up(self, uid: str = "") -> None:
         """Before a read: write recent deletions, and the present state of one run ("*" = of all runs in memory)."""

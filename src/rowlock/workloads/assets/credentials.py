@@ -146,11 +146,6 @@ CREDENTIAL_WORDS: tuple[str, ...] = tuple(row.kind for row in CREDENTIAL_KINDS)
 REGISTRY = "dockerRegistry"
 
 
-def credential_kind(kind: str) -> CredentialKind | None:
-    """The row of Run:ai's word for a kind."""
-    return next((one for one in CREDENTIAL_KINDS if one.kind == kind), None)
-
-
 def credential_json(asset: Asset) -> dict[str, Any]:
     """Run:ai's JSON of a credential's spec. `keyId` is the key that its database encrypts with; there is none here."""
     return {**asset.spec, "keyId": 0}
