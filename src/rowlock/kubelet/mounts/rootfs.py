@@ -237,10 +237,8 @@ class _Assembly:
     def _mount_machine(self) -> None:
         """The overlay at /: in a user namespace the machine's root cannot be a layer, for mounts lie on it that may not
         be taken away; there it is put together from the directories on which and below which none lies."""
-        if not self._in_user_namespace:
-            self._overlay("/", machine=True)
-            return
-        self._overlay("/", machine=False, below=[self._skeleton])
+        is_user = self._in_user_namespace
+        self._overlay("/", machine=not is_user, below=[self._skeleton] if is_user else [])
 
     def _overlay(self, path: str, *, machine: bool, below: Sequence[str] = ()) -> None:
         """The image's layers, and below them the machine's files when `machine`, at `path`."""
