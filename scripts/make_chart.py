@@ -13,7 +13,8 @@ import yaml
 
 from rowlock import __version__
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
-from rowlock.kube.manifests import OPERATOR_ROLE, SCHEDULER_ROLE, install_objects
+from rowlock.kube.manifests import install_objects
+from rowlock.kube.rights import DIALECT_RULES
 from rowlock.objects import Object, name
 
 CHART = Path(__file__).resolve().parents[1] / "deploy" / "helm" / "rowlock"
@@ -31,7 +32,7 @@ _INSTALL = ServerInstall(
 )
 VALUES = """# The server's image, made with `docker build -f deploy/Dockerfile -t IMAGE .`
 image: rowlock:{version}
-# Who places the pods of jobs: own (rowlock), kai, cluster (the default scheduler), auto
+# Who places the pods of jobs: own (rowlock), kai, volcano, kueue, coscheduling, cluster (the default scheduler), auto (what is installed)
 scheduler: own
 # Who makes the pods of jobs: kubeflow (its training operator), or own (rowlock, which brings the kinds of jobs)
 operator: kubeflow
@@ -55,13 +56,14 @@ kubeVersion: ">=1.27.0-0"
 
 def chart_files() -> dict[str, str]:
     """Path in the chart → text."""
-    objects = [obj for obj in install_objects(scheduler="own", crds=True, operator="own") if obj["kind"] != "Namespace"]
+    everything = install_objects(scheduler="own", crds=True, operator="own")
+    objects = [obj for obj in everything if obj["kind"] != "Namespace"]
     definitions = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
     crds = [obj for obj in definitions if obj["spec"]["group"] != "kubeflow.org"]
     operating = [_keep(obj) for obj in definitions if obj not in crds]
-    operating += [obj for obj in objects if name(obj) == OPERATOR_ROLE]
-    scheduling = [obj for obj in objects if name(obj) == SCHEDULER_ROLE]
-    rest = [obj for obj in objects if obj not in definitions and name(obj) not in (SCHEDULER_ROLE, OPERATOR_ROLE)]
+    operating += [obj for obj in objects if name(obj) == "rowlock-operator"]
+    scheduling = [obj for obj in objects if name(obj) == "rowlock-scheduler"]
+    rest = [obj for obj in objects if obj not in (*definitions, *operating, *scheduling)]
     server = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_INSTALL)]
     ingress = [obj for obj in server if obj["kind"] == "Ingress"]
     return {
@@ -70,10 +72,20 @@ def chart_files() -> dict[str, str]:
         "crds/scheduling.yaml": _text(crds),
         "templates/rights.yaml": _text(rest),
         "templates/scheduler-rights.yaml": _when('eq .Values.scheduler "own"', _text(scheduling)),
+        "templates/other-schedulers.yaml": _other_schedulers(),
         "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
         "templates/server.yaml": _text([obj for obj in server if obj not in ingress]),
         "templates/ingress.yaml": _when(".Values.ingress.host", _text(ingress)),
     }
+
+
+def _other_schedulers() -> str:
+    """What is needed to submit to each, where it is the one that was chosen, or may be found."""
+    objects, texts = install_objects(scheduler="auto", crds=True), []
+    for scheduler in DIALECT_RULES:
+        condition = f'or (eq .Values.scheduler "{scheduler}") (eq .Values.scheduler "auto")'
+        texts.append(_when(condition, _text([obj for obj in objects if name(obj) == f"rowlock-{scheduler}"])))
+    return "---\n".join(texts)
 
 
 def _keep(claim: Object) -> Object:

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
+from rowlock.errors import Forbidden
 from rowlock.kube.manifests import install_objects, main
-from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, SERVER_RULES, missing_rights
+from rowlock.kube.rights import (
+    DIALECT_RULES,
+    OPERATOR_RULES,
+    RULES_REVIEW,
+    SCHEDULER_RULES,
+    SERVER_RULES,
+    Rule,
+    missing_rights,
+)
 from rowlock.objects import Object
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "kubernetes.md"
@@ -34,6 +43,20 @@ def test_who_does_not_schedule_gets_no_rights_of_a_scheduler() -> None:
     assert not by_kind(objects, "CustomResourceDefinition")
 
 
+@pytest.mark.parametrize("scheduler", DIALECT_RULES)
+def test_rights_of_a_scheduler_come_with_it_alone(scheduler: str) -> None:
+    groups = {rule.group for rule in DIALECT_RULES[scheduler]}
+
+    def groups_for(chosen: str) -> set[str]:
+        roles = by_kind(install_objects(scheduler=chosen, crds=False), "ClusterRole").values()
+        return {group for role in roles for rule in role["rules"] for group in rule["apiGroups"]}
+
+    assert groups <= groups_for(scheduler) and groups <= groups_for("auto")
+    assert not any(
+        groups & groups_for(other) for other in ("own", "kai", "cluster", *(DIALECT_RULES.keys() - {scheduler}))
+    )
+
+
 def test_leases_are_writable_in_our_namespace_alone() -> None:
     objects = install_objects(scheduler="own", crds=True)
     roles = by_kind(objects, "ClusterRole").values()
@@ -49,7 +72,9 @@ def test_no_right_is_a_wildcard() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [*SERVER_RULES, *SCHEDULER_RULES, *OPERATOR_RULES], ids=lambda rule: "+".join(rule.resources)[:40]
+    "rule",
+    [*SERVER_RULES, *SCHEDULER_RULES, *OPERATOR_RULES, *(rule for rules in DIALECT_RULES.values() for rule in rules)],
+    ids=lambda rule: "+".join(rule.resources)[:40],
 )
 def test_the_page_names_every_right(rule: Any) -> None:
     rights = PAGE.read_text().partition("## Rights")[2].partition("## What works")[0]
@@ -61,13 +86,17 @@ def test_the_page_names_every_right(rule: Any) -> None:
 
 
 class Reviews:
-    """An API that allows everything but what is in `refused`."""
+    """An API that allows everything but what is in `refused`, and says in one answer what `rules` allow."""
 
-    def __init__(self, *refused: tuple[str, str]) -> None:
-        self.refused = set(refused)
+    def __init__(self, *refused: tuple[str, str], rules: list[Object] | None = None) -> None:
+        self.refused, self.rules = set(refused), rules
         self.asked: list[dict[str, str]] = []
 
-    async def create(self, _: Any, review: Object) -> Object:
+    async def create(self, kind: Any, review: Object) -> Object:
+        if kind is RULES_REVIEW:
+            if self.rules is None:
+                raise Forbidden("no")
+            return {"status": {"resourceRules": self.rules if review["spec"]["namespace"] != "rowlock-system" else []}}
         asked = review["spec"]["resourceAttributes"]
         self.asked.append(asked)
         resource = asked["resource"] + (f"/{asked['subresource']}" if asked["subresource"] else "")
@@ -79,3 +108,22 @@ def test_missing_rights_are_named() -> None:
     missing = asyncio.run(missing_rights(api, SCHEDULER_RULES))  # type: ignore[arg-type]
     assert missing == ["create pods/binding", "patch queues/status.scheduling.run.ai"]
     assert {"namespace": "rowlock-system"}.items() <= next(a for a in api.asked if a["resource"] == "leases").items()
+
+
+def test_one_question_answers_for_what_it_shows() -> None:
+    """Rules with names of objects show nothing; what is not shown is asked for."""
+    rules: list[Object] = [
+        {"verbs": ["*"], "apiGroups": ["apps"], "resources": ["*"]},
+        {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/log"]},
+        {"verbs": ["list"], "apiGroups": ["*"], "resources": ["pods"], "resourceNames": ["one"]},
+    ]
+    wanted = (
+        Rule("apps", ("deployments", "deployments/scale"), ("list",)),
+        Rule("", ("pods", "pods/log"), ("get",)),
+        Rule("", ("pods", "nodes/log"), ("list", "get")),
+        Rule("coordination.k8s.io", ("leases",), ("get",), "rowlock-system"),
+    )
+    api = Reviews(("list", "pods"), rules=rules)
+    assert asyncio.run(missing_rights(api, wanted)) == ["list pods"]  # type: ignore[arg-type]
+    asked = [(a["verb"], a["resource"], a["subresource"]) for a in api.asked]
+    assert asked == [("list", "pods", ""), ("list", "nodes", "log"), ("get", "leases", "")]

@@ -25,7 +25,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.install.installed_parts import Answer, ask_kai_version, ask_webhooks
 from rowlock.kube.installation import OPERATOR_COMMAND, has_kai, is_installed, missing_kinds
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import SCHEDULER_LEASE, SCHEDULER_RULES, SERVER_RULES, missing_rights
+from rowlock.kube.rights import SCHEDULER_LEASE, missing_rights, roles_of
 from rowlock.objects import Object, dig, labels, name, seconds
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.from_objects import parse_node
@@ -175,8 +175,7 @@ async def check_part(what: str, question: Awaitable[Answer]) -> ClusterFinding:
 
 
 async def check_rights(api: Api, scheduler: str) -> ClusterFinding:
-    rules = (*SERVER_RULES, *(SCHEDULER_RULES if scheduler == "own" else ()))
-    missing = await missing_rights(api, rules)
+    missing = await missing_rights(api, [rule for rules in roles_of(scheduler).values() for rule in rules])
     if not missing:
         return ClusterFinding("rights", "ok", "all that `rowlock manifests` lists")
     fix = f"`{MANIFESTS_COMMAND}` makes a service account that has them (docs/kubernetes.md, Rights)"

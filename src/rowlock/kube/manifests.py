@@ -17,12 +17,11 @@ from rowlock.gangs.dialects import DIALECTS
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.installation import crd_objects
-from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, SERVER_RULES, SYSTEM_NAMESPACE, role_objects
+from rowlock.kube.rights import SYSTEM_NAMESPACE, role_objects, roles_of
 from rowlock.objects import Object
 from rowlock.workloads.submission import PRIORITIES
 
 ACCOUNT = "rowlock"
-SERVER_ROLE, SCHEDULER_ROLE, OPERATOR_ROLE = "rowlock-server", "rowlock-scheduler", "rowlock-operator"
 
 
 def install_objects(
@@ -38,9 +37,7 @@ def install_objects(
         *(job_crd_objects() if operator == "own" else ()),
         *_priority_classes(PRIORITIES),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-        *role_objects(SERVER_ROLE, SERVER_RULES, ACCOUNT),
-        *(role_objects(SCHEDULER_ROLE, SCHEDULER_RULES, ACCOUNT) if scheduler == "own" else ()),
-        *(role_objects(OPERATOR_ROLE, OPERATOR_RULES, ACCOUNT) if operator == "own" else ()),
+        *(obj for role, rules in roles_of(scheduler, operator).items() for obj in role_objects(role, rules, ACCOUNT)),
         *(server_objects(server) if server else ()),
     ]
     return [
@@ -69,7 +66,7 @@ def _priority_classes(values: Mapping[str, int]) -> list[Object]:
 def main(argv: list[str] | None = None) -> int:
     """Print the manifests as YAML."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
-    parser.add_argument("--scheduler", choices=tuple(DIALECTS), default="own")
+    parser.add_argument("--scheduler", choices=("auto", *DIALECTS), default="own")
     parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
     parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
     parser.add_argument("--storage", default="10Gi", help="size of the server's volume")

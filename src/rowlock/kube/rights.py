@@ -6,12 +6,13 @@ Verbs are those of the Kubernetes API; a resource may name a subresource (`pods/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api
+from rowlock.errors import Forbidden, NotFound, Unsupported
 from rowlock.kinds import Kind
 from rowlock.objects import Object, dig
 
@@ -19,6 +20,9 @@ SYSTEM_NAMESPACE = "rowlock-system"
 """Where rowlock's own objects live on a real cluster: its service account and its Lease."""
 SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
 OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
+NO_NAMESPACE = "rowlock-no-such-namespace"
+"""Rights in a namespace that is not there are those that count everywhere."""
+RULES_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", (), False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", (), False)
 
 
@@ -43,10 +47,6 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("scheduling.run.ai", ("queues",), _ALL),
     Rule("scheduling.run.ai", ("podgroups",), ("list", "watch")),
     Rule("scheduling.run.ai", ("bindrequests",), ("list",)),
-    Rule("kueue.x-k8s.io", ("localqueues",), ("list", "get")),
-    Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),
-    Rule("scheduling.volcano.sh", ("queues",), ("get",)),
-    Rule("scheduling.x-k8s.io", ("podgroups",), ("list", "create")),
     Rule("scheduling.k8s.io", ("priorityclasses",), ("get",)),
     Rule("", ("namespaces",), _ALL),
     Rule("", ("nodes",), ("list", "watch", "get")),
@@ -68,6 +68,15 @@ SERVER_RULES: tuple[Rule, ...] = (
     ),
 )
 """Of `rowlock up --kubeconfig`: the REST API and the commands."""
+DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
+    "volcano": (
+        Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),
+        Rule("scheduling.volcano.sh", ("queues",), ("get",)),
+    ),
+    "kueue": (Rule("kueue.x-k8s.io", ("localqueues",), ("list", "get")),),
+    "coscheduling": (Rule("scheduling.x-k8s.io", ("podgroups",), ("list", "create")),),
+}
+"""Of `--scheduler volcano|kueue|coscheduling`, besides the server's: to see whether it is there, and to submit to it. `auto` needs all."""
 SCHEDULER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods",), ("list", "watch", "get", "delete")),
     Rule("", ("pods/status",), ("update",)),
@@ -104,15 +113,57 @@ OPERATOR_RULES: tuple[Rule, ...] = (
 `pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
 
 
-async def missing_rights(api: Api, rules: Iterable[Rule]) -> list[str]:
-    """What these credentials may not do, as `verb resource`: asked of the cluster itself. Raises ApiError when it does not answer."""
+def roles_of(scheduler: str, operator: str = "kubeflow") -> dict[str, tuple[Rule, ...]]:
+    """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`."""
+    dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
+    return {
+        "rowlock-server": SERVER_RULES,
+        **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
+        **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
+        **({"rowlock-operator": OPERATOR_RULES} if operator == "own" else {}),
+    }
+
+
+async def missing_rights(api: Api, rules: Sequence[Rule]) -> list[str]:
+    """What these credentials may not do, as `verb resource`: asked of the cluster itself. Raises ApiError when it does not answer.
+
+    One question about all rights (SelfSubjectRulesReview) answers for most clusters; what its answer does not show is asked for
+    one by one, since rights may also come from where nobody can list them (a webhook)."""
     wanted = [(rule, resource, verb) for rule in rules for resource in rule.resources for verb in rule.verbs]
-    allowed = await asyncio.gather(*(_is_allowed(api, *right) for right in wanted))
+    granted = {namespace: await _granted_rules(api, namespace) for namespace in {rule.namespace for rule in rules}}
+    unsure = [right for right in wanted if not any(_covers(policy, right) for policy in granted[right[0].namespace])]
+    allowed = await asyncio.gather(*(_is_allowed(api, *right) for right in unsure))
     return [
         f"{verb} {resource}{f'.{rule.group}' if rule.group else ''}"
-        for (rule, resource, verb), is_allowed in zip(wanted, allowed, strict=True)
+        for (rule, resource, verb), is_allowed in zip(unsure, allowed, strict=True)
         if not is_allowed
     ]
+
+
+async def _granted_rules(api: Api, namespace: str) -> list[Object]:
+    """The rules that count in this namespace, "" = everywhere; none where the cluster does not list them."""
+    review: dict[str, Any] = {
+        "apiVersion": RULES_REVIEW.api_version,
+        "kind": RULES_REVIEW.name,
+        "spec": {"namespace": namespace or NO_NAMESPACE},
+    }
+    try:
+        answer = await api.create(RULES_REVIEW, review)
+    except (Forbidden, NotFound, Unsupported):
+        return []
+    rules: list[Object] = dig(answer, "status.resourceRules", [])
+    return [rule for rule in rules if not rule.get("resourceNames")]
+
+
+def _covers(policy: Object, right: tuple[Rule, str, str]) -> bool:
+    rule, resource, verb = right
+    _, slash, subresource = resource.partition("/")
+    names = {resource, "*", *((f"*/{subresource}",) if slash else ())}
+    return (
+        not {"*", verb}.isdisjoint(policy.get("verbs") or ())
+        and not {"*", rule.group}.isdisjoint(policy.get("apiGroups") or ())
+        and not names.isdisjoint(policy.get("resources") or ())
+    )
 
 
 async def _is_allowed(api: Api, rule: Rule, resource: str, verb: str) -> bool:

@@ -363,7 +363,7 @@ MANIFESTS = Command(
     flags=(
         Flag(
             "--scheduler",
-            "own|kai|volcano|kueue|coscheduling|kube|cluster",
+            "auto|own|kai|volcano|kueue|coscheduling|kube|cluster",
             "who places the pods, as for `rowlock up --kubeconfig`",
             "own",
         ),
