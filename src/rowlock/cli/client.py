@@ -186,7 +186,7 @@ class ServerClient:
 
     def __init__(self, url: str, directory: str, *, logs_in: bool = False) -> None:
         """With `logs_in` the directory is that of a machine's server: its socket gives out tokens."""
-        self.url, self.directory, self._logs_in = url, directory, logs_in
+        self.url, self.directory, self.logs_in = url, directory, logs_in
         parts = urllib.parse.urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 443)
         self._secure = parts.scheme == "https"
@@ -250,7 +250,7 @@ class ServerClient:
 
     def open_socket(self) -> socket.socket:
         """Open a new connection for another protocol than HTTP, such as websockets. Raises CommandError."""
-        client = ServerClient(self.url, self.directory, logs_in=self._logs_in)
+        client = ServerClient(self.url, self.directory, logs_in=self.logs_in)
         try:
             connection = client._connection()
         except OSError as error:
@@ -332,7 +332,7 @@ class ServerClient:
 
     def token(self) -> str:
         """The bearer token of this client: that of the user for whom it acts, of the logged-in user, or of the owner."""
-        if self._logs_in and not self.user_token:
+        if self.logs_in and not self.user_token:
             self.user_token = str(system_server.log_in(self.directory)["token"])
         if self.user_token:
             return self.user_token

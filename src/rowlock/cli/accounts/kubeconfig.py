@@ -1,11 +1,11 @@
-"""`rowlock kubeconfig`: what kubectl needs, for the owner or for a user of the --users file."""
+"""`rowlock kubeconfig`: what kubectl needs, for the owner, for a user of the --users file, or for a user of the machine."""
 
 from __future__ import annotations
 
 import os
 
 from rowlock.cli import client
-from rowlock.cli.context import data_dir
+from rowlock.cli.context import data_dir, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show
 
@@ -16,6 +16,8 @@ def kubeconfig(line: CommandLine) -> int:
     if line.user:
         show(_user_kubeconfig(line, directory))
         return 0
+    if shared := _machine_server(line, directory):
+        return _show_machine_kubeconfig(line, directory, shared)
     path = str((client.read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
     if not os.path.exists(path):
         raise CommandError(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
@@ -25,6 +27,58 @@ def kubeconfig(line: CommandLine) -> int:
     with open(path, encoding="utf-8") as file:
         show(file.read())
     return 0
+
+
+def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | None:
+    """The server of the whole machine, for a user who logs in at its socket and runs no server of his own."""
+    server_json = client.read_server_json(directory)
+    if server_json is not None and client.is_alive(server_json):
+        return None
+    shared = client.find_system_server(line)
+    return shared if shared is not None and shared.logs_in else None
+
+
+def _show_machine_kubeconfig(line: CommandLine, directory: str, server: client.ServerClient) -> int:
+    """kubectl asks `runai auth get-token` for a token at each call: the file has no secret, and stays good."""
+    import json
+    import sys
+
+    runai = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "runai")
+    variables = [{"name": name, "value": os.environ[name]} for name in ("ROWLOCK_SYSTEM_DIR",) if os.environ.get(name)]
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": runai if os.access(runai, os.X_OK) else "runai",
+        "args": ["auth", "get-token", "--output", "kubeconfig"],
+        "env": variables or None,
+        "interactiveMode": "Never",
+    }
+    cluster = {"server": server.url, "certificate-authority": os.path.join(server.directory, "ca.crt")}
+    context = {"cluster": "rowlock", "user": "rowlock", "namespace": _own_namespace(line, server)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "rowlock",
+        "clusters": [{"name": "rowlock", "cluster": cluster}],
+        "contexts": [{"name": "rowlock", "context": context}],
+        "users": [{"name": "rowlock", "user": {"exec": plugin}}],
+    }
+    text = json.dumps(config, indent=2)
+    if not line.path:
+        show(text)
+        return 0
+    prepare_data_dir(directory)
+    path = os.path.join(directory, "machine-kubeconfig")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    show(path)
+    return 0
+
+
+def _own_namespace(line: CommandLine, server: client.ServerClient) -> str:
+    """Of the selected project, else of the first that the user sees."""
+    projects = server.get("/api/v1/org-unit/projects", limit=500)["projects"]
+    chosen = next((one for one in projects if one["name"] == project(line)), None) or next(iter(projects), None)
+    return str(chosen["status"]["namespace"]) if chosen else "default"
 
 
 def read_user_token(directory: str, user: str) -> str:
