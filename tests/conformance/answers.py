@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import ssl
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -390,5 +390,15 @@ def record(kubeconfig: Path, word: str = "") -> None:
     GOLDEN.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.conformance.answers", description="Record the answers again."
+    )
+    parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("word", nargs="?", default="", help="only cases whose names begin with it")
+    options = parser.parse_args()
+    record(options.kubeconfig, options.word)
+
+
 if __name__ == "__main__":
-    record(Path(sys.argv[1]), *sys.argv[2:])
+    main()
