@@ -32,7 +32,9 @@ LIVES = "while :; do sleep 0.02; done"
 
 
 def exec_(script: str, **more: Any) -> Object:
-    return {"exec": {"command": ["sh", "-c", script]}, "periodSeconds": 1, "failureThreshold": 1, **more}
+    """Its answer may take long: beside a load a second is not enough."""
+    timing = {"periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}
+    return {"exec": {"command": ["sh", "-c", script]}, **timing, **more}
 
 
 async def gone(node: Node, name: str = "a") -> None:
