@@ -19,9 +19,9 @@ from collections.abc import Mapping
 
 from rowlock.controllers.loop_watchdog import TurnClock
 
-_NEW_OBJECTS, _COLLECTIONS = 10_000, 4
-"""A young collection after so many new containers, which takes about a millisecond; a middle one after so many of these, which
-looks at 50,000 at most."""
+_NEW_OBJECTS, _COLLECTIONS = 4_000, 4
+"""A young collection after so many new containers, which takes less than a millisecond; a middle one after so many of these,
+which looks at 20,000 at most: beside busy neighbours, with 50,000 it held the loop for up to 137 ms."""
 _NEVER = 1_000_000
 _LOOK_INTERVAL = 2.0
 """Seconds between two looks at how busy the loop is."""
@@ -29,7 +29,7 @@ QUIET = 0.03
 """The share of a processor that the loop may use in a quiet moment: an idle server uses less."""
 INTERVAL, LATE = 3600.0, 4 * 3600.0
 """Seconds after which a quiet server collects the whole heap; after which a busy one does, too."""
-TOO_MANY = 2_000
+TOO_MANY = 5_000
 """Middle collections after which neither waits any longer: of 100 million new containers a part has become garbage."""
 
 
