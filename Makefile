@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ test: $(TORCH) ## every test this machine can run but those of test-real; says w
 
 test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning
 	$(BIN)/python -m pytest -rs tests/examples
+
+test-python: $(STAMP) ## the types, and the tests that need no torch, with another Python (PYTHON=/path/to/python3.13)
+	scripts/test_python $(BIN) $(PYTHON)
 
 test-containers: $(TORCH) ## pods in real containers: a dockerd of its own, where one is installed (apt-get install docker.io iptables)
 	$(BIN)/python -m pytest -rs -m containers tests/containers
