@@ -52,6 +52,13 @@ def test_an_export_is_found_where_the_machine_mounted_it(
             find_export(export, table)
 
 
+def test_an_export_leads_to_nothing_else_of_the_machine(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(TABLE)
+    with pytest.raises(ContainerConfigError, match="leads out of itself"):
+        find_export(export_name("nas", "/data/../etc"), table)
+
+
 def test_a_machine_without_a_mount_table_has_no_exports(tmp_path: Path) -> None:
     with pytest.raises(ContainerConfigError, match="as root, `mount -t nfs nas:/x /mnt/NAME`"):
         find_export("nas:/x", tmp_path / "none")

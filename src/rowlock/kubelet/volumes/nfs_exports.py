@@ -22,6 +22,8 @@ def find_export(export: str, table: Path | None = None) -> Path:
     """The directory of this machine that shows the export, the one mounted last first. Raises ContainerConfigError with what to
     do where there is none."""
     server, path = _split_export(export)
+    if ".." in PurePosixPath(path).parts:
+        raise ContainerConfigError(f"the NFS export {export} leads out of itself: name its directory without `..`")
     for source, root, target in reversed([*_nfs_mounts(table or MOUNT_TABLE)]):
         mounted_server, exported = _split_export(source)
         shown = PurePosixPath(exported) / root.lstrip("/")
