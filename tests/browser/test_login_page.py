@@ -380,3 +380,17 @@ def test_signing_out_ends_what_the_session_has_open(site: Site) -> None:
     site.door._open.end = ended.append  # type: ignore[method-assign, assignment]
     assert site.ask(SESSION_PATH, "DELETE").status_code == 200
     assert ended == [name]
+
+
+def test_signing_out_leads_to_the_providers_own_page(site: Site) -> None:
+    """Its session would sign the next one in without asking; the ID token, which counts as a password here, stays out of addresses."""
+    site.exchange(site.come_back(site.go_to_provider()))
+    url = site.ask(SESSION_PATH, "DELETE").json()["providerLogoutUrl"]
+    page, _, query = url.partition("?")
+    fields = parse_qs(query)
+    assert page == f"{site.provider.url}/logout" and set(fields) == {"client_id", "post_logout_redirect_uri"}
+    assert fields["post_logout_redirect_uri"][0].endswith("/")
+    site.log_in()
+    assert site.ask(SESSION_PATH, "DELETE").json()["providerLogoutUrl"] is None, (
+        "a password is no affair of the provider's"
+    )

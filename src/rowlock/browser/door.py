@@ -172,8 +172,10 @@ class BrowserDoor:
             return self._session_answer(request, self._sessions.exchange(code))
         cookie, key = self._read_cookie(request), request.headers.get(KEY_HEADER, "")
         if path == SESSION_PATH and request.method == "DELETE":
+            is_of_provider = self._sessions.is_of_provider(cookie)
             self._open.end(self._sessions.end(cookie, key))
-            response = json_response(200, {"message": "The session is over."})
+            url = self._logins.provider_logout_url(request) if is_of_provider else None
+            response = json_response(200, {"message": "The session is over.", "providerLogoutUrl": url})
             self._set_cookie(response, request, "", 0)
             return response
         session, token = await self._session_token(cookie, key)

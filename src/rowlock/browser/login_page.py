@@ -108,6 +108,12 @@ class LoginPage:
         response.delete_cookie(cookie_name, path=_base(request) + CALLBACK_PATH, httponly=True, samesite="lax")
         return response
 
+    def provider_logout_url(self, request: Request) -> str | None:
+        """Where the provider ends its own session, and then sends the browser back here; None where it has no such page."""
+        if self._provider is None:
+            return None
+        return self._provider.logout_url(f"{request.url.scheme}://{request.headers['host']}{_base(request)}/") or None
+
     async def renew(self, login: BrowserLogin) -> None:
         """A token that comes to its end is renewed beside the answers; one that has ended, before this one. Raises Unauthorized, Unavailable."""
         now = self._clock()

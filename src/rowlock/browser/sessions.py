@@ -137,6 +137,11 @@ class Sessions:
             )
         return nonce, login
 
+    def is_of_provider(self, cookie: str) -> bool:
+        """Whether the identity provider has begun the session; False for a cookie that is none."""
+        login = self._logins.get(cookie.split(".")[2]) if cookie.count(".") == 3 else None
+        return login is not None and login.expires != float("inf")
+
     def end(self, cookie: str, key: str) -> str:
         """End a session before its time; its name. Raises Unauthorized when it is none."""
         self.token_of(cookie, key)

@@ -144,6 +144,7 @@ class Provider:
         return {
             "issuer": self.url, "jwks_uri": f"{self.url}/keys", "token_endpoint": f"{self.url}/token",
             "authorization_endpoint": f"{self.url}/authorize", "device_authorization_endpoint": f"{self.url}/device",
+            "end_session_endpoint": f"{self.url}/logout",
             "scopes_supported": ["openid", "email", "groups", "offline_access"],
         }  # fmt: skip
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.authentication.oidc.provider import Provider, running_provider
@@ -196,3 +200,111 @@ def test_a_secret_is_for_its_owners_eyes(tmp_path: Path) -> None:
     assert settings is not None
     assert (settings.client_secret, settings.username_prefix, settings.groups_prefix) == ("hush", "", "oidc:")
     assert provider_requests.DEADLINE_S < 30
+
+
+class FakeProxy:
+    """An HTTP proxy on loopback that leads every tunnel to one address; `asked` has the heads of requests."""
+
+    def __init__(self, answer: bytes, target: tuple[str, int]) -> None:
+        self.asked: list[str] = []
+        self._answer, self._target = answer, target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._serve, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        """Returns when every tunnel is closed."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(30)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                thread = threading.Thread(target=self._tunnel, args=(client,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _tunnel(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                byte = client.recv(1)
+                if not byte:
+                    return
+                head += byte
+            self.asked.append(head.decode())
+            client.sendall(self._answer)
+            if b" 200 " in self._answer:
+                with socket.create_connection(self._target) as provider:
+                    back = threading.Thread(target=_pump, args=(provider, client), daemon=True)
+                    back.start()
+                    _pump(client, provider)
+                    back.join(30)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def through_proxy(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, answer: bytes, credentials: str = ""
+) -> Iterator[FakeProxy]:
+    """The provider is elsewhere, as far as its issuer says, and the proxy of the environment leads there."""
+    parts = urlsplit(provider.url)
+    proxy = FakeProxy(answer, (str(parts.hostname), int(parts.port or 0)))
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{credentials}127.0.0.1:{proxy.port}")
+    for name in ("https_proxy", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ProviderRequests, "_is_local", lambda _: False)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def test_the_proxy_of_the_environment_is_used(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    with through_proxy(provider, monkeypatch, b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n", "ana:p%40ss@") as proxy:
+        assert asyncio.run(problem_of(provider.settings())) == ""
+        host = urlsplit(provider.url).netloc
+        assert proxy.asked[0].startswith(f"CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n")
+        assert f"Proxy-Authorization: Basic {base64.b64encode(b'ana:p@ss').decode()}\r\n" in proxy.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+            "the proxy 127.0.0.1 refuses: 407 Proxy Authentication",
+        ),
+        (b"hello\r\n\r\n", "the proxy 127.0.0.1 refuses"),
+        (b"x" * 20_000, "answers no HTTP"),
+    ],
+)
+def test_a_proxy_that_refuses_is_said(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, answer: bytes, says: str
+) -> None:
+    with through_proxy(provider, monkeypatch, answer):
+        assert says in asyncio.run(problem_of(provider.settings()))
+
+
+def test_hosts_of_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "lab.example")
+    assert provider_requests.find_proxy("login.lab.example", 443) is None
+    found = provider_requests.find_proxy("login.example", 443)
+    assert found is not None and found.address == ("proxy.example", 3128)
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy.example:1080")
+    with pytest.raises(ValueError, match="must be http://HOST:PORT"):
+        provider_requests.find_proxy("login.example", 443)

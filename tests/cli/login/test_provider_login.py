@@ -65,7 +65,10 @@ def test_a_code_is_typed_in_another_browser(served: Served, provider: Provider, 
         r"User: oidc:ana@lab.example\nLogged in Id: oidc:ana@lab.example\nUntil: [-\d: ]+ UTC, then renewed by itself\n",
         said,
     )
-    assert served.ok("rowlock logout") == "Logged out successfully\n"
+    told = served.ok("rowlock logout")
+    assert told.startswith(
+        "Logged out successfully\nYour session at 127.0.0.1 goes on. End it there: https://127.0.0.1:"
+    ), told
     assert not file.exists()
 
 

@@ -78,7 +78,21 @@ class OidcLogins:
     def describe(self) -> dict[str, Any]:
         """For whoever wants to log in: no secrets."""
         settings = self._provider.settings
-        return {"name": settings.label, "issuer": settings.issuer, "clientId": settings.client_id}
+        return {
+            "name": settings.label, "issuer": settings.issuer, "clientId": settings.client_id,
+            "logoutUrl": self.logout_url() or None,
+        }  # fmt: skip
+
+    def logout_url(self, return_to: str = "") -> str:
+        """The provider's page that ends its own session (RP-initiated logout); "" where it has none. It asks first: no ID token goes
+        along as a hint, for it counts here as a password until it ends, and addresses are kept in logs."""
+        endpoint = self._provider.known_address("end_session_endpoint")
+        if not endpoint:
+            return ""
+        query = {"client_id": self._provider.settings.client_id}
+        if return_to:
+            query["post_logout_redirect_uri"] = return_to
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     # ------------------------------------------------------------ browsers
 

@@ -94,6 +94,15 @@ class OidcProvider:
         check_address(found, f"{name} of {self.settings.label}")
         return found
 
+    def known_address(self, name: str) -> str:
+        """One of the addresses of its document as far as it has been read; "" where it has none."""
+        found = self._document.get(name)
+        try:
+            check_address(found if isinstance(found, str) else "", name)
+        except BadRequest:
+            return ""
+        return str(found)
+
     def scopes(self, *, offline: bool = False) -> str:
         """What a login asks for: of the usual scopes those that the provider knows."""
         known = self._document.get("scopes_supported")

@@ -1,5 +1,7 @@
 """Requests to an identity provider, who may be down, slow or hostile: each on a thread of its own, bounded in time and bytes.
 
+They go through the proxy of the environment (`HTTPS_PROXY`, but for the hosts of `NO_PROXY`), where there is one.
+
 The standard library speaks HTTP here, on a socket that is shut down when the time is over: a body that comes byte by byte holds nobody.
 Redirects are not followed, and a provider elsewhere cannot send us to this machine's loopback.
 """
@@ -13,10 +15,11 @@ import ipaddress
 import socket
 import ssl
 import threading
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -27,6 +30,8 @@ DEADLINE_S = 10.0
 """Seconds for one request, all in all."""
 MAX_BYTES = 1 << 20
 """Bytes of one answer: documents of real providers have a few thousand."""
+MAX_PROXY_BYTES = 16 << 10
+"""Bytes of a proxy's answer."""
 MAX_REQUESTS = 8
 """Requests at a time; each has a thread."""
 
@@ -119,6 +124,47 @@ class ProviderRequests:
         return host == "localhost" or _is_loopback(host)
 
 
+class Proxy(NamedTuple):
+    """An HTTP proxy, and what it is told of us ("" where it asks for nothing)."""
+
+    address: tuple[str, int]
+    authorization: str
+
+
+def find_proxy(host: str, port: int) -> Proxy | None:
+    """The proxy that the environment names for a host; None where it is reached directly. Raises ValueError for another kind of
+    proxy."""
+    url = urllib.request.getproxies().get("https", "")
+    if not url or urllib.request.proxy_bypass(f"{host}:{port}"):
+        return None
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"HTTPS_PROXY must be http://HOST:PORT, not {parts.scheme}://{parts.hostname or ''}")
+    authorization = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+    return Proxy((parts.hostname, parts.port or 80), authorization)
+
+
+def _open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
+    """From here on the socket leads to the provider. Raises OSError where the proxy refuses."""
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.authorization:
+        lines.append(f"Proxy-Authorization: {proxy.authorization}")
+    sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = sock.recv(1)  # what follows the head is the provider's
+        if not byte or len(head) >= MAX_PROXY_BYTES:
+            raise OSError(f"the proxy {proxy.address[0]} answers no HTTP")
+        head += byte
+    status = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
+    if len(status) < 2 or status[1] != "200":
+        raise OSError(f"the proxy {proxy.address[0]} refuses: {_printable(' '.join(status[1:]))}")
+
+
 class _Exchange:
     """One request and its answer, on a thread."""
 
@@ -137,9 +183,13 @@ class _Exchange:
     def run(self, tls: ssl.SSLContext, may_be_local: bool, timeout: float) -> ProviderAnswer:
         parts = urlsplit(self._url)
         host, port = parts.hostname or "", parts.port or 443
-        plain = socket.create_connection((host, port), timeout)
+        proxy = None if may_be_local else find_proxy(host, port)
+        plain = socket.create_connection(proxy.address if proxy else (host, port), timeout)
         try:
-            if not may_be_local and _is_loopback(str(plain.getpeername()[0])):
+            if proxy:
+                self._socket = plain
+                _open_tunnel(plain, proxy, host, port)
+            elif not may_be_local and _is_loopback(str(plain.getpeername()[0])):
                 raise OSError(f"{host} leads to this machine's loopback, and the issuer is elsewhere")
             secured = tls.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
         except BaseException:

@@ -107,11 +107,23 @@ def _log_in(line: CommandLine, user: str, body: dict[str, Any], **kept: str) -> 
 
 def logout(line: CommandLine) -> int:
     """End the session of this data directory. The owner's token stays valid."""
+    session = read_session(data_dir(line))
+    provider = _provider_logout(line) if session and "provider" in session else {}
     if remove_session(data_dir(line)):
         show("Logged out successfully")
+        if provider.get("logoutUrl"):
+            show(f"Your session at {provider['name']} goes on. End it there: {provider['logoutUrl']}")
     else:
         show("Nobody is logged in here; whoever can read the token of the data directory is its owner.")
     return 0
+
+
+def _provider_logout(line: CommandLine) -> dict[str, Any]:
+    """What the server says of its identity provider; {} where it does not answer: who logs out need not wait for it."""
+    try:
+        return dict(client.connect(line).call("GET", "/api/v1/login", anonymous=True).get("oidc") or {})
+    except CommandError:
+        return {}
 
 
 def whoami(line: CommandLine) -> int:
