@@ -1,7 +1,7 @@
 """What rowlock makes of Run:ai's surface, line by line: honoured, refused, or missing. `python scripts/surface_gaps.py [SURFACE.md]`
 
 The lines come from the lists of this repository. Where the specification lies beside it (or is named), what the lists lack of its
-flags and routes is told, too. Exits with 1 where something is missing.
+flags and routes is told, too, and which of its states and columns there are. Exits with 1 where something is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ sys.path[:0] = [str(REPO), str(REPO / "scripts")]
 
 from make_runai_table import surface_lines  # noqa: E402  (beside this file)
 from tests.rest.test_runai_routes import routes, state_of  # noqa: E402
+
+from rowlock.workloads.phase import V1_STATUSES  # noqa: E402
 
 BESIDE = REPO.parent / "shared" / "spec" / "surface.md"
 STATES = {"done": "honoured", "refused": "refused", "unknown": "missing"}
@@ -49,12 +51,80 @@ def unlisted(text: str) -> Iterator[tuple[str, str, str]]:
                 yield "REST", path, "missing: no list has it"
 
 
+NO_STATES = {
+    "Updating": "a change of a job is there when the write is answered",
+    "Terminating": "said as Deleting",
+    "Unknown": "a state is read off the objects, and no agent between can be silent",
+}
+"""Phases that are never said, and why."""
+
+
+def states(text: str) -> Iterator[tuple[str, str, str]]:
+    """The phases of the specification, the words of the first generation for them, and the reasons for a wait."""
+    section = text.partition("### 1.2 ")[2].partition("\n### ")[0]
+    for phase in re.search(r"Enum `Phase`[^`]*`([^`]*)`", section)[1].split(", "):  # type: ignore[index]
+        reason = NO_STATES.get(phase, "")
+        yield "states", phase, "honoured" if phase in V1_STATUSES else f"refused: {reason}" if reason else "missing"
+    mapping = text.partition("Mapping for one engine:")[2].partition("\n### ")[0]
+    for engine, second, first in re.findall(r"^\| ([a-z][^|]*) \| ([A-Z][^|]*) \| ([^|]*) \|", mapping, re.MULTILINE):
+        phases = [word for word in re.findall(r"[A-Z]\w+", second) if word in V1_STATUSES]
+        words = set(re.findall(r"[A-Z]\w+", first))
+        fits = any(V1_STATUSES[phase] in words for phase in phases)
+        yield (
+            "states",
+            f"{engine.strip()} → V1 {first.strip()}",
+            "honoured" if fits else "missing: another word is said",
+        )
+    section = text.partition("### 1.3 ")[2].partition("\n### ")[0]
+    source = _source_of("src/rowlock/scheduling", "*.py")
+    for word in re.findall(r"`(\w+)`", section.partition("`phaseReason` enum")[2].partition(".")[0]):
+        yield "states", f"reason {word}", "honoured" if f'"{word}"' in source else "missing: no scheduler says it"
+
+
+def columns(text: str) -> Iterator[tuple[str, str, str]]:
+    """The columns of the tables: of both command lines, and of the web UI's pages."""
+    v1, v2 = _source_of("src/rowlock/cli/runai_v1", "*.py"), _source_of("src/rowlock/cli/runai_v2", "*.py")
+    ui = _source_of("ui/src", "*.ts") + _source_of("ui/src", "*.svelte")
+    header = re.search(r"^NAME +STATUS +AGE .*", text, re.MULTILINE)
+    for name in re.split(r" {2,}", header[0] if header else ""):
+        yield "columns", f"runai list jobs: {name}", _state_of_column(f'"{name}"' in v1)
+    header = re.search(r"^Workload {2,}Type .*GPU Allocation", text, re.MULTILINE)
+    for name in re.split(r" {2,}", header[0] if header else ""):
+        yield "columns", f"runai distributed list: {name}", _state_of_column(f'"{name}"' in v2)
+    listed = re.search(r"`runai project list` \| columns `([^`]*)`", text)
+    for name in (listed[1] if listed else "").split(", "):
+        yield "columns", f"runai project list: {name}", _state_of_column(f'"{name}"' in v2)
+    section = text.partition("### 5.1 ")[2].partition("\n### ")[0]
+    for page, names in re.findall(r"^\| \**([A-Z][\w ]*?)\** \| ([^|]*) \|", section, re.MULTILINE):
+        for name in re.split(r", (?![^(]*\))", names if page in UI_PAGES else ""):
+            short = re.sub(r" \((?!s\)).*", "", name.strip())
+            yield "columns", f"UI {page}: {short}", _state_of_column(_says(ui, short))
+
+
+UI_PAGES = ("Workloads", "Projects", "Nodes")
+"""Pages whose columns are compared by name; what others lack is a page, not a column."""
+
+
+def _says(source: str, title: str) -> bool:
+    """Whether a title stands in a source as a text of its own."""
+    return re.search(rf"""["'`>]{re.escape(title)}["'`<]""", source, re.IGNORECASE) is not None
+
+
+def _state_of_column(there: bool) -> str:
+    return "honoured" if there else "missing: no table has it under this name"
+
+
+def _source_of(folder: str, pattern: str) -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((REPO / folder).rglob(pattern)))
+
+
 def main() -> int:
     """Print every line, then the counts."""
     specification = Path(sys.argv[1]) if len(sys.argv) > 1 else BESIDE
     found = list(lines())
     if specification.is_file():
-        found += unlisted(specification.read_text(encoding="utf-8"))
+        text = specification.read_text(encoding="utf-8")
+        found += [*unlisted(text), *states(text), *columns(text)]
     else:
         print(f"{specification} is not there: only the lists of this repository are looked at", file=sys.stderr)
     counts: Counter[tuple[str, str]] = Counter()
