@@ -438,3 +438,55 @@ def test_data_sources_and_templates_from_flags(served: Served) -> None:
     assert {mount["mountPath"] for mount in container["volumeMounts"]} >= {"/corpus", "/labels"}
     assert served.ok("runai datasource delete corpus") == "datasource corpus deleted successfully\n"
     assert served.ok("runai template delete alone") == "template alone deleted successfully\n"
+
+
+def test_credentials_and_the_data_sources_that_name_them(served: Served, tmp_path: Path) -> None:
+    """What is secret comes from a file, and no command prints it."""
+    served.node("a", 0)
+    secret = tmp_path / "key"
+    secret.write_text("hidden-word\n")
+    made = served.ok(
+        f"runai my-credential create bucket-key --type access-key --access-key-id AK --secret-file {secret}"
+    )
+    assert made == "my-credential bucket-key created successfully\n"
+    served.ok(f"runai my-credential create login --user ana --secret-file {secret}")
+    assert served.ok("runai my-credential list --no-headers --columns name,kind").split() == [
+        "bucket-key", "accessKey", "login", "password",
+    ]  # fmt: skip
+    shown = served.ok("runai my-credential describe login")
+    assert "user: ana" in shown and "hidden-word" not in shown
+    served.ok("runai datasource create sets --s3 bucket=b,path=/sets,accesskey=bucket-key")
+    served.ok("runai datasource create keys --secret-volume name=login,path=/etc/keys")
+    served.ok("runai datasource create home --nfs server=nas,path=/home,mountpath=/home,readwrite")
+    served.ok("runai training submit uses -i x --datasource sets --datasource keys --datasource home")
+    job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "uses") or {}
+    pod = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    sources = [{name: source for name, source in volume.items() if name != "name"} for volume in pod["volumes"]]
+    assert {"nfs": {"server": "nas", "path": "/home"}} in sources and {"secret": {"secretName": "login"}} in sources
+    assert [one["valueFrom"]["secretKeyRef"]["name"] for one in pod["initContainers"][0]["env"][-2:]] == [
+        "bucket-key"
+    ] * 2
+    for name in ("sets", "keys", "home"):
+        served.ok(f"runai datasource delete {name}")
+    assert served.ok("runai my-credential delete login") == "my-credential login deleted successfully\n"
+    assert served.store.view.get(kinds.SECRET, "runai-default", "login") is None
+    for line, words in (
+        (f"--type docker-registry --user a --secret-file {secret}", "needs --url"),
+        (f"--user a --key b --secret-file {secret}", "--key is not for credentials of the type password"),
+        ("--user a", "--secret-file FILE"),
+        ("--user a --secret-file /nowhere", "/nowhere cannot be read"),
+        ("--user a --password b", "--password"),
+    ):
+        code, _, err = served.run(f"runai my-credential create bad {line}")
+        assert code in (1, 2) and words in err, err
+
+
+def test_v1_volumes_of_nfs_servers(served: Served) -> None:
+    served.node("a", 0)
+    served.ok("runai config project default")
+    served.ok("runai submit one -i x -v /a:/b:ro:nas")
+    served.ok("runai submit two -i x -v /a:/b --nfs-server nas")
+    for name, read_only in (("one", True), ("two", False)):
+        job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", name) or {}
+        (volume,) = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["volumes"]
+        assert volume["nfs"] == {"server": "nas", "path": "/a", **({"readOnly": True} if read_only else {})}

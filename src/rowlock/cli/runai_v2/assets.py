@@ -21,6 +21,7 @@ _PATHS = {
     "compute": "/api/v1/asset/compute",
     "datasource": "/api/v1/asset/datasource",
     "template": "/api/v1/workload-templates",
+    "my-credential": "/api/v1/asset/credentials",
 }
 
 _SOURCE_PATHS = {
@@ -82,7 +83,7 @@ def list_assets(line: CommandLine) -> int:
     return show_list(line, COLUMNS, slice_items(line, items))
 
 
-def _named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any]:
+def named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, Any]:
     """The asset with the name or id on the command line; the project's own come first."""
     noun, name = _noun(line), line.word("name")
     assets = assets_of(server, noun, project(line))
@@ -99,7 +100,7 @@ def _named_asset(line: CommandLine, server: client.ServerClient) -> dict[str, An
 
 def describe(line: CommandLine) -> int:
     """Show an asset or a template, whole."""
-    asset = _named_asset(line, client.connect(line))
+    asset = named_asset(line, client.connect(line))
     meta = {name: value for name, value in asset["meta"].items() if value not in (None, False)}
     show_yaml({**asset, "meta": meta})
     return 0
@@ -173,7 +174,7 @@ def _post(line: CommandLine, server: client.ServerClient, path: str, body: dict[
 def delete(line: CommandLine) -> int:
     """Delete an asset or a template; workloads keep its values."""
     server, noun = client.connect(line), _noun(line)
-    asset = _named_asset(line, server)
+    asset = named_asset(line, server)
     kinds = {"Distributed": "distributed", "Training": "trainings", "Workspace": "workspaces"}
     below = {"datasource": _SOURCE_PATHS, "template": kinds}.get(noun, {}).get(_workload_type(asset), "")
     server.delete("/".join(part for part in (_PATHS[noun], below, asset["meta"]["id"]) if part))

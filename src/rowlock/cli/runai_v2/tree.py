@@ -8,9 +8,6 @@ from rowlock.cli.grammar import Command, Flag, Group
 
 _FLAGS = "runai_v2.flags:"
 NO_UPDATE = "rowlock never updates itself: `pip install -U rowlock` does"
-_NO_CREDENTIALS = (
-    "this cluster keeps no user credentials: put them into a Secret of the project's namespace with kubectl"
-)
 _CREATE_PROJECT = (
     Flag("--department", "text", "its department", "default", value="NAME"),
     Flag("--description", "text", "what it is for", value="TEXT"),
@@ -126,10 +123,22 @@ RESOURCES: tuple[Group, ...] = (
     _asset("template", "templates", Command(
         "create", "Make a template.", "runai_v2.assets:create_template", "NAME", f"{_FLAGS}TEMPLATE", "ARGUMENTS...",
     )),
-    Group("my-credential", "User credentials: this cluster keeps none.", (
-        Command("list", "List your credentials.", "", refuse=_NO_CREDENTIALS),
-        Command("create", "Make one.", "", hidden=True, refuse=_NO_CREDENTIALS),
-        Command("delete", "Delete one.", "", hidden=True, refuse=_NO_CREDENTIALS),
+    Group("my-credential", "Credentials of the project, which are Secrets.", (
+        Command("list", "List the project's credentials, without what is secret.", "runai_v2.assets:list_assets",
+                flags=f"{_FLAGS}ASSET_LIST"),
+        Command("describe", "Show a credential, without what is secret.", "runai_v2.assets:describe", "NAME",
+                (PROJECT, DATA_DIR)),
+        Command("create", "Keep a credential, whose secret is read from a file.", "runai_v2.credentials:create", "NAME", (
+            Flag("--type", "password|access-key|docker-registry|generic-secret", "what it is", "password"),
+            Flag("--user", "text", "the user's name (password, docker-registry)", value="NAME"),
+            Flag("--url", "text", "the registry (docker-registry)", value="URL"),
+            Flag("--access-key-id", "text", "the id of the key (access-key)", value="ID"),
+            Flag("--key", "text", "under which key of the Secret it lies (generic-secret)", value="KEY"),
+            Flag("--secret-file", "text", "a file with the password, the secret key or the value (- reads stdin)", value="FILE"),
+            PROJECT, DATA_DIR,
+        )),
+        Command("delete", "Delete a credential, and the Secret that it made.", "runai_v2.credentials:delete", "NAME",
+                (PROJECT, DATA_DIR)),
     )),
 )  # fmt: skip
 
