@@ -113,13 +113,16 @@ chaos: $(STAMP) ## hurt ranks at random for ten minutes; every verdict must be r
 ui: ## build the web UI from ui/ into the package (needs Node 20.19 or newer; users need none)
 	scripts/ui_packages && cd ui && npm run --silent check && npm run --silent build
 
+UI_PICTURES = $(CURDIR)/.build/ui-pictures
 ui-test: $(STAMP) ## the web UI in a real browser (apt-get install chromium); where Node is, also that the built files are those of ui/
 	$(INSTALL) -e '.[ui]'
 	@command -v npm >/dev/null || { echo 'npm is not installed: that the built files are those of ui/ was not checked'; exit 0; }; \
 	scripts/ui_packages; code=$$?; \
 	if [ $$code -eq 3 ]; then echo 'That the built files are those of ui/ was not checked.'; exit 0; fi; \
 	[ $$code -eq 0 ] && $(MAKE) --no-print-directory ui && git add --intent-to-add $(UI_FILES) && git diff --exit-code --stat $(UI_FILES)
-	$(BIN)/python -m pytest -rs tests/browser tests/ui
+	mkdir -p $(UI_PICTURES)
+	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs tests/browser tests/ui
+	@echo 'Screenshots of each page, light, dark and on a phone: $(UI_PICTURES)'
 
 real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
 	$(BIN)/python scripts/real_cluster build $(REAL_FLAGS)

@@ -44,6 +44,22 @@ class Ui:
         if folder := os.environ.get("ROWLOCK_UI_PICTURES"):
             self.page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
+    def pictures(self, name: str) -> None:
+        """Light, dark and on a phone; nothing is wider than the phone."""
+        size = self.page.viewport_size
+        self.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        self.picture(f"{name}-light")
+        self.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+        self.picture(f"{name}-dark")
+        self.page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        self.page.set_viewport_size({"width": 390, "height": 800})
+        assert self.page.evaluate(
+            "document.querySelector('main').scrollWidth <= document.documentElement.clientWidth"
+        ), name
+        assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        self.picture(f"{name}-phone")
+        self.page.set_viewport_size(size)
+
     def row(self, name: str) -> Any:
         return self.page.locator("tbody tr", has=self.page.get_by_role("link", name=name, exact=True))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.ui.conftest import Ui
-from tests.ui.test_cluster_pages import pictures
 from tests.ui.test_workloads_page import expect
 
 
@@ -22,7 +21,7 @@ def test_users_and_their_access_rules_are_made_and_taken_back(ui: Ui) -> None:
     page.get_by_label("New user").fill("ana")
     page.get_by_role("button", name="CREATE USER").click()
     expect(page.get_by_role("alert")).to_contain_text("ana")
-    pictures(ui, "users")
+    ui.pictures("users")
     page.get_by_role("tab", name="Access rules").click()
     expect(page.get_by_text(password)).to_have_count(0)
     page.get_by_label("Name of the subject").fill("ana")
@@ -32,16 +31,18 @@ def test_users_and_their_access_rules_are_made_and_taken_back(ui: Ui) -> None:
     expect(page.get_by_role("row", name="ana")).to_contain_text("editor")
     expect(page.get_by_role("row", name="ana")).to_contain_text("team-a")
     assert "ana" in ui.cluster.run("rowlock", "access-rule", "list")
-    pictures(ui, "access-rules")
+    ui.pictures("access-rules")
     page.get_by_role("button", name="Delete the rule of ana").click()
     confirm(ui)
     expect(page.get_by_text("There is no access rule")).to_be_visible()
     page.get_by_role("tab", name="Roles").click()
     expect(page.get_by_role("row", name="system-admin")).to_contain_text("cluster-admin")
+    ui.pictures("roles")
     page.get_by_role("tab", name="Applications").click()
     page.get_by_label("New application").fill("ci")
     page.get_by_role("button", name="CREATE APPLICATION").click()
     expect(page.get_by_text("The client secret of ci, told once")).to_be_visible()
+    ui.pictures("applications")
     page.get_by_role("button", name="Delete ci").click()
     confirm(ui)
     expect(page.get_by_text("No program logs in here")).to_be_visible()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.ui.conftest import Ui
 from tests.ui.test_admin_pages import confirm
-from tests.ui.test_cluster_pages import pictures
 from tests.ui.test_new_training import begin
 from tests.ui.test_workloads_page import LONG, expect, run
 
@@ -44,7 +43,7 @@ def test_environments_and_compute_resources_are_made_changed_and_deleted(ui: Ui)
     fill(dialog, {"Environment name": "torch", "Image URL": "pytorch/pytorch:2", "User id": "1000"})
     dialog.get_by_label("Environment variables").press_sequentially("RATE=0.1\nMODE=a=b")
     dialog.get_by_label("Scope").select_option("project team-a")
-    pictures(ui, "new-asset")
+    ui.pictures("new-asset")
     dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
     row = page.get_by_role("row", name="torch")
     expect(row).to_contain_text("pytorch/pytorch:2")
@@ -68,7 +67,7 @@ def test_environments_and_compute_resources_are_made_changed_and_deleted(ui: Ui)
     dialog.get_by_label("Scope").select_option("the whole cluster")
     dialog.get_by_role("button", name="CREATE COMPUTE RESOURCE").click()
     expect(page.get_by_role("row", name="two-gigs")).to_contain_text("gpuMemoryRequest: 2G")
-    pictures(ui, "assets")
+    ui.pictures("assets")
     page.get_by_role("button", name="Edit two-gigs").click()
     dialog.get_by_label("GPU fractioning").select_option("whole devices")
     dialog.get_by_role("button", name="SAVE").click()
@@ -88,7 +87,7 @@ def test_a_data_source_of_each_kind_is_made_changed_and_deleted(ui: Ui) -> None:
         dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
         expect(dialog).to_have_count(0)
         expect(page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
-    pictures(ui, "data-sources")
+    ui.pictures("data-sources")
     page.get_by_role("button", name="Edit a-hostpath").click()
     dialog.get_by_label("Read only").uncheck()
     dialog.get_by_label("Path in the pods").fill("nowhere")
@@ -166,13 +165,13 @@ def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
     page.get_by_text("General: priority").click()
     page.get_by_label("Failures until the job fails").fill("2")
     page.get_by_label("Labels").press_sequentially("team=blue")
-    pictures(ui, "new-template")
+    ui.pictures("new-template")
     page.get_by_role("button", name="CONTINUE").click()
     page.get_by_role("button", name="SAVE TEMPLATE").click()
     row = page.get_by_role("row", name="three of them")
     expect(row).to_contain_text("for benchmarks")
     expect(row).to_contain_text("MPI")
-    pictures(ui, "templates")
+    ui.pictures("templates")
     page.get_by_role("link", name="Workloads").click()
     begin(ui, "by-template")
     page.get_by_label("Template", exact=True).select_option("three of them")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.ui.conftest import Ui
-from tests.ui.test_cluster_pages import pictures
 from tests.ui.test_workloads_page import LONG, expect, run
 
 
@@ -27,7 +26,7 @@ def test_metrics_draw_what_the_server_answers_and_nothing_else(ui: Ui) -> None:
     assert answer["measurements"][0]["values"] == []
     expect(panel).to_contain_text("Nothing is drawn of what has no figures here")
     expect(panel.get_by_role("region", name="NVLink bandwidth")).to_have_count(0)
-    pictures(ui, "metrics")
+    ui.pictures("metrics")
     panel.get_by_label("Range").select_option("since it was made")
     expect(panel.get_by_role("region", name="Pods", exact=True)).to_contain_text("running 2")
 
@@ -45,7 +44,7 @@ def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:
     keys.press("Control+k")
     keys.type("logs tal")
     expect(palette.get_by_role("option")).to_have_count(1)
-    pictures(ui, "palette")
+    ui.pictures("palette")
     keys.press("Enter")
     expect(ui.page.get_by_role("log")).to_contain_text("step 1")
     keys.press("Control+k")
@@ -73,9 +72,11 @@ def test_workloads_are_compared_and_what_differs_is_marked(ui: Ui) -> None:
     row = asked.get_by_role("row", name="LEARNING_RATE").first
     expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])
     became = ui.page.get_by_role("table", name="What became of it")
-    expect(became.get_by_role("row", name="Status")).not_to_have_class("differs")
+    expect(became.get_by_role("row", name="Status")).not_to_contain_class("differs")
+    expect(became.get_by_role("row", name="Why")).not_to_contain_class("differs")  # but for their names
+    expect(became.get_by_role("row", name="Running/requested pods")).to_contain_class("differs")
     expect(became.get_by_role("row", name="Running/requested pods").get_by_role("cell")).to_have_text(["0/1", "0/2"])
     expect(ui.page.get_by_text("rowlock diff narrow wide -p default")).to_be_visible()
-    pictures(ui, "compare")
+    ui.pictures("compare")
     ui.page.reload()
     expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])  # the address is all that it takes

@@ -32,12 +32,12 @@ def test_the_quick_start_walk(ui: Ui) -> None:
     page.get_by_label("PyTorch").check()
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers & master").check()
     page.get_by_label("Training name").fill("train1")
-    ui.picture("new-training-1")
+    ui.pictures("new-training-1")
     page.get_by_role("button", name="CONTINUE").click()
     page.get_by_role("button", name="NEW ENVIRONMENT").click()
     page.get_by_label("Environment name").fill("pytorch-dt")
     page.get_by_label("Image URL").fill("/kubeflow/pytorch-dist-mnist:latest")
-    ui.picture("new-environment")
+    ui.pictures("new-environment")
     page.get_by_role("button", name="CREATE ENVIRONMENT").click()
     expect(page.get_by_role("radio", name="pytorch-dt")).to_be_checked()
     (kept,) = ui.cluster.api("GET", "/api/v1/asset/environment")["entries"]
@@ -52,7 +52,7 @@ def test_the_quick_start_walk(ui: Ui) -> None:
     expect(page.get_by_label("Manifest")).to_contain_text("kind: PyTorchJob")
     page.get_by_role("button", name="JSON", exact=True).click()
     expect(page.get_by_label("Manifest")).to_contain_text('"kind": "PyTorchJob"')
-    ui.picture("new-training-3")
+    ui.pictures("new-training-3")
     page.get_by_role("button", name="CREATE TRAINING").click()
     expect(page.get_by_role("complementary")).to_contain_text("train1")
     page.get_by_role("button", name="Close").click()
@@ -150,3 +150,49 @@ def test_a_standard_training_is_one_pod(ui: Ui) -> None:
     page.get_by_role("button", name="CREATE TRAINING").click()
     expect(ui.row("single")).to_contain_text("Its pod runs.")
     expect(ui.row("single")).to_contain_text("Training")
+
+
+def test_a_copy_of_every_framework_asks_for_the_same(ui: Ui) -> None:
+    """What the form shows and what it has no field for: the copy's request is the original's, but for the name."""
+    (project,) = [
+        one for one in ui.cluster.api("GET", "/api/v1/org-unit/projects")["projects"] if one["name"] == "team-a"
+    ]
+    program = {
+        "image": "rowlock.dev/host",
+        "command": "sleep 600",
+        "environmentVariables": [{"name": "A", "value": "b c"}],
+        "compute": {"cpuCoreRequest": 0.1, "cpuMemoryLimit": "1Gi"},
+        "backoffLimit": 3,
+        "labels": [{"name": "team", "value": "blue"}],
+        "tolerations": [{"name": "any", "operator": "Exists", "effect": "NoSchedule"}],
+    }
+    own: dict[str, dict[str, Any]] = {
+        "pytorch": {"distributedFramework": "PyTorch", "numWorkers": 2},
+        "one": {"distributedFramework": "PyTorch", "noWorkers": True},
+        "tf": {"distributedFramework": "TF", "numWorkers": 1, "noMaster": True},
+        "mpi": {"distributedFramework": "MPI", "numWorkers": 1, "slotsPerWorker": 2},
+        "xgboost": {"distributedFramework": "XGBoost", "numWorkers": 1},
+        "jax": {"distributedFramework": "JAX", "numWorkers": 2},
+        "standard": {},
+    }
+    for name, fields in own.items():
+        path = "/api/v1/workloads/distributed" if fields else "/api/v1/workloads/trainings"
+        body = {
+            "name": f"of-{name}",
+            "projectId": project["id"],
+            "clusterId": project["clusterId"],
+            "spec": program | fields,
+        }
+        made = ui.cluster.api("POST", path, body)
+        expect(ui.row(f"of-{name}")).to_be_visible()
+        ui.page.goto(ui.page.url.partition("#")[0] + f"#/new/training/{made['workloadId']}")
+        expect(ui.page.get_by_label("Training name")).to_have_value(f"of-{name}-2")
+        ui.page.get_by_role("button", name="CONTINUE").click()
+        expect(ui.page.get_by_role("radio", name=f"as-of-{name}").first).to_be_checked()
+        ui.page.get_by_role("button", name="CONTINUE").click()
+        ui.page.get_by_role("button", name="CREATE TRAINING").click()
+        expect(ui.page.get_by_role("complementary")).to_contain_text(f"of-{name}-2")
+        copy = ui.page.url.split("/")[-2]
+        asked = ui.cluster.api("GET", f"/api/v1/workloads/distributed/{copy}")["spec"]
+        assert asked == made["spec"], name
+        ui.page.goto(ui.page.url.partition("#")[0] + "#/workloads")

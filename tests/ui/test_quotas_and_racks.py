@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.ui.conftest import Ui
-from tests.ui.test_cluster_pages import open_page, pictures
+from tests.ui.test_cluster_pages import open_page
 from tests.ui.test_workloads_page import LONG, expect, run
 
 
@@ -35,7 +35,7 @@ def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
     expect(trial.get_by_text("rowlock project update team-b --gpus 1")).to_be_visible()
     expect(trial.get_by_role("status")).to_contain_text("wants (team-b)")
     assert (quota_of(ui, "team-a"), quota_of(ui, "team-b")) == (2, 0), "nothing is saved before"
-    pictures(ui, "quotas")
+    ui.pictures("quotas")
     trial.get_by_role("button", name="APPLY team-a: 1, team-b: 1").click()
     expect(trial.get_by_role("status")).to_contain_text("Saved: the quotas of team-a, team-b.")
     assert (quota_of(ui, "team-a"), quota_of(ui, "team-b")) == (1, 1)
@@ -43,7 +43,7 @@ def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
     open_page(ui, "Projects")
     ui.page.get_by_role("button", name="team-b", exact=True).click()
     expect(ui.page.get_by_role("region", name="GPUs of team-b")).to_contain_text("quota 1")
-    pictures(ui, "projects")
+    ui.pictures("projects")
 
 
 def test_nodes_stand_together_by_rack(ui: Ui) -> None:
@@ -54,7 +54,7 @@ def test_nodes_stand_together_by_rack(ui: Ui) -> None:
     rack = ui.page.get_by_role("region", name="rack r7")
     expect(rack).to_contain_text("1 node, 0 of 2 GPUs allocated")
     expect(rack).to_contain_text("zone z1")
-    pictures(ui, "racks")
+    ui.pictures("racks")
     ui.page.get_by_label("Nodes together by").select_option(label="nothing")
     expect(rack).to_have_count(0)
     expect(ui.page.get_by_role("group", name="GPU ")).to_have_count(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from tests.ui.conftest import Ui
-from tests.ui.test_cluster_pages import pictures
 from tests.ui.test_workloads_page import expect, run
 
 LEARNS = (
@@ -32,7 +31,7 @@ def test_runs_are_listed_and_drawn_when_their_workloads_are_gone(ui: Ui) -> None
     expect(ui.page.get_by_text("No run matches.")).to_be_visible()
     ui.page.get_by_label("Name of a run").fill("")
     expect(table.locator("tbody tr")).to_have_count(2)
-    pictures(ui, "runs")
+    ui.pictures("runs")
     ui.page.get_by_role("checkbox", name="Choose slow").check()
     ui.page.get_by_role("checkbox", name="Choose fast").check()
     ui.page.get_by_role("button", name="COMPARE 2").click()
@@ -41,14 +40,15 @@ def test_runs_are_listed_and_drawn_when_their_workloads_are_gone(ui: Ui) -> None
     expect(curves).to_contain_text("fast 0.04")
     expect(curves.locator("canvas")).to_be_visible()
     asked = ui.page.get_by_role("table", name="What was asked for")
+    expect(asked.locator("tbody tr")).to_have_count(1)  # the one that is deleted is asked for what it asked for
     expect(asked.locator("tr.differs td").filter(has_text=re.compile("^9$"))).to_have_count(1)
-    pictures(ui, "curves")
+    ui.pictures("curves")
     ui.page.get_by_role("link", name="slow", exact=True).first.click()
     expect(ui.page.get_by_role("region", name="Phases")).to_contain_text("Completed")
     expect(ui.page.get_by_role("log")).to_contain_text("step=49")
     expect(ui.page.get_by_role("region", name="loss", exact=True)).to_contain_text("by step")
     expect(ui.page.get_by_role("region", name="What ran")).to_contain_text("python")
-    pictures(ui, "run")
+    ui.pictures("run")
 
 
 def test_the_rank_that_failed_is_marked_in_the_merged_log(ui: Ui) -> None:

@@ -46,7 +46,7 @@ def test_a_page_outlives_a_restart_of_its_server(ui: Ui) -> None:
     ui.cluster.run("rowlock", "down", "--yes")
     expect(ui.page.get_by_text("Reconnecting…")).to_be_visible()
     expect(ui.row("before")).to_be_visible()  # as it was, and it says so
-    ui.picture("reconnecting")
+    ui.pictures("reconnecting")
     ui.cluster.up("--simulated-gpus", "2", "--users", str(ui.cluster.data.parent / "users.csv"))
     expect(ui.page.get_by_text("Live", exact=True)).to_be_visible()
     run(ui, "after", "print(1)")

@@ -37,7 +37,11 @@ def test_a_terminal_is_typed_into_resized_and_ends_with_its_code(ui: Ui) -> None
     expect(screen).to_contain_text("rank-0-of-2")
     expect(screen.get_by_text("blue", exact=True).last).to_have_css("color", "rgb(9, 99, 200)")
     expect(ui.page.get_by_text("rowlock exec -it -p default --pod talks-master-0 talks -- bash")).to_be_visible()
-    ui.picture("terminal-light")
+    ui.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    expect(ui.page.locator(".xterm-viewport")).to_have_css(
+        "background-color", "rgb(11, 14, 18)"
+    )  # it turns dark with the page
+    ui.pictures("terminal")
     narrow = columns(ui, "a")
     ui.page.set_viewport_size({"width": 890, "height": 700})  # the details take the whole width
     ui.page.wait_for_function("before => document.querySelector('.xterm-screen').clientWidth > before", arg=600)

@@ -24,7 +24,7 @@ def expect(locator: Any) -> Any:
 def test_an_empty_cluster_says_how_to_begin(ui: Ui) -> None:
     expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
     expect(ui.page.get_by_text("rowlock run -d")).to_be_visible()
-    ui.picture("empty")
+    ui.pictures("empty")
 
 
 def test_the_address_leaves_no_code_behind(ui: Ui) -> None:
@@ -49,11 +49,10 @@ def test_a_workload_appears_and_says_why_it_stands_there(ui: Ui) -> None:
     run(ui, "fails", FAILS)
     expect(ui.row("fails")).to_contain_text("Failed")
     expect(ui.row("fails")).to_contain_text("ended with exit code 3")
-    ui.picture("workloads-light")
-    ui.page.emulate_media(color_scheme="dark")
-    ui.picture("workloads-dark")
+    ui.pictures("workloads")
     ui.page.set_viewport_size({"width": 390, "height": 800})
-    ui.picture("workloads-phone")
+    for name in ("talks", "waits", "fails"):
+        expect(ui.row(name).locator(".why")).to_be_in_viewport(ratio=1)
 
 
 def test_search_filters_sort_and_columns(ui: Ui) -> None:
@@ -81,6 +80,7 @@ def test_search_filters_sort_and_columns(ui: Ui) -> None:
     expect(names).to_have_count(3)
     ui.page.get_by_role("button", name="COLUMNS").click()
     ui.page.get_by_role("checkbox", name="Framework").check()
+    ui.page.get_by_role("checkbox", name="CPU compute allocation").check()
     ui.page.keyboard.press("Escape")
     expect(ui.page.get_by_role("columnheader", name="Framework")).to_be_visible()
     ui.page.reload()
@@ -97,18 +97,19 @@ def test_the_details_begin_with_what_happened(ui: Ui) -> None:
     panel = ui.page.get_by_role("complementary")
     expect(panel.locator(".verdict")).to_contain_text("rank 0 (pod fails-master-0")
     expect(panel).to_contain_text("RankFailed")
-    ui.picture("details-history")
+    ui.pictures("details-history")
     panel.get_by_role("tab", name="Logs").click()
     expect(panel.get_by_role("log")).to_contain_text("[rank 0] hello from 0")
     expect(panel).to_contain_text("the log ends here")
     panel.get_by_role("tab", name="Pods").click()
     expect(panel.get_by_role("cell", name="fails-master-0", exact=True)).to_be_visible()
+    ui.pictures("details-pods")
     panel.get_by_role("link", name="Logs of fails-master-0").click()
     expect(panel.get_by_role("log")).to_contain_text("hello from 0")
     panel.get_by_role("tab", name="Details").click()
     expect(panel).to_contain_text("rowlock why fails -p default")
     expect(panel.locator("pre")).to_contain_text("distributedFramework")
-    ui.picture("details-details")
+    ui.pictures("details-details")
     ui.page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
 
@@ -126,7 +127,7 @@ def test_a_log_is_followed_and_searched(ui: Ui) -> None:
     expect(log).not_to_contain_text("[rank")
     panel.get_by_label("Search the log").fill("step 7")
     expect(log).not_to_contain_text("step 1")
-    ui.picture("logs")
+    ui.pictures("logs")
 
 
 def test_what_a_program_prints_is_shown_and_not_obeyed(ui: Ui) -> None:
@@ -164,7 +165,7 @@ def test_stop_run_and_delete(ui: Ui) -> None:
     ui.page.get_by_role("button", name="SHOW DETAILS").click()
     panel = ui.page.get_by_role("complementary")
     panel.get_by_role("button", name="DELETE").click()
-    ui.picture("delete")
+    ui.pictures("delete")
     ui.page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
     expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
     assert ui.cluster.json("rowlock", "list", "--json") == []
@@ -191,7 +192,6 @@ def test_projects_show_their_quota_and_lead_to_their_workloads(ui: Ui) -> None:
     expect(row.get_by_role("cell").nth(4)).to_have_text("1")  # its fair share of what it asks for
     expect(row.get_by_role("cell").nth(5)).to_contain_text("1")
     expect(row.get_by_role("cell").nth(7)).to_have_text("1 (1 running, 0 pending)")
-    ui.picture("projects")
     row.get_by_role("button", name="1 (1 running, 0 pending)").click()
     expect(ui.page.locator("tbody tr")).to_have_count(1)
     expect(ui.row("uses")).to_be_visible()
@@ -205,7 +205,7 @@ def test_a_quota_is_edited_by_whom_may_do_it(ui: Ui) -> None:
     expect(dialog).to_contain_text("rowlock project update team-a --gpus 2")
     dialog.get_by_label("GPU quota").fill("1")
     expect(dialog).to_contain_text("rowlock project update team-a --gpus 1")
-    ui.picture("quota")
+    ui.pictures("quota")
     dialog.get_by_label("At most, over quota too").fill("0.5")
     dialog.get_by_role("button", name="SAVE").click()
     expect(dialog.get_by_role("alert")).to_contain_text("must be no less than deserved")

@@ -33,7 +33,12 @@ def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]
     """The row. `create_failure` is what the operator said when it could not make a pod, "" when it did not."""
     body = runai_json.workload_json(workload)
     extra = body["additionalFields"]
-    requested = body["requestedPods"]
+    requested, asked, held = body["requestedPods"], body["workloadRequestedResources"], body["allocatedResources"]
+    more = {
+        "cpuRequest": asked["cpu"]["request"], "cpuAllocation": held["cpu"], "cpuMemoryRequest": asked["cpuMemory"]["request"],
+        "cpuMemoryAllocation": held["cpuMemory"], "gpuMemoryRequest": asked["gpuMemory"]["request"],
+        "dataSources": [source["name"] for source in body["datasources"]],
+    }  # fmt: skip
     return {
         **{name: body[name] for name in _COPIED},
         "why": why_sentence(workload, body["phase"], body["phaseMessage"] or create_failure),
@@ -43,12 +48,13 @@ def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]
         "failedPods": extra["failedPods"],
         "nodePool": runai_json.node_pool_name(workload.job),
         "nodes": extra["nodes"],
-        "gpuRequest": body["workloadRequestedResources"]["gpu"]["request"],
-        "gpuAllocation": body["allocatedResources"]["gpu"],
-        "gpuMemoryAllocation": body["allocatedResources"]["gpuMemory"],
+        "gpuRequest": asked["gpu"]["request"],
+        "gpuAllocation": held["gpu"],
+        "gpuMemoryAllocation": held["gpuMemory"],
         "kind": extra["kind"],
         "startedAt": extra["startedAt"],
         "canStop": body["actionsSupport"]["suspend"],
+        **{name: value for name, value in more.items() if value not in (None, 0, "0", [])},
     }
 
 

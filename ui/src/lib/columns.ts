@@ -22,6 +22,16 @@ const word = (key: keyof Row, title: string, isShown: boolean, width = 120): Col
   width,
 });
 
+const amount = (key: "cpuRequest" | "cpuAllocation", title: string): Column => ({
+  key,
+  title,
+  text: (row) => number(row[key] ?? 0),
+  order: (row) => row[key] ?? 0,
+  isShown: false,
+  isNumber: true,
+  width: 110,
+});
+
 export const COLUMNS: Column[] = [
   word("name", "Workload", true, 200),
   word("type", "Type", true, 110),
@@ -76,7 +86,12 @@ export const COLUMNS: Column[] = [
     isNumber: true,
     width: 110,
   },
+  word("gpuMemoryRequest", "GPU memory request", false),
   word("gpuMemoryAllocation", "GPU memory allocation", false),
+  amount("cpuRequest", "CPU compute request"),
+  amount("cpuAllocation", "CPU compute allocation"),
+  word("cpuMemoryRequest", "CPU memory request", false),
+  word("cpuMemoryAllocation", "CPU memory allocation", false),
   {
     key: "completedAt",
     title: "Completion time",
@@ -102,6 +117,15 @@ export const COLUMNS: Column[] = [
     isShown: false,
     width: 240,
   },
+  {
+    key: "dataSources",
+    title: "Data source(s)",
+    text: (row) => row.dataSources?.join(", ") ?? "",
+    order: (row) => row.dataSources?.join(",") ?? "",
+    isShown: false,
+    width: 160,
+  },
+  word("clusterId", "Cluster", false, 280),
   {
     key: "nodes",
     title: "Node(s)",

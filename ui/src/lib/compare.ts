@@ -16,13 +16,19 @@ export interface Asked {
 }
 
 const OUTCOME = ["phase", "why", "runtime", "createdAt", "completedAt", "pods", "gpuAllocation", "nodes"];
+const ALWAYS_OTHERS = ["createdAt", "completedAt"]; // to mark them would tell nothing, and nor does a sentence that has another name in it
 const LEFT_OUT = ["name", "id"];
 
 /** What became of them, and what they are, of the table's own columns. */
 export function outcomeFields(rows: Row[], now: number): Field[] {
   const columns = COLUMNS.filter((column) => !LEFT_OUT.includes(column.key));
   const ordered = [...OUTCOME.flatMap((key) => columns.filter((column) => column.key === key)), ...columns.filter((column) => !OUTCOME.includes(column.key))];
-  return ordered.map((column) => field(column.title, rows.map((row) => column.text(row, now)))).filter((one) => one.values.some(Boolean));
+  const fields = ordered.map((column) => {
+    const values = rows.map((row) => column.text(row, now));
+    const isDifferent = !ALWAYS_OTHERS.includes(column.key) && new Set(values.map((value, index) => value.replaceAll(rows[index]?.name || " ", ""))).size > 1;
+    return { title: column.title, values, isDifferent };
+  });
+  return fields.filter((one) => one.values.some(Boolean));
 }
 
 /** What was asked for, by the path of each field. */
@@ -54,6 +60,21 @@ function flatten(path: string, value: unknown, found: Map<string, string>): void
   } else {
     found.set(path, String(value));
   }
+}
+
+const REQUEST = "rowlock.dev/request";
+
+/** What a workload that is deleted was asked for: its request, where it came with one, else what ran. */
+export function askedOfRun(run: Run): Asked {
+  const { command, image, replicas, resources, workingDir } = run.ran;
+  const text = (run.manifest as { metadata?: { annotations?: Record<string, string> } } | null)?.metadata?.annotations?.[REQUEST];
+  try {
+    const { spec, masterSpec = null } = JSON.parse(text ?? "{}") as Partial<Asked>;
+    if (spec) return { spec, masterSpec };
+  } catch {
+    // Whoever may write jobs may write nonsense there: what ran is known all the same.
+  }
+  return { spec: { command, image, replicas, resources, workingDir }, masterSpec: null };
 }
 
 /** What is known of a workload that is deleted, as a row. */

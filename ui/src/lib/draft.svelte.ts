@@ -19,6 +19,8 @@ export interface Issue {
   details: string;
 }
 
+const BLANK: Partial<Training> = { environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined };
+
 export class Draft {
   training = $state<Training>({
     projectId: "", projectName: "", clusterId: "", architecture: "Distributed", framework: "PyTorch", configuration: "Workers & master", name: "",
@@ -72,6 +74,7 @@ export class Draft {
     training.projectName = project.name;
     training.clusterId = project.clusterId;
     training.sources = [];
+    if (!this.fitting.some((one) => one.meta.id === this.templateId)) this.templateId = "";
     remember("project", project.id);
     await this.loadAssets();
   }
@@ -80,8 +83,9 @@ export class Draft {
   async copyWorkload(id: string): Promise<void> {
     const path = `workloads/distributed/${encodeURIComponent(id)}`;
     const original = await call<{ name: string; projectId: string; spec: Record<string, unknown>; masterSpec: Record<string, unknown> | null }>("GET", path);
+    const isStandard = rows.get(id)?.type === "Training" && !original.spec["distributedFramework"]; // a job of one pod is called a training, too
     const copied = copyOf(original.name, original.spec, original.masterSpec);
-    this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, architecture: rows.get(id)?.type === "Training" ? "Standard" : "Distributed", name: freeName(original.name) });
+    this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, architecture: isStandard ? "Standard" : "Distributed", name: freeName(original.name) });
     await this.chooseProject(original.projectId);
   }
 
@@ -89,9 +93,9 @@ export class Draft {
   async useTemplate(id: string): Promise<void> {
     this.templateId = id;
     const template = this.templates.find((one) => one.meta.id === id);
-    if (!template) return this.#fill({ environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined });
+    if (!template) return this.#fill(BLANK);
     const { meta, spec, master } = template;
-    this.#fill({ ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), architecture: meta.workloadType === "Training" ? "Standard" : "Distributed" });
+    this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), architecture: meta.workloadType === "Training" ? "Standard" : "Distributed" });
     if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
   }
 

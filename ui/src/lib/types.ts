@@ -33,6 +33,12 @@ export interface Row {
   kind: string;
   clusterId: string;
   canStop: boolean;
+  cpuRequest?: number;
+  cpuAllocation?: number;
+  cpuMemoryRequest?: string;
+  cpuMemoryAllocation?: string;
+  gpuMemoryRequest?: string;
+  dataSources?: string[];
 }
 
 export interface Session {
