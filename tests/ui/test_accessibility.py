@@ -34,6 +34,10 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     run(ui, "fails", FAILS)
     expect(ui.row("fails")).to_contain_text("Failed")
     expect(ui.row("talks")).to_contain_text("Running")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert judge(page) == [], "on a phone"
+    expect(page.get_by_role("cell", name="ended with exit code 3")).to_be_visible()  # it is a table there, too
+    page.set_viewport_size({"width": 1280, "height": 800})
     ui.row("fails").get_by_role("checkbox").check()
     page.get_by_role("button", name="COLUMNS").click()
     assert judge(page) == [], "the table, with a menu"
@@ -94,13 +98,23 @@ def test_axe_finds_nothing_on_the_pages_of_admins_and_of_runs(ui: Ui) -> None:
     run(ui, "fails", FAILS)
     for name, tabs in (
         ("Access", ("Users", "Access rules", "Roles", "Applications")),
-        ("Assets", ("Environments", "Compute resources")),
+        ("Assets", ("Environments", "Compute resources", "Data sources", "Credentials", "Templates")),
     ):
         page.get_by_role("link", name=name, exact=True).click()
         for tab in tabs:
             page.get_by_role("tab", name=tab, exact=True).click()
             expect(page.get_by_role("tabpanel")).to_contain_text(re.compile(r"\w+"))
             assert judge(page) == [], tab
+    page.get_by_role("link", name="NEW TEMPLATE").click()
+    page.get_by_label("Template name").fill("axe")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_text("General: priority").click()
+    assert judge(page) == [], "a template"
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("tab", name="Data sources").click()
+    page.get_by_role("button", name="NEW DATA SOURCE").click()
+    assert judge(page) == [], "a new data source"
+    page.get_by_role("button", name="CANCEL").click()
     page.get_by_role("link", name="Runs", exact=True).click()
     expect(page.get_by_role("link", name="fails", exact=True)).to_be_visible()
     assert judge(page) == [], "runs"

@@ -19,6 +19,14 @@ SOURCES: dict[str, dict[str, str]] = {
 }
 """A data source of each kind: what is typed, by the labels."""
 
+CREDENTIALS: dict[str, dict[str, str]] = {
+    "Access key": {"Access key id": "AK1", "Secret access key": "hush"},
+    "Username and password": {"User": "ana", "Password": "hush"},
+    "Registry of images": {"Registry": "ghcr.io", "User": "ana", "Password or token": "hush"},
+    "Any secret": {"Keys and values": "token=hush"},
+}
+"""A credential of each kind."""
+
 
 def open_assets(ui: Ui, tab: str) -> Any:
     ui.page.get_by_role("navigation", name="Pages").get_by_role("link", name="Assets").click()
@@ -105,6 +113,44 @@ def test_a_data_source_of_each_kind_is_made_changed_and_deleted(ui: Ui) -> None:
     expect(page.get_by_text("No data source is kept yet")).to_be_visible()
 
 
+def test_a_credential_of_each_kind_is_made_used_changed_and_deleted(ui: Ui) -> None:
+    page, dialog = ui.page, open_assets(ui, "Credentials")
+    expect(page.get_by_text("No credential is kept yet")).to_be_visible()
+    for kind, values in CREDENTIALS.items():
+        page.get_by_role("button", name="NEW CREDENTIAL").click()
+        dialog.get_by_label("Kind").select_option(kind)
+        fill(dialog, {"Credential name": f"a-{kind.split()[0].lower()}", **values})
+        dialog.get_by_role("button", name="CREATE CREDENTIAL").click()
+        expect(dialog).to_have_count(0)
+        expect(page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
+    expect(page.get_by_role("row", name="a-access")).to_contain_text("accessKeyId: AK1")
+    expect(page.locator("main")).not_to_contain_text("hush")
+    ui.pictures("credentials")
+    page.get_by_role("button", name="NEW CREDENTIAL").click()
+    dialog.get_by_label("Kind").select_option("NGC API key (not here)")
+    expect(dialog.get_by_role("alert")).to_contain_text("an NGC key is a login at nvcr.io")
+    dialog.get_by_role("button", name="CANCEL").click()
+    page.get_by_role("button", name="Edit a-access").click()
+    fill(dialog, {"Access key id": "AK2", "Secret access key": "hush again"})
+    dialog.get_by_role("button", name="SAVE").click()
+    expect(page.get_by_role("row", name="a-access")).to_contain_text("accessKeyId: AK2")
+    page.get_by_role("tab", name="Data sources").click()
+    page.get_by_role("button", name="NEW DATA SOURCE").click()
+    dialog.get_by_label("Kind").select_option("S3 bucket")
+    fill(dialog, {"Data source name": "books", "Bucket": "books", "Path in the pods": "/books"})
+    dialog.get_by_label("Credential with the access key").fill("nobody")
+    dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("there is no credential 'nobody' of the kind accessKey")
+    dialog.get_by_label("Credential with the access key").fill("a-access")
+    dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
+    expect(page.get_by_role("row", name="books")).to_contain_text("a-access")
+    page.get_by_role("tab", name="Credentials").click()
+    for name in ("a-access", "a-username", "a-registry", "a-any"):
+        page.get_by_role("button", name=f"Delete {name}").click()
+        confirm(ui)
+        expect(page.get_by_role("row", name=name)).to_have_count(0)
+
+
 def test_a_kind_that_the_server_does_not_have_is_refused_in_its_words(ui: Ui) -> None:
     """Which kinds there are is for the server to say: the same page before a server that lacks one, and has another."""
 
@@ -144,6 +190,10 @@ def test_a_training_mounts_the_data_sources_that_were_chosen(ui: Ui) -> None:
     expect(page.locator(".command code")).to_contain_text("--datasource books")
     page.get_by_role("button", name="CREATE TRAINING").click()
     expect(page.get_by_role("complementary")).to_contain_text("reads")
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="COLUMNS").click()
+    page.get_by_role("checkbox", name="Data source(s)").check()
+    expect(ui.row("reads")).to_contain_text("books")
     job = ui.cluster.api("GET", "/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs/reads")
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
         (container,) = replica["template"]["spec"]["containers"]
