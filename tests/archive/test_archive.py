@@ -256,6 +256,7 @@ def test_the_oldest_runs_that_ended_go_first_and_it_is_said(tmp_path: Path) -> N
     assert [r.name for r in database.read_headers(connection)][-1] == "run-3", "what has not ended stays"
     assert not (logs / "p-0.gz").exists() and (logs / "p-3.gz").exists()
     assert "run-1" in database.read_notes(connection)[retention.CUT_NOTE]
+    connection.close()
 
 
 def test_values_of_secret_variables_are_not_kept() -> None:
