@@ -69,7 +69,9 @@ def parse_security(body: Fields) -> PodSecurity:
     groups = _parse_groups(body)
     if source == "fromIdpToken":
         body.add_error(
-            "uidGidSource", "unsupported", "this cluster has no identity provider; say runAsUid and runAsGid."
+            "uidGidSource",
+            "unsupported",
+            "tokens of an identity provider name no user of the nodes here; say runAsUid and runAsGid.",
         )
     if source == "fromTheImage" and (user is not None or group is not None or groups):
         body.add_error("uidGidSource", "exclusive", "says fromTheImage, but a user or a group is given. Say custom.")
