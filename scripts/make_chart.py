@@ -64,6 +64,7 @@ def chart_files() -> dict[str, str]:
     operating += [obj for obj in objects if name(obj) == "rowlock-operator"]
     scheduling = [obj for obj in objects if name(obj) == "rowlock-scheduler"]
     rest = [obj for obj in objects if obj not in (*definitions, *operating, *scheduling)]
+    rest = [_keep(obj) if obj["kind"] == "PriorityClass" else obj for obj in rest]
     server = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_INSTALL)]
     ingress = [obj for obj in server if obj["kind"] == "Ingress"]
     return {
@@ -88,9 +89,9 @@ def _other_schedulers() -> str:
     return "---\n".join(texts)
 
 
-def _keep(claim: Object) -> Object:
-    """What ran, and the jobs of users, stay when the release is deleted."""
-    return {**claim, "metadata": {**claim["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
+def _keep(obj: Object) -> Object:
+    """What ran, and the jobs of users with what they name, stay when the release is deleted."""
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
 
 
 def _when(condition: str, text: str) -> str:

@@ -100,18 +100,21 @@ def test_a_real_api_server_takes_the_manifests(kubeconfig: Path, tmp_path: Path)
 @pytest.mark.real
 @pytest.mark.parametrize("scheduler", ["own", "cluster"])
 def test_a_real_api_server_takes_the_chart(kubeconfig: Path, tmp_path: Path, scheduler: str) -> None:
-    helm = shutil.which("helm") or f"{where()}/helm"
-    if not Path(helm).exists():
-        pytest.skip("helm is not built: run `make real-cluster` (needs Go)")
     if "rowlock-system" not in kubectl(kubeconfig, "get", "namespaces", "-o", "name"):
         kubectl(kubeconfig, "create", "namespace", "rowlock-system")
-    settings = ("--set", f"scheduler={scheduler},ingress.host=lab.example,storage.class=fast")
-    command: list[str] = [helm, "template", "rowlock", str(CHART), "--include-crds", "-n", "rowlock-system", *settings]
-    command += ["--kube-version", KUBERNETES]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = render("--include-crds", "--set", f"scheduler={scheduler},ingress.host=lab.example,storage.class=fast")
     assert "VALUE-" not in text and "lab.example" in text and "storageClassName" in text
     assert ("rowlock-scheduler" in text) == (scheduler == "own")
     assert apply_as_dry_run(kubeconfig, text, tmp_path).count("(server dry run)") > 15
+
+
+def render(*flags: str) -> str:
+    """What helm would apply; skips the test where helm is not built."""
+    helm = shutil.which("helm") or f"{where()}/helm"
+    if not Path(helm).exists():
+        pytest.skip("helm is not built: run `make real-cluster` (needs Go)")
+    command = [helm, "template", "rowlock", str(CHART), "-n", "rowlock-system", "--kube-version", KUBERNETES, *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def where() -> str:
