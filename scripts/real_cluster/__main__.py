@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace) -> int:
         stop_node(args.dir.resolve())
         stop(args.dir.resolve())
     else:
-        plane = Plane(args.dir.resolve(), build(), args.port, args.scheduler_qps)
+        plane = Plane(args.dir.resolve(), build(), args.port, args.scheduler_qps, args.audit)
         try:
             start(plane)
             if args.crds or args.operator:
@@ -109,6 +109,7 @@ def _arguments() -> argparse.Namespace:
     up.add_argument("--operator", action="store_true", help="Kubeflow's training operator with its CRDs and webhooks")
     up.add_argument("--scheduler", action="store_true", help="kube-scheduler")
     up.add_argument("--scheduler-qps", type=int, default=0, help="requests a second of its client; 0 = its default, 50")
+    up.add_argument("--audit", action="store_true", help="write every request to DIR/audit.jsonl")
     up.add_argument("--kubelet", action="store_true", help="one real node (root, containerd, runc)")
     image = verbs.add_parser("image")
     image.add_argument("dir", type=Path)

@@ -25,6 +25,8 @@ class Plane:
     port: int
     scheduler_qps: int = 0
     """Requests a second that kube-scheduler may make; 0 = its own default."""
+    audit: bool = False
+    """Every request is written to `audit.jsonl`."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -119,10 +121,19 @@ def _apiserver(plane: Plane) -> None:
         "allow-privileged": "true",
         "max-requests-inflight": 3000,
         "max-mutating-requests-inflight": 1500,
+        **(_audit_flags(plane) if plane.audit else {}),
     }
     launch(plane.dir, "kube-apiserver", [plane.bin / "kube-apiserver", *_spelled(flags)])
     log = plane.dir / "kube-apiserver.log"
     until("kube-apiserver", lambda: plane.kubectl("get", "--raw", "/readyz").returncode == 0, log=log)
+
+
+def _audit_flags(plane: Plane) -> dict[str, object]:
+    """Who asked for what, and what he was answered, without bodies."""
+    policy = plane.dir / "audit-policy.json"
+    rule = {"level": "Metadata", "omitStages": ["RequestReceived", "ResponseStarted"]}
+    policy.write_text(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [rule]}))
+    return {"audit-policy-file": policy, "audit-log-path": plane.dir / "audit.jsonl", "audit-log-mode": "blocking"}
 
 
 def start_controllers(plane: Plane) -> None:

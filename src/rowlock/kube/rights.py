@@ -44,12 +44,12 @@ _JOBS = tuple(kind.plural for kind in kinds.JOBS)
 _ALL = ("list", "watch", "get", "create", "patch", "delete")
 SERVER_RULES: tuple[Rule, ...] = (
     Rule("kubeflow.org", _JOBS, _ALL),
-    Rule("scheduling.run.ai", ("queues",), _ALL),
+    Rule("scheduling.run.ai", ("queues",), ("list", "watch", "create", "patch", "delete")),
     Rule("scheduling.run.ai", ("podgroups",), ("list", "watch")),
     Rule("scheduling.run.ai", ("bindrequests",), ("list",)),
     Rule("scheduling.k8s.io", ("priorityclasses",), ("get",)),
     Rule("", ("namespaces",), _ALL),
-    Rule("", ("nodes",), ("list", "watch", "get")),
+    Rule("", ("nodes",), ("list", "watch")),
     Rule("", ("pods",), ("list", "watch", "get")),
     Rule("", ("pods/log",), ("get",)),
     Rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
@@ -98,7 +98,7 @@ waits for it, on clusters that check this (OpenShift does)."""
 _MADE = ("list", "watch", "create", "patch", "update", "delete")
 OPERATOR_RULES: tuple[Rule, ...] = (
     Rule("kubeflow.org", _JOBS, ("list", "watch", "get", "create", "patch", "update", "delete")),
-    Rule("kubeflow.org", tuple(f"{plural}/status" for plural in _JOBS), ("patch", "update")),
+    Rule("kubeflow.org", tuple(f"{plural}/status" for plural in _JOBS), ("update",)),
     Rule("kubeflow.org", tuple(f"{plural}/finalizers" for plural in _JOBS), ("update",)),
     Rule("", ("pods", "services", "configmaps", "serviceaccounts"), _MADE),
     Rule("autoscaling", ("horizontalpodautoscalers",), _MADE),
