@@ -61,7 +61,7 @@ def apply_objects(admin: Path, verb: str, objects: list[Object], directory: Path
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_jobs_run_on_while_the_server_is_upgraded_and_uninstalled(
     installed: tuple[Cluster, Path, Path], tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ def walked(tmp_path: Path) -> Iterator[tuple[Cluster, Path, Path]]:
 
 
 @pytest.mark.real
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_every_right_is_used_and_none_lacks(walked: tuple[Cluster, Path, Path]) -> None:
     served, account, log = walked
     walk(served, account)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rowlock.errors import Internal
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube_operator.operator import CheckedJobController
 from rowlock.kube_operator.presence import find_kubeflow_operator, probe_job
-from rowlock.objects import Object, name
+from rowlock.objects import Object, micro_timestamp, name
 from rowlock.storage.store import Store
 
 EXAMPLES = REPO / "examples" / "distributed-training-jobs"
@@ -191,6 +192,32 @@ def test_the_notebooks_jobs_run_without_kubeflows_operator(served: Cluster, bare
     served.until(lambda: not pods_of(admin, job_name), "its pods go with it")
     assert "Operator:    rowlock's" in served.run("rowlock", "status")
     assert "forbidden" not in served.last_words() and "Traceback" not in served.last_words()
+
+
+@pytest.mark.real
+def test_who_loses_the_lease_while_it_works_stops_and_goes_on_when_it_is_free(
+    served: Cluster, bare: Path, tmp_path: Path
+) -> None:
+    """Somebody takes it by force, as a second process does whose cluster was cut in two: from then on jobs are his."""
+    admin = Path((bare.parent / "admin").read_text())
+    lease = ("lease", "rowlock-operator", "-n", "rowlock-system")
+    served.until(lambda: "holds the Lease rowlock-system/rowlock-operator" in served.last_words(), "it leads")
+    taken = {"holderIdentity": "somebody", "leaseDurationSeconds": 3600, "renewTime": micro_timestamp(time.time())}
+    kubectl(admin, "patch", *lease, "--type=merge", "-p", json.dumps({"spec": taken}))
+    served.until(lambda: "leads no longer" in served.last_words(), "it has seen that")
+    container = {"name": "pytorch", "image": "nothing:1"}
+    replica = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    job = {
+        **pytorch_job(pytorchReplicaSpecs={"Master": replica}),
+        "metadata": {"name": "waits", "namespace": "default"},
+    }
+    (tmp_path / "waits.json").write_text(json.dumps(job))
+    kubectl(admin, "create", "-f", str(tmp_path / "waits.json"))
+    assert "somebody" in served.run("rowlock", "status")
+    assert not pods_of(admin, "waits"), "the job is not ours"
+    kubectl(admin, "delete", *lease)
+    served.until(lambda: len(pods_of(admin, "waits")) == 1, "it leads again, and sees what came meanwhile", 60)
+    kubectl(admin, "delete", "pytorchjob", "waits")
 
 
 @pytest.mark.real
