@@ -124,7 +124,8 @@ def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:
 
 
 def test_what_was_done_before_is_not_done_again(shop: Workshop) -> None:
-    dockerfile = "FROM x\nRUN date +%N > /when\nCOPY a.txt /a\nRUN cp /a /b\nCOPY train.py /\nCMD cat /when /b"
+    # the image's root is this machine's: names that no machine has
+    dockerfile = "FROM x\nRUN date +%N > /its-time\nCOPY a.txt /its-a\nRUN cp /its-a /its-b\nCOPY train.py /\nCMD cat /its-time /its-b"
     shop.write("a.txt", "1\n")
     shop.write("train.py", "1\n")
     first = shop.build(dockerfile)
