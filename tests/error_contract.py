@@ -142,14 +142,6 @@ INTERNALS = (
         real="json: cannot unmarshal array into Go value of type map[string]interface {}",
         ours="json: cannot unmarshal array into an object",
     ),
-    # The types of a value that `unstructured.NestedInt64` found and expected, in Go.
-    Internal(
-        "type of a number of replicas",
-        r"(accessor error: ).+? is (?:of the type .+?, expected (?:int64|map\[string\]interface\{\})|no (?:object|whole number))",
-        r"\1WRONG TYPE",
-        real=".spec.replicas accessor error: two is of the type string, expected int64",
-        ours=".spec.replicas accessor error: two is no whole number",
-    ),
     # Where a JSON text is wrong: Go's scanner names the character, ours the place.
     Internal(
         "place of a mistake in JSON",

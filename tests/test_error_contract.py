@@ -10,7 +10,6 @@ from tests.evidence import DATA
 
 GO = (
     "json:", "Go ", "invalid character", "parsing time", "unexpected end", "scheme.go", "unknown conversion", "value: {\"",
-    "accessor error",
 )  # fmt: skip
 """Words of which each recorded sentence has some that is changed at all."""
 
@@ -25,7 +24,7 @@ def test_sentences_for_people_stay_as_they_are() -> None:
     sentences = [row[1] for row in json.loads((DATA / "refusals.json").read_text())]
     changed = [text for text in sentences if without_internals(text) != text]
     assert changed and all(any(word in text for word in GO) for text in changed)
-    assert len(changed) < len(sentences) / 30
+    assert len(changed) < len(sentences) / 40
 
 
 @pytest.mark.parametrize(

@@ -261,10 +261,10 @@ def scale_causes(value: Any, path: str) -> list[Cause]:
         if value is None or (isinstance(value, dict) and step not in value):
             return []
         if not isinstance(value, dict):
-            return [_accessor_error(value, field_path, "." + ".".join(steps[:depth]), "object")]
+            return [_accessor_error(value, field_path, "." + ".".join(steps[:depth]), "map[string]interface{}")]
         value = value[step]
     if isinstance(value, bool) or not isinstance(value, int):
-        return [_accessor_error(value, field_path, field_path, "whole number")]
+        return [_accessor_error(value, field_path, field_path, "int64")]
     if value < 0:
         return [Cause("FieldValueInvalid", f"Invalid value: {value}: should be a non-negative integer", field_path)]
     if value > 2**31 - 1:
@@ -275,7 +275,9 @@ def scale_causes(value: Any, path: str) -> list[Cause]:
 
 def _accessor_error(value: Any, field_path: str, accessed_path: str, expected: str) -> Cause:
     """The answer to a way that ends too early, or in the wrong type."""
-    text = f"Invalid value: 0: {accessed_path} accessor error: {value} is no {expected}"
+    go = {"str": "string", "int": "int64", "float": "float64", "bool": "bool", "dict": "map[string]interface {}"}
+    kind = go.get(type(value).__name__, "[]interface {}")
+    text = f"Invalid value: 0: {accessed_path} accessor error: {value} is of the type {kind}, expected {expected}"
     return Cause("FieldValueInvalid", text, field_path)
 
 
