@@ -151,7 +151,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai pytorch submit j -i x --compute no-such", 1, "no asset of the kind compute 'no-such'"),
         ("runai pytorch submit j -i x --datasource d", 1, "there is no data source 'd' that this project may use"),
         ("runai pytorch submit j -i x --external-url container=80", 1, "this cluster has no ingress"),
-        ("runai pytorch submit j -i x --user-group-source fromIdpToken", 1, "--user-group-source: this cluster has no"),
+        ("runai pytorch submit j -i x --user-group-source fromIdpToken", 1, "name no user of the nodes here"),
         ("runai pytorch submit j -i x --host-path path=d,mount=/d", 1, "--host-path: must be a directory of the node"),
         ("runai pytorch submit j -i x --termination-grace-period soon", 2, "write a duration"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import resource
 import socket
@@ -115,3 +116,20 @@ def test_a_crowd_accepted_in_one_turn_is_held_to_the_limit(monkeypatch: pytest.M
         return len(served)
 
     assert asyncio.run(asyncio.wait_for(main(), 30)) == 14
+
+
+def test_where_no_descriptor_is_left_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
+    """However it came about: asyncio would try again each second until the silent ones are cut off for their silence."""
+    counts, cut = ConnectionCounts(), list[int]()
+    for number in range(40):
+        assert counts.open("127.0.0.1", functools.partial(cut.append, number))
+    assert counts.open("192.0.2.7", lambda: pytest.fail("it has fewer")) and speaker(counts, "127.0.0.1")
+    loop = asyncio.new_event_loop()
+    try:
+        context = {"message": "no more", "exception": OSError(errno.EMFILE, "Too many open files"), "socket": None}
+        counts.handle_loop_error(loop, context)
+        assert cut == list(range(32)) and "32 connections" in caplog.text
+        counts.handle_loop_error(loop, {"message": "another trouble"})
+        assert len(cut) == 32 and "another trouble" in caplog.text
+    finally:
+        loop.close()

@@ -11,7 +11,9 @@ turn of the event loop has asked for all its protocols before the first of them 
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import logging
 import os
 import resource
 import sys
@@ -19,6 +21,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
+
+log = logging.getLogger(__name__)
 
 REMOTE_LIMIT = 1_024
 """Connections of one address of another machine; fewer where the server may open few files."""
@@ -30,6 +35,8 @@ ACCEPT_QUEUE = 2_048
 """Connections that the kernel holds until they are accepted."""
 
 
+_ROOM = 32
+"""Silent connections that are closed when no descriptor is left to accept with."""
 _COUNT_INTERVAL = 0.25
 """Seconds between two counts of the descriptors: a count reads a directory of them."""
 
@@ -114,6 +121,25 @@ class ConnectionCounts:
         oldest.close()
         oldest.cut()
         return True
+
+    def make_room(self) -> int:
+        """Closes silent connections, of who has most of them, the oldest first; how many."""
+        closed = 0
+        while self._silent and closed < _ROOM:
+            self._cut_oldest(max(self._silent, key=lambda client: len(self._silent[client])))
+            closed += 1
+        return closed
+
+    def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception handler of the event loop. Where `accept` finds no descriptor, asyncio tries again after a second, and
+        so on until one is free: those who hold them and say nothing make room. All else is told as asyncio does."""
+        error = context.get("exception")
+        if "socket" in context and isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            log.warning(
+                "no descriptor is free: %d connections that have asked for nothing are closed", self.make_room()
+            )
+        else:
+            loop.default_exception_handler(context)
 
     def forget_silence(self, connection: CountedConnection) -> None:
         """It has asked for something, or has gone."""

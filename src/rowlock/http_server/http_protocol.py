@@ -47,6 +47,8 @@ def protocol_factory(
     outbox, counts = Outbox(), ConnectionCounts()
 
     def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
+        asyncio.get_running_loop().set_exception_handler(counts.handle_loop_error)
+
         def make_protocol(connection: CountedConnection, local_port: int) -> asyncio.BaseProtocol:
             if plain_port and local_port == plain_port:
                 return PlainHttpProtocol(connection, **kwargs)
