@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -36,12 +38,18 @@ def proxied(ui: Ui) -> Iterator[Callable[[str], Proxy]]:
 
 def in_stream_worker(ui: Ui, port: int, expression: str) -> None:
     """Run it in the SharedWorker that holds the stream of the pages of this port."""
-    browser = ui.context.browser.new_browser_cdp_session()
+    browser, answers = ui.context.browser.new_browser_cdp_session(), list[Any]()
+    browser.on("Target.receivedMessageFromTarget", lambda answer: answers.append(answer))
     targets = browser.send("Target.getTargets")["targetInfos"]
     (worker,) = [one for one in targets if one["type"] == "shared_worker" and f":{port}/" in one["url"]]
     session = browser.send("Target.attachToTarget", {"targetId": worker["targetId"], "flatten": False})["sessionId"]
     message = {"id": 1, "method": "Runtime.evaluate", "params": {"expression": expression}}
     browser.send("Target.sendMessageToTarget", {"sessionId": session, "message": json.dumps(message)})
+    deadline = time.monotonic() + 30
+    while not answers:  # a session that ends at once takes its messages with it
+        assert time.monotonic() < deadline, "the worker has not answered"
+        ui.page.evaluate("0")  # events are delivered meanwhile
+    assert "exceptionDetails" not in answers[0]["message"], answers
     browser.detach()
 
 
