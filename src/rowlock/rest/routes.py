@@ -3,6 +3,7 @@ before those with a parameter."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rowlock import kinds
@@ -36,8 +37,8 @@ from rowlock.rest.workload_routes import (
     suspension,
     workload_telemetry,
 )
-from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
-from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS, CredentialKind
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
+from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS
 from rowlock.workloads.policies.policy import TYPES as POLICY_TYPES
 
 RUNAI_DOOR = "/runai"
@@ -92,20 +93,10 @@ async def serve_openapi(call: RestCall) -> dict[str, Any]:
     return openapi_document(ROUTES, RUNAI_DOOR)
 
 
-def _asset_routes(row: AssetKind) -> tuple[RouteRow, ...]:
-    path, serve = f"{_ASSETS}/{row.path}", assets.endpoints(row)
-    return (
-        ("GET", path, _LIST_ASSETS, serve["index"]),
-        ("POST", path, _CREATE_ASSET, serve["create"]),
-        ("GET", f"{path}/{{id}}", _READ_ASSET, serve["show"]),
-        ("PUT", f"{path}/{{id}}", _CHANGE_ASSET, serve["update"]),
-        ("DELETE", f"{path}/{{id}}", _DELETE_ASSET, serve["delete"]),
-    )
-
-
-def _credential_routes(row: CredentialKind) -> tuple[RouteRow, ...]:
-    """What is secret needs the right to the Secret besides, which the endpoints ask for."""
-    path, serve = f"{_ASSETS}/credentials/{row.path}", credentials.endpoints(row)
+def _asset_routes(path: str, serve: Mapping[str, Endpoint]) -> tuple[RouteRow, ...]:
+    """The routes of one kind of asset; what is secret of a credential needs the right to its Secret besides, which the
+    endpoints ask for."""
+    path = f"{_ASSETS}/{path}"
     return (
         ("GET", path, _LIST_ASSETS, serve["index"]),
         ("POST", path, _CREATE_ASSET, serve["create"]),
@@ -224,9 +215,13 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_RULES}/{{id}}", Right("rule", "get", kinds.ROLE_BINDING), access_rules.show),
     ("DELETE", f"{_RULES}/{{id}}", Right("rule", "delete", kinds.ROLE_BINDING), access_rules.delete),
     ("GET", f"{_ASSETS}/datasource", _LIST_ASSETS, assets.data_sources),
-    *(route for row in ASSET_KINDS for route in _asset_routes(row)),
+    *(route for row in ASSET_KINDS for route in _asset_routes(row.path, assets.endpoints(row))),
     ("GET", f"{_ASSETS}/credentials", _LIST_ASSETS, credentials.list_all),
-    *(route for row in CREDENTIAL_KINDS for route in _credential_routes(row)),
+    *(
+        route
+        for row in CREDENTIAL_KINDS
+        for route in _asset_routes(f"credentials/{row.path}", credentials.endpoints(row))
+    ),
     ("GET", _TEMPLATES, _LIST_ASSETS, templates.index),
     ("GET", f"{_TEMPLATES}/count", _LIST_ASSETS, templates.count),
     ("GET", f"{_TEMPLATES}/name-availability", _LIST_ASSETS, templates.name_availability),

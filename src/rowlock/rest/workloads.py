@@ -241,6 +241,17 @@ async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Obj
         raise
 
 
+async def wait_for_revision(cache: InformerCache, written: Object) -> None:
+    """Wait until the cache has this version of a job, or a later one, or the job has gone."""
+    uid, revision = objects.uid(written), objects.revision(written)
+
+    def has_observed() -> bool:
+        workload = cache.workload(uid)
+        return workload is None or objects.revision(workload.job) >= revision
+
+    await cache.wait_until(uid, has_observed)
+
+
 async def ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
     """Raises AlreadyExists when a job of any kind has this name, after waiting for one that is being deleted."""
 

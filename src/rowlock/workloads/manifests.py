@@ -17,6 +17,7 @@ import yaml
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.training.pod_group import PREEMPTIBILITY_LABEL
 from rowlock.workloads import frameworks, runai_json, submission
 from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.objects import CATEGORY, CREATED_BY, SOURCE, WORKLOAD_ID, Submitter, label_value
@@ -25,7 +26,6 @@ from rowlock.workloads.runai_json import TENANT, Workload
 
 MANIFEST_ANNOTATION = "rowlock.dev/manifest"
 """The annotation that keeps the manifest, so that it can be shown as it was sent."""
-PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 POD_LABELS = (
     "project", "release", "workloadName", "runai/queue", "kai.scheduler/queue", "user", "priorityClassName", CATEGORY,
     PREEMPTIBILITY_LABEL,

@@ -44,7 +44,7 @@ _OPTIONS = WriteOptions(manager="rowlock")
 
 def _answer(call: RestCall, asset: Asset) -> dict[str, Any]:
     body = asset_json(asset, call.context.cache.cluster, project_name(call, asset))
-    return {**body, "spec": credential_json(asset)}
+    return {**body, "spec": credential_json(asset.spec)}
 
 
 def _is_of(row: CredentialKind, asset: Asset) -> bool:
@@ -54,7 +54,7 @@ def _is_of(row: CredentialKind, asset: Asset) -> bool:
 async def list_all(call: RestCall) -> Any:
     """GET /asset/credentials: of every kind; `spec` has the kind's word above its fields, as Run:ai's API has it."""
     entries = list_assets(call, frozenset(CREDENTIAL_WORDS))
-    return {"entries": [{**one, "spec": {one["meta"]["kind"]: {**one["spec"], "keyId": 0}}} for one in entries]}
+    return {"entries": [{**one, "spec": {one["meta"]["kind"]: credential_json(one["spec"])}} for one in entries]}
 
 
 def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
@@ -63,7 +63,7 @@ def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
     async def index(call: RestCall) -> Any:
         """GET /asset/credentials/KIND: the credentials of a kind that the filters leave. Raises BadRequest."""
         entries = list_assets(call, frozenset({row.kind}))
-        return {"entries": [{**one, "spec": {**one["spec"], "keyId": 0}} for one in entries]}
+        return {"entries": [{**one, "spec": credential_json(one["spec"])} for one in entries]}
 
     async def create(call: RestCall) -> Any:
         """POST /asset/credentials/KIND: keep a new credential, or name a Secret that is there. Raises BadRequest, AlreadyExists,

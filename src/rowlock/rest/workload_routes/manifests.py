@@ -11,7 +11,7 @@ from rowlock.errors import BadRequest, Cause
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
-from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload
+from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload, wait_for_revision
 from rowlock.workloads import manifests
 from rowlock.workloads.manifests import manifest_workload_json
 from rowlock.workloads.objects import Submitter
@@ -74,13 +74,8 @@ async def update(call: RestCall) -> Any:
     spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
     changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
     written = await call.context.api.update(kind, changed, options=_OPTIONS)
-    cache, uid = call.context.cache, objects.uid(job)
-    await cache.wait_until(uid, lambda: _has_observed(cache.workload(uid), objects.revision(written)))
-    return JsonResult(202, manifest_workload_json(cache.workload(uid) or workload))
-
-
-def _has_observed(workload: Workload | None, revision: int) -> bool:
-    return workload is None or objects.revision(workload.job) >= revision
+    await wait_for_revision(call.context.cache, written)
+    return JsonResult(202, manifest_workload_json(call.context.cache.workload(objects.uid(job)) or workload))
 
 
 async def delete(call: RestCall) -> Any:

@@ -8,10 +8,9 @@ from rowlock import kinds, objects
 from rowlock.errors import Conflict
 from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
-from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import refuse_queued
-from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload
+from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, wait_for_revision
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.runai_json import Workload
 
@@ -50,10 +49,4 @@ async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool) -> None:
     patch = {"spec": {"runPolicy": {"suspend": suspend}}}
     kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)
     changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
-    cache, uid = call.context.cache, objects.uid(job)
-    await cache.wait_until(uid, lambda: _has_observed(cache, uid, objects.revision(changed)))
-
-
-def _has_observed(cache: InformerCache, uid: str, revision: int) -> bool:
-    workload = cache.workload(uid)
-    return workload is None or objects.revision(workload.job) >= revision
+    await wait_for_revision(call.context.cache, changed)

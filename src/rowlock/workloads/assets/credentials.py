@@ -146,6 +146,6 @@ CREDENTIAL_WORDS: tuple[str, ...] = tuple(row.kind for row in CREDENTIAL_KINDS)
 REGISTRY = "dockerRegistry"
 
 
-def credential_json(asset: Asset) -> dict[str, Any]:
+def credential_json(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Run:ai's JSON of a credential's spec. `keyId` is the key that its database encrypts with; there is none here."""
-    return {**asset.spec, "keyId": 0}
+    return {**spec, "keyId": 0}

@@ -5,6 +5,7 @@ Each is an init container of the workload's own image: what it needs (git, or Py
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,26 +63,17 @@ class Clone:
     password_key: str = "password"
 
     def init_container(self, image: str) -> dict[str, Any]:
-        variables: list[dict[str, Any]] = [
-            {"name": name, "value": value}
-            for name, value in (
-                ("GIT_REPOSITORY", self.repository),
-                ("GIT_DIRECTORY", self.path),
-                ("GIT_BRANCH", self.branch),
-                ("GIT_REVISION", self.revision),
-                ("GIT_TERMINAL_PROMPT", "0"),
-            )
-            if value
-        ]
-        for name, key in (("GIT_USERNAME", self.user_key), ("GIT_PASSWORD", self.password_key)):
-            if self.secret:
-                variables.append({"name": name, "valueFrom": {"secretKeyRef": {"name": self.secret, "key": key}}})
+        values = {
+            "GIT_REPOSITORY": self.repository, "GIT_DIRECTORY": self.path, "GIT_BRANCH": self.branch,
+            "GIT_REVISION": self.revision, "GIT_TERMINAL_PROMPT": "0",
+        }  # fmt: skip
+        keys = {"GIT_USERNAME": self.user_key, "GIT_PASSWORD": self.password_key}
         script = (f"HOME=$(mktemp -d); export HOME; {_CREDENTIAL_SCRIPT}" if self.secret else "") + _CLONE_SCRIPT
         return {
             "name": f"git-sync-{self.volume}",
             "image": image,
             "command": ["sh", "-c", script],
-            "env": variables,
+            "env": _variables(values, self.secret, keys),
             "volumeMounts": [{"name": self.volume, "mountPath": self.path}],
         }
 
@@ -101,21 +93,24 @@ class BucketCopy:
     secret_key: str = "SecretKey"
 
     def init_container(self, image: str) -> dict[str, Any]:
-        variables: list[dict[str, Any]] = [
-            {"name": name, "value": value}
-            for name, value in (("S3_BUCKET", self.bucket), ("S3_DIRECTORY", self.path), ("S3_URL", self.url))
-            if value
-        ]
-        for name, key in (("AWS_ACCESS_KEY_ID", self.id_key), ("AWS_SECRET_ACCESS_KEY", self.secret_key)):
-            if self.secret:
-                variables.append({"name": name, "valueFrom": {"secretKeyRef": {"name": self.secret, "key": key}}})
+        values = {"S3_BUCKET": self.bucket, "S3_DIRECTORY": self.path, "S3_URL": self.url}
+        keys = {"AWS_ACCESS_KEY_ID": self.id_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
         return {
             "name": f"s3-copy-{self.volume}",
             "image": image,
             "command": ["python3", "-c", _BUCKET_SCRIPT],
-            "env": variables,
+            "env": _variables(values, self.secret, keys),
             "volumeMounts": [{"name": self.volume, "mountPath": self.path}],
         }
+
+
+def _variables(values: Mapping[str, str], secret: str, keys: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Those of `values` that are not empty; and, where there is a `secret`, variables of these keys of it."""
+    plain: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items() if value]
+    if not secret:
+        return plain
+    references = {name: {"secretKeyRef": {"name": secret, "key": key}} for name, key in keys.items()}
+    return plain + [{"name": name, "valueFrom": source} for name, source in references.items()]
 
 
 Copy = Clone | BucketCopy
