@@ -125,7 +125,7 @@ def _parse_manifest(top: Fields) -> Object | None:
         return None
     try:
         parsed = yaml.load(b64decode(encoded, validate=True), Loader=_PlainLoader)
-    except (binascii.Error, yaml.YAMLError, ValueError, RecursionError) as error:
+    except (binascii.Error, yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         top.add_error("manifestBase64Encoded", "format", f"is no YAML document in base 64: {str(error)[:200]}")
         return None
     if not isinstance(parsed, dict):

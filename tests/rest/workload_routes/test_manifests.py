@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from base64 import b64encode
 from typing import Any
 
@@ -11,6 +12,7 @@ import yaml
 from tests.rest.conftest import CLUSTER, World
 
 from rowlock import kinds, objects
+from rowlock.workloads import manifests
 
 V2, V1 = "/api/v2/workloads", "/api/v1/workloads"
 
@@ -96,12 +98,31 @@ def test_the_name_may_be_the_manifests_own_or_a_prefix(lab: World) -> None:
         ("a: &a [1]\nb: *a", {}, "write the values out"),
         ("- a", {}, "one YAML document with one object"),
         ("a: [", {}, "is no YAML document in base 64"),
+        ("a: " + "[" * 5_000, {}, "is no YAML document in base 64"),
+        ("a: 1" + ":5" * 10_000 + ".5", {}, "is no YAML document in base 64"),
     ],
 )
 def test_what_is_no_manifest_of_a_workload(lab: World, manifest: Any, meta: dict[str, Any], words: str) -> None:
     answer = create(lab, manifest, **meta)
     assert answer.status_code in (400, 422) and words in answer.text, answer.text
     assert lab.client.get(V1).json()["workloads"] == []
+
+
+def test_yaml_is_read_beside_the_event_loop(lab: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read by a parser in Python: 10 KiB of brackets were 0.6 s in which nobody else was answered."""
+    parse, threads = manifests.parse_manifest_request, list[int]()
+
+    def note(body: Any, *, new: bool) -> manifests.ManifestRequest:
+        threads.append(threading.get_ident())
+        return parse(body, new=new)
+
+    monkeypatch.setattr(manifests, "parse_manifest_request", note)
+
+    async def loop_thread() -> int:
+        return threading.get_ident()
+
+    assert create(lab, "a: [").status_code == 400
+    assert len(threads) == 1 and threads[0] != lab.do(loop_thread)
 
 
 def test_a_workload_keeps_its_kind(lab: World) -> None:

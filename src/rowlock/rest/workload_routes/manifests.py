@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload, wait_for_revision
 from rowlock.workloads import manifests
-from rowlock.workloads.manifests import manifest_workload_json
+from rowlock.workloads.manifests import ManifestRequest, manifest_workload_json
 from rowlock.workloads.objects import Submitter
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -21,11 +22,19 @@ from rowlock.workloads.runai_json import Workload
 _OPTIONS = WriteOptions(manager="rowlock", validation="Strict")
 
 
+async def _read_request(call: RestCall, *, new: bool) -> ManifestRequest:
+    """The body. YAML is read beside the event loop, for which some 10 KiB of it can be half a second. Raises BadRequest."""
+    body = await call.json()
+    if isinstance(body, dict) and body.get("manifestBase64Encoded"):
+        return await asyncio.to_thread(manifests.parse_manifest_request, body, new=new)
+    return manifests.parse_manifest_request(body, new=new)
+
+
 async def create(call: RestCall) -> Any:
     """POST /api/v2/workloads: make the job of a manifest in a project. Raises BadRequest, AlreadyExists, and what admission
     raises."""
     call.validate_query()
-    request = manifests.parse_manifest_request(await call.json(), new=True)
+    request = await _read_request(call, new=True)
     check_cluster_id(call, request.cluster)
     cache, identity = call.context.cache, call.context.new_id()
     project = _find_project(call, request.project)
@@ -64,7 +73,7 @@ async def update(call: RestCall) -> Any:
     NotFound, BadRequest, and what admission raises."""
     call.validate_query()
     workload = find_workload(call)
-    request, job = manifests.parse_manifest_request(await call.json(), new=False), workload.job
+    request, job = await _read_request(call, new=False), workload.job
     kind = kinds.by_object(job)
     if request.kind not in (None, kind):
         message = f"is a {request.kind.name if request.kind else ''}, but the workload is a {kind.name}."
