@@ -14,7 +14,7 @@ from rowlock.objects import Key, Object, dig, key, labels, namespace, phase
 
 _Pair = tuple[str, str, str]
 """Namespace, and a label with its value."""
-SLICE = 250
+SLICE = 100
 """Objects that are looked at before others have a turn."""
 _ENDED = ("Succeeded", "Failed")
 
