@@ -10,7 +10,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
-WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
+WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api", "yaml_reader")
 ROOMS = (
     "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
     "http_server", "storage", "apiserver", "kubelet", "diagnostics",

@@ -5,14 +5,11 @@ What the manifest says stays; the project's namespace, queue and labels are adde
 
 from __future__ import annotations
 
-import binascii
 import json
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import yaml
 
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
@@ -23,6 +20,7 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.objects import CATEGORY, CREATED_BY, SOURCE, WORKLOAD_ID, Submitter, label_value
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import TENANT, Workload
+from rowlock.yaml_reader import read_yaml
 
 MANIFEST_ANNOTATION = "rowlock.dev/manifest"
 """The annotation that keeps the manifest, so that it can be shown as it was sent."""
@@ -55,17 +53,6 @@ class ManifestRequest:
     labels: Mapping[str, str]
     manifest: Object | None
     kind: Kind | None
-
-
-class _AliasRefused(yaml.YAMLError):
-    """A YAML document with an alias, of which a few lines can become gigabytes."""
-
-
-class _PlainLoader(yaml.SafeLoader):
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise _AliasRefused("anchors and aliases are not accepted: write the values out")
-        return super().compose_node(parent, index)
 
 
 def parse_manifest_request(body: Any, *, new: bool) -> ManifestRequest:
@@ -124,8 +111,8 @@ def _parse_manifest(top: Fields) -> Object | None:
         top.add_error("manifestBase64Encoded", "max", f"has more than {_MAX_MANIFEST:,} bytes.")
         return None
     try:
-        parsed = yaml.load(b64decode(encoded, validate=True), Loader=_PlainLoader)
-    except (binascii.Error, yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        parsed = read_yaml(b64decode(encoded, validate=True))
+    except ValueError as error:  # no base 64, or no YAML
         top.add_error("manifestBase64Encoded", "format", f"is no YAML document in base 64: {str(error)[:200]}")
         return None
     if not isinstance(parsed, dict):
@@ -145,11 +132,7 @@ def _job_kind(top: Fields, manifest: Object) -> Kind | None:
     if not isinstance(manifest.get("metadata") or {}, dict) or not isinstance(manifest.get("spec"), dict):
         top.add_error("manifest", "type", "needs a spec, and its metadata must be an object.")
         return None
-    try:
-        size = len(json.dumps(manifest).encode())
-    except (TypeError, ValueError):  # YAML has dates
-        top.add_error("manifest", "type", "has a value that JSON has not, such as a date: put it in quotes.")
-        return None
+    size = len(json.dumps(manifest).encode())
     if size > _MAX_MANIFEST:
         top.add_error("manifest", "max", f"has {size:,} bytes; {_MAX_MANIFEST:,} are allowed. Create it with kubectl.")
     return kind

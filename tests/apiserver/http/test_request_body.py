@@ -99,8 +99,10 @@ def _text(random_: random.Random, spaces: tuple[str, str], depth: int) -> str:
         b"a: " + b"9" * 600_000,
         b"- " * 100_000,
         b"".join(b"key-%d: value\n" % n for n in range(40_000)),
+        b"a: !!int 1" + b":59" * 200_000,
+        b"a: !!float 1" + b":59" * 200_000 + b".5",
     ],
-    ids=["base 60", "deep", "alias", "digits", "deep lists", "keys"],
+    ids=["base 60", "deep", "alias", "digits", "deep lists", "keys", "base 60 by tag", "the same with a fraction"],
 )
 def test_yaml_that_was_made_to_be_slow_is_not(body: bytes) -> None:
     begun = time.process_time()

@@ -99,7 +99,11 @@ def test_the_name_may_be_the_manifests_own_or_a_prefix(lab: World) -> None:
         ("- a", {}, "one YAML document with one object"),
         ("a: [", {}, "is no YAML document in base 64"),
         ("a: " + "[" * 5_000, {}, "is no YAML document in base 64"),
-        ("a: 1" + ":5" * 10_000 + ".5", {}, "is no YAML document in base 64"),
+        ("a: 1" + ":5" * 10_000 + ".5", {}, "must be one of kubeflow.org/v1 PyTorchJob"),
+        ("a: !!int 1" + ":5" * 10_000, {}, "numbers to the base 60 are not accepted"),
+        ("a: !!float 1" + ":5" * 10_000 + ".5", {}, "numbers to the base 60 are not accepted"),
+        ("a: .inf", {}, "there is no JSON for inf"),
+        ("é", {}, "one YAML document with one object"),
     ],
 )
 def test_what_is_no_manifest_of_a_workload(lab: World, manifest: Any, meta: dict[str, Any], words: str) -> None:
@@ -123,6 +127,20 @@ def test_yaml_is_read_beside_the_event_loop(lab: World, monkeypatch: pytest.Monk
 
     assert create(lab, "a: [").status_code == 400
     assert len(threads) == 1 and threads[0] != lab.do(loop_thread)
+
+
+def test_what_is_no_base_64_is_said(lab: World) -> None:
+    body = {"metadata": {"projectId": lab.project_id, "name": "x"}, "manifestBase64Encoded": "é"}
+    answer = lab.client.post(V2, json=body)
+    assert answer.status_code == 400 and "is no YAML document in base 64" in answer.text, answer.text
+
+
+def test_dates_in_yaml_stay_texts(lab: World) -> None:
+    """As in Kubernetes, whose JSON has none."""
+    text = yaml.safe_dump(job()).replace("a: b", "a: 2026-01-02")
+    made = create(lab, text)
+    assert made.status_code == 202, made.text
+    assert made.json()["rawManifest"]["metadata"]["labels"] == {"a": "2026-01-02"}
 
 
 def test_a_workload_keeps_its_kind(lab: World) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import math
-import re
-from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,6 +13,7 @@ from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import json_errors, protobuf
 from rowlock.apiserver.schema.decoding import Walk, decode
 from rowlock.errors import BadRequest, UnsupportedMediaType
+from rowlock.yaml_reader import MAX_DEPTH, NestedTooDeeply, UnreadableYaml, read_yaml, replace_surrogates
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -102,10 +99,6 @@ class JsonParseError(BadRequest):
         self.why = why
 
 
-MAX_DEPTH = 200
-"""How deeply a body may be nested; nothing that we serve comes near."""
-
-
 def _too_deep_error() -> BadRequest:
     return BadRequest("the body is nested too deeply")
 
@@ -136,7 +129,7 @@ def decode_strict_json(body: bytes) -> tuple[Any, list[str]]:
     try:
         # What is no UTF-8, and half a pair of surrogates, is read as Go reads it: as U+FFFD.
         pairs = _DECODER.decode(body.decode("utf-8", "replace"))
-        return to_json_value(pairs, walk), walk.duplicate_fields
+        return _merge_pairs(pairs, walk), walk.duplicate_fields
     except RecursionError:
         raise _too_deep_error() from None
     except ValueError as error:
@@ -181,106 +174,40 @@ _DECODER = json.JSONDecoder(
 """Made once: it takes as long to make one as to read a small body."""
 
 
-def to_json_value(value: Any, walk: Walk | None = None) -> Any:
-    """The value as JSON can hold it: real characters, finite numbers, text for keys; the last of fields that come twice,
-    whose paths are the `walk`'s duplicates. Raises BadRequest."""
-    walk = walk or Walk()
+def _merge_pairs(value: Any, walk: Walk) -> Any:
+    """The value with dicts in place of pairs: of fields that come twice the last, whose paths are the `walk`'s duplicates; and with
+    real characters. Raises BadRequest."""
     if len(walk.path) > MAX_DEPTH:
         raise _too_deep_error()
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, dict | _PairList):
+        return replace_surrogates(value)
+    if isinstance(value, _PairList):
         out: dict[str, Any] = {}
-        for raw_key, element in value.items() if isinstance(value, dict) else value:
-            key = to_json_value(_json_key(raw_key))
+        for raw_key, element in value:
+            key = replace_surrogates(raw_key)
             if key in out:
                 walk.duplicate_fields.append(walk.field_path(key))
             walk.path.append(key)
-            out[key] = to_json_value(element, walk)
+            out[key] = _merge_pairs(element, walk)
             walk.path.pop()
         return out
     if isinstance(value, list):
         elements = []
         for index, element in enumerate(value):
             walk.path.append(index)
-            elements.append(to_json_value(element, walk))
+            elements.append(_merge_pairs(element, walk))
             walk.path.pop()
         return elements
-    if isinstance(value, bytes):  # YAML's !!binary
-        return base64.b64encode(value).decode()
-    if not isinstance(value, bool | int | None) and not (isinstance(value, float) and math.isfinite(value)):
-        raise BadRequest(f"error converting YAML to JSON: there is no JSON for {str(value)[:40]}")
     return value
 
 
-def _json_key(key: Any) -> str:
-    """YAML's keys may be numbers and booleans; JSON's are text."""
-    if isinstance(key, str):
-        return key
-    if key is None or isinstance(key, bool):
-        return json.dumps(key)
-    if isinstance(key, (int, float)):
-        return str(key)
-    raise BadRequest(f"error converting YAML to JSON: a key must be text, not {str(key)[:40]}")
-
-
 def yaml_of(body: bytes) -> Any:
-    import yaml  # late: most bodies are JSON
-
+    """A body of YAML, which may be JSON. Raises BadRequest."""
+    if _is_json_object(body):
+        return json_of(body)
     try:
-        if _is_json_object(body):
-            return json_of(body)
-        loader = _yaml_loader()
-        _check_yaml_events(yaml.parse(body, Loader=loader))
-        return to_json_value(yaml.load(body, loader))
-    except (yaml.YAMLError, ValueError) as error:  # a number that is none is a ValueError
-        raise BadRequest(f"error converting YAML to JSON: {error}") from None
-    except RecursionError:
+        return read_yaml(body)
+    except NestedTooDeeply:
         raise _too_deep_error() from None
-
-
-def _check_yaml_events(events: Iterable[Any]) -> None:
-    """Refuse aliases, which can grow without bound, and depth, on which libyaml's composer recurses in C.
-
-    The parser itself works on a stack of its own, so this pass is safe for any body."""
-    import yaml
-
-    depth = 0
-    for event in events:
-        if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases are not accepted")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise _too_deep_error()
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-@cache
-def _yaml_loader() -> Any:
-    """YAML as Go reads it: times stay texts, and so do numbers to the base 60, whose cost grows with the square of their
-    length. libyaml's parser where PyYAML was built with it: ten times as fast."""
-    import yaml
-
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("Loader", (base,), {})
-    loader.yaml_implicit_resolvers = {
-        first: [
-            (tag, _WITHOUT_BASE_60.get(tag, pattern))
-            for tag, pattern in resolvers
-            if tag != "tag:yaml.org,2002:timestamp"
-        ]
-        for first, resolvers in base.yaml_implicit_resolvers.items()
-    }
-    return loader
-
-
-_WITHOUT_BASE_60 = {
-    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0b[01_]+|0[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"),
-    "tag:yaml.org,2002:float": re.compile(
-        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|\.(?:inf|Inf|INF))$"
-        r"|\.(?:nan|NaN|NAN)$"
-    ),
-}
-"""What YAML 1.1 takes for numbers, without `1:59:59`."""
+    except UnreadableYaml as error:
+        raise BadRequest(f"error converting YAML to JSON: {error}") from None
