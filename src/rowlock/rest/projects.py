@@ -15,9 +15,9 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_quota
+from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
-from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.inventory import quotas
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project
@@ -67,8 +67,7 @@ def find_project(call: RestCall) -> Project:
     id_or_name = str(call.path["id"])
     project = call.context.cache.project(id_or_name)
     if project is None:
-        names = [p.name for p in call.context.cache.projects().values()]
-        raise NotFound(f"project {id_or_name!r} was not found.{did_you_mean(id_or_name, names)}")
+        raise NotFound(unknown_project(call.context.cache, id_or_name))
     call.require_right(kinds.NAMESPACE, project.namespace, project.namespace)
     return project
 

@@ -16,6 +16,7 @@ from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
+from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.scheduling.explain.what_if import DryRunOutcome, DryRunPlanner
 from rowlock.scheduling.model.snapshot import Snapshot, dumps
 from rowlock.workloads import dry_run_gangs
@@ -78,8 +79,7 @@ def project_namespace(call: RestCall, body: dict[str, Any]) -> str:
     name = str(body.get("project") or "default")
     project = call.context.cache.project(name)
     if project is None:
-        names = [p.name for p in call.context.cache.projects().values()]
-        raise BadRequest(f"project {name!r} was not found.{did_you_mean(name, names)}")
+        raise BadRequest(unknown_project(call.context.cache, name))
     return project.namespace
 
 

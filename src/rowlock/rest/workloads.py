@@ -18,6 +18,7 @@ from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
@@ -27,7 +28,6 @@ from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
 from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
 from rowlock.workloads.phase import V1_STATUSES
@@ -146,8 +146,7 @@ async def _has_priority_class(call: RestCall, name: str) -> bool:
 def _find_project(cache: InformerCache, request: Submission) -> Project:
     project = cache.project(request.project)
     if project is None:
-        names = [p.name for p in cache.projects().values()]
-        message = f"project {request.project!r} was not found.{did_you_mean(request.project, names)}"
+        message = unknown_project(cache, request.project)
         hint = " `rowlock project list` shows them, `rowlock project create NAME` makes one."
         raise BadRequest(message + hint, causes=[Cause("unknown", message, "projectId")])
     if project.deleting:

@@ -9,6 +9,7 @@ from rowlock.api import Api
 from rowlock.errors import AlreadyExists, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query
 from rowlock.workloads.accounts.access_rules import (
@@ -236,5 +237,5 @@ def _parse_scope(call: RestCall, scope_type: object, scope_id: object) -> str:
         )
     project = call.context.cache.project(str(scope_id)) if isinstance(scope_id, str | int) else None
     if project is None:
-        raise BadRequest(f"project {str(scope_id)[:80]!r} was not found. `rowlock project list` lists them.")
+        raise BadRequest(f"{unknown_project(call.context.cache, str(scope_id))} `rowlock project list` lists them.")
     return project.namespace

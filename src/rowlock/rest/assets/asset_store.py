@@ -8,12 +8,12 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import WriteOptions
-from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.errors import AlreadyExists, Conflict, NotFound
 from rowlock.objects import timestamp
 from rowlock.rest.call import RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.rest.inventory.scopes import require_department, require_project
 from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE, Asset, AssetMeta, is_policy, object_name, to_object
-from rowlock.workloads.inventory import departments
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
 _OPTIONS = WriteOptions(manager="rowlock")
@@ -60,17 +60,11 @@ async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapp
 def _home(call: RestCall, meta: AssetMeta, kind: str) -> tuple[str, str]:
     """(namespace, id of the project or department) for the scope of the request. Raises BadRequest when it does not exist."""
     if meta.scope == "project":
-        project = call.context.cache.project(meta.scope_id)
-        if project is None:
-            message = f"project {meta.scope_id!r} was not found. GET /api/v1/org-unit/projects lists them."
-            raise BadRequest(message, causes=[Cause("unknown", message, "meta.projectId")])
+        project = require_project(call, meta.scope_id, "meta.projectId")
         return SHARED_NAMESPACE if is_policy(kind) else project.namespace, project.id
     call.require("create", kinds.CONFIG_MAP, SHARED_NAMESPACE)
     if meta.scope == "department":
-        queues = filter(departments.is_department, call.context.cache.queues())
-        if meta.scope_id not in [departments.department_id(queue) for queue in queues]:
-            message = f"there is no department {meta.scope_id!r}. GET /api/v1/org-unit/departments lists them."
-            raise BadRequest(message, causes=[Cause("unknown", message, "meta.departmentId")])
+        require_department(call, meta.scope_id, "meta.departmentId")
     return SHARED_NAMESPACE, meta.scope_id
 
 

@@ -9,14 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from rowlock import kinds
-from rowlock.errors import BadRequest, Cause, NotFound
+from rowlock.errors import BadRequest, NotFound
 from rowlock.objects import is_digits
 from rowlock.rest.assets.asset_store import change_asset, create_asset, delete_asset, project_name
 from rowlock.rest.call import Endpoint, RestCall
+from rowlock.rest.inventory.scopes import require_department, require_project
 from rowlock.rest.policies.enforcement import policies_around
 from rowlock.workloads.assets.asset_objects import Asset, AssetMeta, parse_body, parse_meta
 from rowlock.workloads.assets.expansion import merge
-from rowlock.workloads.inventory import departments
 from rowlock.workloads.policies import policy as policies
 from rowlock.workloads.runai_json import TENANT
 
@@ -127,17 +127,9 @@ async def _write(
 def _checked_scope(call: RestCall, meta: AssetMeta) -> str:
     """The id of the project or department of the scope. Raises BadRequest when it does not exist."""
     if meta.scope == "project":
-        project = call.context.cache.project(meta.scope_id)
-        if project is None:
-            message = f"project {meta.scope_id!r} was not found. GET /api/v1/org-unit/projects lists them."
-            raise BadRequest(message, causes=[Cause("unknown", message, "meta.projectId")])
-        return project.id
-    known = [
-        departments.department_id(queue) for queue in call.context.cache.queues() if departments.is_department(queue)
-    ]
-    if meta.scope == "department" and meta.scope_id not in known:
-        message = f"there is no department {meta.scope_id!r}. GET /api/v1/org-unit/departments lists them."
-        raise BadRequest(message, causes=[Cause("unknown", message, "meta.departmentId")])
+        return require_project(call, meta.scope_id, "meta.projectId").id
+    if meta.scope == "department":
+        return require_department(call, meta.scope_id, "meta.departmentId")
     return meta.scope_id
 
 

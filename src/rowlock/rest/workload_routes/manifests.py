@@ -11,12 +11,12 @@ from rowlock.api import WriteOptions
 from rowlock.errors import BadRequest, Cause
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
+from rowlock.rest.inventory.scopes import require_project
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload, wait_for_revision
 from rowlock.workloads import manifests
 from rowlock.workloads.manifests import ManifestRequest, manifest_workload_json
 from rowlock.workloads.objects import Submitter
-from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
 _OPTIONS = WriteOptions(manager="rowlock", validation="Strict")
@@ -37,7 +37,7 @@ async def create(call: RestCall) -> Any:
     request = await _read_request(call, new=True)
     check_cluster_id(call, request.cluster)
     cache, identity = call.context.cache, call.context.new_id()
-    project = _find_project(call, request.project)
+    project = require_project(call, request.project, "metadata.projectId")
     if request.is_name_prefix:
         request = replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
     job = manifests.to_job(request, project, Submitter(identity, call.user))
@@ -50,14 +50,6 @@ async def create(call: RestCall) -> Any:
         await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, manifest_workload_json(workload))
-
-
-def _find_project(call: RestCall, word: str) -> Project:
-    project = call.context.cache.project(word)
-    if project is None:
-        message = f"project {word[:80]!r} was not found. GET /api/v1/org-unit/projects lists them."
-        raise BadRequest(message, causes=[Cause("unknown", message, "metadata.projectId")])
-    return project
 
 
 async def show(call: RestCall) -> Any:
