@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, final_state, split_lines
+from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, final_state, lines_of_local_rank, split_lines
 
 
 def split(*chunks: bytes, **options: bool) -> list[bytes]:
@@ -71,6 +71,28 @@ def test_lines_of_ranks_that_torchrun_starts_are_the_ranks() -> None:
     assert LineTag("rank 1").put_before(b"[default0]:x\n", stamped=False) == b"[rank 1] [default0]:x\n", (
         "not known whose"
     )
+
+
+@pytest.mark.parametrize("stamp", [b"", b"2026-01-01T00:00:00Z "])
+def test_the_lines_of_one_of_the_ranks_in_a_pod(stamp: bytes) -> None:
+    """Those that bear no mark are the pod's, and so of each of its ranks; a mark inside a line is the program's own text."""
+    texts = [
+        b"[default0]:no\n",
+        b"[default1]:first\n",
+        b"agent\n",
+        b"see [default0]:\n",
+        b"[default11]:no\n",
+        b"[default1]:\n",
+    ]
+
+    async def play() -> list[bytes]:
+        async def source() -> AsyncIterator[bytes]:
+            for text in texts:
+                yield stamp + text
+
+        return [line async for line in lines_of_local_rank(source(), 1, stamped=bool(stamp))]
+
+    assert asyncio.run(play()) == [stamp + text for text in (b"first\n", b"agent\n", b"see [default0]:\n", b"\n")]
 
 
 def test_the_real_torchrun_says_whose_a_line_is(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rowlock.cli import client
@@ -15,8 +14,6 @@ from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_ne
 from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.output import parse_duration, tell
 
-_LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
-"""Before each line of a rank where torchrun has PET_TEE=3; the role of its ranks is "default"."""
 GONE_CHIEF = "chief"
 """The name by which the server finds the default pod of a job whose pods are gone."""
 
@@ -45,14 +42,13 @@ def logs(line: CommandLine) -> int:
         options["attempt"] = line.attempt
     is_gone = bool(workload.get("deletedAt")) and not workload["actionsSupport"]["delete"]
     chosen = _choose_pod(server, workload, line, gone=is_gone or not line.follow)
-    if chosen.local_rank is not None and not line.follow:
-        options["tail"] = None  # what is counted are lines of the rank, not of its pod
     if chosen.name:
-        lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", previous=line.previous, **options)
-        if chosen.local_rank is not None:
-            lines = lines_of_rank(lines, chosen.local_rank, stamped=line.timestamps)
-            lines = iter(deque(lines, line.tail)) if line.tail is not None and not line.follow else lines
-        write_lines(lines)
+        counts_here = chosen.local_rank is not None and line.tail is not None and not line.follow
+        if counts_here:
+            options["tail"] = None  # the server counts lines of the pod, not of the rank
+        own = {**options, "previous": line.previous, "localRank": chosen.local_rank}
+        lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", **own)
+        write_lines(deque(lines, line.tail) if counts_here else lines)
         return 0
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
     return 0
@@ -89,18 +85,6 @@ def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: Com
     if rank is not None:
         return _pod_of_rank(server, workload, rank, gone=gone)
     return _ChosenPod(find_pod_name(server, workload, line.pod, gone=gone) if line.pod else "")
-
-
-def lines_of_rank(lines: Iterable[bytes], local_rank: int, *, stamped: bool) -> Iterator[bytes]:
-    """Of a pod in which torchrun starts several ranks: the lines of one of them, as torchrun marks them (PET_TEE=3), and
-    those that bear no mark. `stamped`: each line begins with a time and a blank."""
-    for line in lines:
-        stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
-        mark = _LOCAL_RANK.match(text)
-        if mark is None:
-            yield line
-        elif int(mark[1]) == local_rank:
-            yield stamp + blank + text[mark.end() :]
 
 
 def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: int, *, gone: bool) -> _ChosenPod:

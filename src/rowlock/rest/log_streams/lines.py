@@ -69,6 +69,18 @@ def final_state(line: bytes, *, stamped: bool = False) -> bytes:
     return stamp + blank + _MOVES.sub(b"", text.rstrip(b"\r").rpartition(b"\r")[2])
 
 
+async def lines_of_local_rank(lines: AsyncIterator[bytes], local_rank: int, *, stamped: bool) -> AsyncIterator[bytes]:
+    """Of a pod in which torchrun starts several ranks: the lines of one of them (0 is the pod's first), without their mark, and
+    those that bear none. `stamped`: each line begins with a time and a blank."""
+    async for line in lines:
+        stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
+        found = _LOCAL_RANK.match(text)
+        if found is None:
+            yield line
+        elif int(found[1]) == local_rank:
+            yield stamp + blank + text[found.end() :]
+
+
 async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
     """At most `count` lines, because a log may grow while it is read."""
     if count == 0:

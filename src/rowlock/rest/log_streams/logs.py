@@ -24,7 +24,14 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.log_streams.lines import STATE, LineTag, merge_by_time, split_lines, take_lines
+from rowlock.rest.log_streams.lines import (
+    STATE,
+    LineTag,
+    lines_of_local_rank,
+    merge_by_time,
+    split_lines,
+    take_lines,
+)
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -35,6 +42,8 @@ _PARAMETERS = (
     "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
     "limitBytes", "prefix", "progress", "attempt",
 )  # fmt: skip
+_POD_PARAMETERS = ("localRank",)
+"""Of the log of one pod besides."""
 _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that an error can still become a status code."""
 _DRAIN_TIMEOUT = 2.0
@@ -53,7 +62,7 @@ _MAX_QUOTED = 60
 
 def parse_log_options(call: RestCall) -> LogOptions:
     """The query as LogOptions. Raises BadRequest."""
-    params = call.validate_query(*_PARAMETERS)
+    params = call.validate_query(*_PARAMETERS, *(_POD_PARAMETERS if "pod" in call.path else ()))
     since = _parse_seconds(params, "sinceSeconds") or _parse_seconds(params, "since")
     since_time = objects.seconds(_check_time(params.get("sinceTime"))) or None
     return LogOptions(
@@ -120,19 +129,19 @@ async def pod_logs(call: RestCall) -> Any:
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
     if pod is None and (gone := _find_gone_pod(workload, pod_word)) and not log_options.follow:
-        return await stream_response(_source(call, workload).read_gone_pod(gone, log_options))
+        return await stream_pod(call, _source(call, workload).read_gone_pod(gone, log_options), log_options)
     if pod is None:
         names = [objects.name(p) for p in workload.pods]
         job = objects.name(workload.job)
         raise NotFound(f"Failed to find pod: '{pod_word}' of job: '{job}'.{did_you_mean(pod_word, names)}")
     source = _source(call, workload)
     if log_options.follow:
-        return await stream_response(source.follow_pod(pod, log_options))
+        return await stream_pod(call, source.follow_pod(pod, log_options), log_options)
     if not objects.dig(pod, "spec.nodeName", ""):
         raise BadRequest(
             f"{objects.name(pod)} has not started yet: {_waiting_reason(workload)}. Follow with -f to wait."
         )
-    return await stream_response(source.read_pod(pod, log_options))
+    return await stream_pod(call, source.read_pod(pod, log_options), log_options)
 
 
 def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
@@ -184,6 +193,24 @@ def no_logs_error(workload: Workload) -> BadRequest:
 
 def _source(call: RestCall, workload: Workload) -> _LogSource:
     return _LogSource(call.context.api, call.context.cache, objects.uid(workload.job), call.context.clock)
+
+
+async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogOptions) -> Response:
+    """The log of one pod as a response; with `localRank` only the lines of this one of the ranks that torchrun starts in it. What
+    `tail` counts are the pod's lines. Raises BadRequest."""
+    local_rank = parse_count(dict(call.query), "localRank")
+    if local_rank is None:
+        return await stream_response(chunks)
+
+    async def lines_of_rank() -> AsyncGenerator[bytes]:
+        try:
+            lines = split_lines(chunks, stamped=options.timestamps)
+            async for line in lines_of_local_rank(lines, local_rank, stamped=options.timestamps):
+                yield line
+        finally:
+            await _close_stream(chunks)
+
+    return await stream_response(lines_of_rank())
 
 
 async def stream_response(lines: AsyncIterator[bytes]) -> Response:

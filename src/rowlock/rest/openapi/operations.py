@@ -62,7 +62,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
         ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
-        ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", _LOGS),
+        ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", (*_LOGS, "localRank")),
     )  # fmt: skip
     for word, answer, parameters in of_one:
         yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)

@@ -204,8 +204,8 @@ def _reader(call: RestCall, job: Object) -> _LifeReader:
 
 async def pod_logs(call: RestCall) -> Any:
     """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A deleted pod can be given by
-    name or rank (`rank-1`); `chief` is the default pod. `attempt` selects an earlier life of the rank.
-    Raises NotFound, BadRequest."""
+    name or rank (`rank-1`); `chief` is the default pod. `attempt` selects an earlier life of the rank, `localRank` one of
+    the ranks that torchrun starts in the pod, whose lines it marks with PET_TEE=3. Raises NotFound, BadRequest."""
     options, attempt = logs.parse_log_options(call), _parse_attempt(call)
     run = await _past_run(call)
     if run is not None:
@@ -231,7 +231,7 @@ async def _answer_pod(call: RestCall, job: Object, options: LogOptions, attempt:
     if not mine:
         raise NotFound(f"Failed to find pod: '{word}' of job: '{objects.name(job)}'.{did_you_mean(word, names)}")
     life = choose_attempt(mine, pod_name, attempt, previous=options.previous)[pod_name]
-    return await logs.stream_response(_reader(call, job).read(life, options))
+    return await logs.stream_pod(call, _reader(call, job).read(life, options), options)
 
 
 def _pod_meant(job: Object, names: list[str], word: str) -> str:
