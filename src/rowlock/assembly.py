@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rowlock import __version__, kinds, objects, server_files
 from rowlock.accounts.local_login import prepare_public_directory
 from rowlock.accounts.user_accounts import UserAccounts
+from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.auditing import audit_into
 from rowlock.apiserver.server.settings import ApiServerSettings
@@ -185,6 +186,7 @@ class Server:
                 authenticate_token=token_sources.rest_authenticator(api_settings, authorizer),
                 issue_token=token_sources.token_issuer(api_settings),
                 accounts=accounts,
+                credentials=UserCredentials.open(self.data_dir),
                 issue_user_token=token_sources.user_token_issuer(api_settings),
                 oidc=provider.logins if provider else None,
                 look_up_token=provider.tokens.look_up if provider else None,

@@ -49,8 +49,10 @@ SSH_MOUNT = f"{_HOME}/.ssh"
 """What Run:ai's own client sends with every create."""
 
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `runai port-forward JOB --port LOCAL:REMOTE`"
-_NO_CREDENTIALS = "credentials belong to projects here: --env-secret NAME=CREDENTIAL,key=KEY uses one"
-_NO_MIG = "GPUs are not partitioned here: ask for a share of one with -g 0.5 or --gpu-portion-request 0.5"
+_NO_MIG = (
+    "GPUs are not partitioned here: ask for a share of one with -g 0.5 or --gpu-portion-request 0.5; on a real cluster that has MIG,"
+    " with --extended-resource nvidia.com/mig-1g.5gb=1"
+)
 _MPI_SSH = "MPI pods of one machine need no ssh keys"
 _ONE_POD_RUN = "a standard workload runs one pod once: submit it again to run it again"
 
@@ -102,7 +104,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       v2="--image-pull-policy"),
     F("imagePullPolicy", "switch", "the same as --image-pull-policy Always", v1="--always-pull-image", const="Always"),
     F("imagePullPolicy", "switch", "the same as --image-pull-policy Never", v1="--local-image", const="Never"),
-    F("imagePullSecrets", "secrets", "a docker registry credential of the project (all of them are used anyway)",
+    F("imagePullSecrets", "own credentials", "pull images with this docker registry credential of yours (the project's are used anyway)",
       v2="--image-pull-my-credentials", value="NAME"),
     F("command", "switch", "the words after -- replace the image's entrypoint", v1="--command", v2="-c --command"),
     F("command", "words", "the entrypoint of the master alone, and its arguments", master2="--master-command",
@@ -118,7 +120,8 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       value="NAME=SECRET,key=KEY"),
     F("environmentVariables", "field variables", "a variable from a field of the pod", v2="--env-pod-field-ref",
       value="NAME=FIELD"),
-    F("", "list", "a variable from your credentials", v2="--env-my-credentials", value="NAME", refuse=_NO_CREDENTIALS),
+    F("environmentVariables", "credential variables", "a variable from a key of a credential of yours",
+      v2="--env-my-credentials", value="NAME=CREDENTIAL,key=KEY"),
     F("workingDir", "text", "the directory in which the command runs", v1="--working-dir", v2="--working-dir", value="DIR"),
     F("stdin", "switch", "keep stdin open", v1="--stdin", v2="--stdin"),
     F("stdinOnce", "switch", "stdin ends with the first client that is attached"),
@@ -134,7 +137,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("labels", "pairs", "a label on the pods", v1="-l --label", v2="--label", value="NAME=VALUE"),
     F("restartPolicy", "Always|OnFailure|Never", "when a container that ended is started again (default: the framework's)",
       v2="--restart-policy", master2="--master-restart-policy"),
-    F("probes", "object", "readiness probes", refuse="submit a manifest with kubectl"),
+    F("probes", "object", "when a pod counts as ready: readiness, a request to a port of it"),
     F("relatedUrls", "items", "links to show", refuse="no face of this cluster shows links"),
     # -------------------------------------------------- resources
     F("compute.gpuDevicesRequest compute.gpuPortionRequest", "gpus", "GPUs per pod; below 1, a share of one GPU",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,15 @@ def test_kubeconfig_set_keeps_other_entries(served: Served, tmp_path: Path, monk
     target = tmp_path / "theirs"
     target.write_text(yaml.safe_dump({"contexts": [{"name": "prod", "context": {}}], "current-context": "prod"}))
     monkeypatch.setenv("KUBECONFIG", str(target))
+    ours |= {
+        "users": [{"name": "rowlock", "user": {}}, {"name": "other", "user": {}}],
+        "contexts": [{"name": "rowlock", "context": {"cluster": "rowlock", "user": "rowlock"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(ours))
+    served.ok("runai kubeconfig set --username runai-cli")
+    renamed = yaml.safe_load(target.read_text())
+    assert [one["name"] for one in renamed["users"]] == ["runai-cli", "other"]
+    assert renamed["contexts"][-1]["context"]["user"] == "runai-cli"
     served.ok("runai kubeconfig set")
     merged = yaml.safe_load(target.read_text())
     assert [c["name"] for c in merged["contexts"]] == ["prod", "rowlock"] and merged["current-context"] == "rowlock"
@@ -445,15 +455,14 @@ def test_credentials_and_the_data_sources_that_name_them(served: Served, tmp_pat
     served.node("a", 0)
     secret = tmp_path / "key"
     secret.write_text("hidden-word\n")
-    made = served.ok(
-        f"runai my-credential create bucket-key --type access-key --access-key-id AK --secret-file {secret}"
-    )
-    assert made == "my-credential bucket-key created successfully\n"
-    served.ok(f"runai my-credential create login --user ana --secret-file {secret}")
-    assert served.ok("runai my-credential list --no-headers --columns name,kind").split() == [
-        "bucket-key", "accessKey", "login", "password",
+    made = served.ok(f"runai credential create bucket-key --type access-key --access-key-id AK --secret-file {secret}")
+    assert made == "credential bucket-key created successfully\n"
+    served.ok(f"runai credential create login --user ana --secret-file {secret}")
+    served.ok(f"runai credential create ngc --type ngc-api-key --secret-file {secret}")
+    assert served.ok("runai credential list --no-headers --columns name,kind").split() == [
+        "bucket-key", "accessKey", "login", "password", "ngc", "ngcApiKey",
     ]  # fmt: skip
-    shown = served.ok("runai my-credential describe login")
+    shown = served.ok("runai credential describe login")
     assert "user: ana" in shown and "hidden-word" not in shown
     served.ok("runai datasource create sets --s3 bucket=b,path=/sets,accesskey=bucket-key")
     served.ok("runai datasource create keys --secret-volume name=login,path=/etc/keys")
@@ -468,7 +477,7 @@ def test_credentials_and_the_data_sources_that_name_them(served: Served, tmp_pat
     ] * 2
     for name in ("sets", "keys", "home"):
         served.ok(f"runai datasource delete {name}")
-    assert served.ok("runai my-credential delete login") == "my-credential login deleted successfully\n"
+    assert served.ok("runai credential delete login") == "credential login deleted successfully\n"
     assert served.store.view.get(kinds.SECRET, "runai-default", "login") is None
     for line, words in (
         (f"--type docker-registry --user a --secret-file {secret}", "needs --url"),
@@ -477,8 +486,83 @@ def test_credentials_and_the_data_sources_that_name_them(served: Served, tmp_pat
         ("--user a --secret-file /nowhere", "/nowhere cannot be read"),
         ("--user a --password b", "--password"),
     ):
-        code, _, err = served.run(f"runai my-credential create bad {line}")
+        code, _, err = served.run(f"runai credential create bad {line}")
         assert code in (1, 2) and words in err, err
+
+
+def test_credentials_of_ones_own_and_a_workload_that_uses_them(served: Served, tmp_path: Path) -> None:
+    """Run:ai's own lines; and what is secret from a file, which others do not see in `ps`."""
+    served.node("a", 0)
+    secret = tmp_path / "key"
+    secret.write_text("hidden-word\n")
+    items = "--item key=API_URL,value=https://api.test/?a=b,c --item key=DB_PASS,value=secret"
+    made = served.ok(f"runai my-credential create app-config --type genericSecret {items}")
+    assert made == "my-credential app-config created successfully\n"
+    served.ok(
+        "runai my-credential create hub --type dockerRegistry --item user=me,password=a,b,url=https://hub.test/v1/"
+    )
+    served.ok(f"runai my-credential create ngc --type ngcApiKey --secret-file {secret} --description for-nim")
+    served.ok(f"runai my-credential create bucket --type accessKey --item access-key-id=AK --secret-file {secret}")
+    listed = served.ok("runai my-credential list --no-headers --columns name,type,keys")
+    assert [line.split(None, 2) for line in listed.splitlines()] == [
+        ["app-config", "genericSecret", "API_URL, DB_PASS"], ["bucket", "accessKey", "AccessKeyId, SecretKey"],
+        ["hub", "dockerRegistry", ".dockerconfigjson"], ["ngc", "ngcApiKey", "NGC_API_KEY"],
+    ]  # fmt: skip
+    assert served.ok("runai my-credential list --type ngcApiKey --no-headers --columns name") == "ngc\n"
+    shown = served.ok("runai my-credential describe ngc")
+    assert "description: for-nim" in shown and "hidden-word" not in shown
+    served.ok(
+        "runai training submit uses -i x --env-my-credentials URL=app-config,key=API_URL --image-pull-my-credentials hub"
+    )
+    job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "uses") or {}
+    pod = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    reference = next(one["valueFrom"]["secretKeyRef"] for one in pod["containers"][0]["env"] if one["name"] == "URL")
+    stored = served.store.view.get(kinds.SECRET, "runai-default", reference["name"]) or {}
+    assert b64decode(stored["data"][reference["key"]]).decode() == "https://api.test/?a=b,c"
+    login = served.store.view.get(kinds.SECRET, "runai-default", pod["imagePullSecrets"][0]["name"]) or {}
+    assert (
+        json.loads(b64decode(login["data"][".dockerconfigjson"]))["auths"]["https://hub.test/v1/"]["password"] == "a,b"
+    )
+    assert served.ok("runai my-credential delete ngc") == "my-credential ngc deleted successfully\n"
+    assert "you have no credential 'ngc'" in served.run("runai my-credential describe ngc")[2]
+    code, _, err = served.run("runai training submit no -i x --env-my-credentials A=none,key=B")
+    assert code == 1 and "you have no credential 'none'" in err
+    for line, words in (
+        ("--item user=a", "say what it is: --type genericSecret|"),
+        ("--type dockerRegistry --item user=a,url=b", "--secret-file FILE"),
+        (f"--type dockerRegistry --secret-file {secret}", "needs user: --item user=…"),
+        (f"--type ngcApiKey --item ngc-api-key=a --secret-file {secret}", "leave one of them out"),
+        ("--type genericSecret --item name=a", "is key=…,value=…, not name"),
+        ("--type password --item user=a,password=b --item user=c,password=d", "has one --item"),
+        (f"--type genericSecret --item key=a --item key=b --secret-file {secret}", "but 2 items lack it"),
+    ):
+        code, _, err = served.run(f"runai my-credential create bad {line}")
+        assert code in (1, 2) and words in err, (line, err)
+
+
+def test_a_refused_flag_may_ask_for_what_is_done_anyway(served: Served) -> None:
+    served.node("a", 0)
+    served.ok("runai mpi submit j -i x --launcher-creation-policy AtStartup --ssh-auth-mount-path /root/.ssh")
+    served.ok("runai training standard submit one -i x --parallelism 1 --runs=1")
+    for line in (
+        "runai mpi submit k -i x --launcher-creation-policy WaitForWorkersReady",
+        "runai training standard submit k -i x --parallelism 2",
+    ):
+        code, _, err = served.run(line)
+        assert code == 1 and "is not supported by rowlock" in err
+
+
+def test_columns_are_remembered_for_a_list(served: Served) -> None:
+    served.node("a", 0)
+    served.ok("runai my-credential create key --type genericSecret --item key=A,value=b")
+    usual = served.ok("runai my-credential list")
+    chosen = served.ok("runai my-credential list --columns type,name --set-default-columns")
+    assert chosen.split()[:2] == ["Type", "Name"]
+    assert served.ok("runai my-credential list") == chosen
+    assert served.ok("runai my-credential list --columns name --no-headers") == "key\n", "what is said counts"
+    assert "type" in served.ok("runai my-credential list --json"), "JSON stays whole"
+    assert served.ok("runai workspace list") != chosen, "of this list alone"
+    assert served.ok("runai my-credential list --set-default-columns") == usual == served.ok("runai my-credential list")
 
 
 def test_v1_volumes_of_nfs_servers(served: Served) -> None:

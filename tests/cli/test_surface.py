@@ -59,7 +59,7 @@ SAMPLES: dict[str, str] = {
     "--existing-pvc": "claimname=c,path=/d", "--pvc": "c:/d", "--volume": "/a:/b", "--host-path": "path=/a,mount=/b",
     "--configmap-volume": "name=c,path=/d", "--configmap-map-volume": "name=c,path=/d", "--secret-volume": "name=c,path=/d",
     "--empty-dir-volume": "path=/d", "--git-sync": "repository=r,path=/d", "--nfs": "server=n,path=/d,mountpath=/d",
-    "--s3": "bucket=b,path=/d", "--env-secret": "A=s,key=k",
+    "--s3": "bucket=b,path=/d", "--env-secret": "A=s,key=k", "--env-my-credentials": "A=s,key=k",
     "--ttl-after-finish": "5s", "--auto-deletion-time-after-completion": "5s", "--termination-grace-period": "5s",
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from tests.rest.served import Served, serving
 
 from rowlock import kinds
 from rowlock.accounts.user_accounts import FILE_NAME, UserAccounts
+from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import LogOptions
 from rowlock.archive.archive import Archive
 from rowlock.kinds import Kind
@@ -104,7 +105,13 @@ def submission(**body: Any) -> dict[str, Any]:
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     yield from _world(
-        RestSettings(user="ana", cluster_id=CLUSTER, version="1.0", accounts=UserAccounts(tmp_path / FILE_NAME)),
+        RestSettings(
+            user="ana",
+            cluster_id=CLUSTER,
+            version="1.0",
+            accounts=UserAccounts(tmp_path / FILE_NAME),
+            credentials=UserCredentials.open(tmp_path),
+        ),
         tmp_path,
     )
 

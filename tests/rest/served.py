@@ -21,6 +21,7 @@ import uvicorn
 
 from rowlock import controllers, kinds
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
+from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import DeleteOptions, LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
@@ -112,7 +113,8 @@ class Served:
             return self._issue(f"app:{name}") if secret == f"secret of {name}" else None
 
         return RestSettings(
-            token=TOKEN, user="ana", version="1.0", accounts=self.accounts, issue_user_token=issue_to_user, issue_token=issue,
+            token=TOKEN, user="ana", version="1.0", accounts=self.accounts,
+            credentials=UserCredentials.open(self.data), issue_user_token=issue_to_user, issue_token=issue,
             authenticate_token=lambda token, _: self._find_principal(token),
             oidc=self._provider.logins if self._provider else None, look_up_token=self._provider.tokens.look_up if self._provider else None,
         )  # fmt: skip

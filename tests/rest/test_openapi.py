@@ -83,7 +83,7 @@ IN_PROJECT = {"name": "new", "scope": "project", "projectId": "team-a"}
 CREDENTIALS: dict[str, Any] = {
     "accessKey": {"accessKeyId": "i", "secretAccessKey": "s"}, "password": {"user": "u", "password": "s"},
     "dockerRegistry": {"user": "u", "password": "s", "url": "registry.test"},
-    "genericSecret": {"keyValuePairs": [{"key": "k", "value": "v"}]},
+    "genericSecret": {"keyValuePairs": [{"key": "k", "value": "v"}]}, "ngcApiKey": {"ngc_api_key": "k"},
 }  # fmt: skip
 QUOTA = [{"gpu": {"deserved": 1}, "priority": "high"}]
 POD = {
@@ -121,6 +121,8 @@ BODIES: dict[str, Any] = {
     "OwnPasswordRequest": {"currentPassword": "long enough", "newPassword": "longer than that"},
     "AccessRuleRequest": {"subjectId": "new", "subjectType": "user", "roleId": 4, "scopeType": "cluster"},
     "Manifests": {"objects": [POD], "project": "team-a"},
+    "UserCredentialRequest": {"name": "new", "type": "password", "spec": CREDENTIALS["password"]},
+    "UserCredentialUpdate": {"description": "x"},
     "QuotaTrial": {"projects": [{"id": "team-a", "gpuQuota": 2}]},
 }  # fmt: skip
 """A request's schema and a request as it says."""

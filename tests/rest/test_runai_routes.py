@@ -47,8 +47,8 @@ def test_what_is_refused_says_so_at_both_doors(world: World) -> None:
         for door in (path, f"/runai{path}"):
             answer = world.client.request(method, door)
             assert answer.status_code == 405 and row.reason in answer.json()["message"], (door, answer.text)
-    below = world.client.post("/api/v1/asset/credentials/ngc-api-key/x")
-    assert below.status_code == 405 and "docker-registry credential" in below.json()["message"]
+    below = world.client.post("/api/v1/asset/registries/x")
+    assert below.status_code == 405 and "HOST/NAME:TAG" in below.json()["message"]
 
 
 def test_nothing_that_is_served_is_refused() -> None:

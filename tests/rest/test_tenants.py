@@ -18,6 +18,7 @@ from tests.authentication.oidc.provider import Provider, running_provider
 
 from rowlock import kinds
 from rowlock.accounts.user_accounts import UserAccounts
+from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import LogOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
@@ -41,6 +42,7 @@ from rowlock.rest import workloads
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.openapi.operations import OPERATIONS
 from rowlock.rest.routes import ROUTES, paths_served
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.storage import bootstrap
@@ -84,6 +86,7 @@ class Tenancy:
                 token=OWNER,
                 authenticate_token=rest_authenticator(settings, authorizer),
                 accounts=accounts,
+                credentials=UserCredentials.open(directory),
                 issue_user_token=user_token_issuer(settings),
                 oidc=identity.logins,
                 look_up_token=identity.tokens.look_up,
@@ -126,6 +129,16 @@ class Tenancy:
                 assert answer.status_code == 202, answer.text
                 self.ids[f"{project} {path}/{{id}}"] = answer.json()["meta"]["id"]
             self.ids[f"{project} /api/v1/workload-templates/{{id}}"] = answer.json()["meta"]["id"]
+            rule = {
+                "subjectType": "user",
+                "subjectId": f"somebody-{mark}",
+                "roleName": "viewer",
+                "scopeType": "project",
+            }
+            scope = {"scopeId": self.ids[f"{project} project"]}
+            answer = await self.ask(OWNER, "POST", "/api/v1/authorization/access-rules", {**rule, **scope})
+            assert answer.status_code == 201, answer.text
+            self.ids[f"{project} rule"] = str(answer.json()["id"])
             for kind, obj in self._objects(f"runai-{project}-{mark}", mark):
                 await self.store.create(kind, obj)
         for name, role in (("editor", "rowlock:editor"), ("viewer", "rowlock:viewer"), ("admin", "rowlock:admin")):
@@ -249,6 +262,7 @@ ASSETS: dict[str, Callable[[str], dict[str, Any]]] = {
     "/api/v1/asset/credentials/password": asset({"user": "u", "password": "s"}),
     "/api/v1/asset/credentials/docker-registry": asset({"user": "u", "password": "s", "url": "r.test"}),
     "/api/v1/asset/credentials/generic-secret": asset({"keyValuePairs": [{"key": "k", "value": "s"}]}),
+    "/api/v1/asset/credentials/ngc-api-key": asset({"ngc_api_key": "s"}),
     "/api/v1/asset/datasource/secrets": asset({"credentialAssetId": "generic-secret-plain", "mountPath": "/etc/s"}),
     "/api/v1/asset/datasource/nfs": asset({"server": "nas", "path": "/d", "mountPath": "/d"}),
     "/api/v1/asset/datasource/s3": asset({"bucket": "b", "path": "/d"}),
@@ -273,6 +287,21 @@ QUERIES = {
 }
 """What a path cannot do without."""
 NOWHERE = "00000000-0000-4000-8000-000000000000"
+NO_RULE = "9" * 12
+OPEN_TO_ALL = {
+    *(("GET", f"/api/v1/{path}") for path in (
+        "org-unit/priorities", "clusters", "clusters/{id}", "workload-priorities", "workload-types", "workload-categories",
+        "authorization/roles", "authorization/roles/{id}", "openapi.json",
+    )),
+    *(("GET", f"/api/v1/{path}") for path in (
+        "me", "authorization/me/access-rules", "authorization/me/access-rules/count", "me/credentials", "me/credentials/{id}",
+    )),
+    *(("GET", f"/api/v2/policy{path}") for path in ("", "/distributed", "/training", "/workspace")),
+    ("POST", "/api/v1/me/password"), ("POST", "/api/v1/me/credentials"),
+    ("PUT", "/api/v1/me/credentials/{id}"), ("DELETE", "/api/v1/me/credentials/{id}"),
+}  # fmt: skip
+"""Routes that need no right: they say what is the same for everybody, what is the caller's own, or (policies) what their endpoints leave
+of it. Whoever adds one here says why nobody learns of another project by it, and has a test of that."""
 BY_SCOPE = {
     scope: [(m, p, r) for m, p, r, _ in ROUTES if r.scope == scope]
     for scope in ("everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule")
@@ -281,6 +310,7 @@ BY_SCOPE = {
 
 def test_every_route_names_its_right() -> None:
     assert sum(map(len, BY_SCOPE.values())) == len(ROUTES)
+    assert {(method, path) for method, path, _ in BY_SCOPE["everybody"]} == OPEN_TO_ALL
     assert all(right.verb for _, _, right, _ in ROUTES if right.scope != "everybody")
     assert {path for _, path, _ in BY_SCOPE["body"]} == set(BODIES)
     named = {"{id}" in path for _, path, right, _ in ROUTES if right.scope in ("project", "workload", "asset")}
@@ -298,6 +328,7 @@ def test_every_route_names_its_right() -> None:
     assert unbound == {
         "/api/v1/applications/{id}",
         "/api/v1/authorization/roles/{id}",
+        "/api/v1/me/credentials/{id}",
         *(f"/api/v1/users/{{id}}{rest}" for rest in ("", "/password", "/logout")),
         "/api/v1/node-pools/{id}",
         departments,
@@ -321,9 +352,20 @@ def test_what_one_may_not_read_is_not_there(person: str) -> None:
                 absent = await tenancy.ask(token, method, fill(path, NOWHERE, MARK), body)
                 assert (secret.status_code, absent.status_code) == (404, 404), (method, path, secret.text)
                 assert secret.text.replace(theirs, NOWHERE) == absent.text, (method, path)
+        for method, path, _ in BY_SCOPE["rule"]:
+            theirs = tenancy.ids["theirs rule"]
+            secret = await tenancy.ask(token, method, path.replace("{id}", theirs))
+            absent = await tenancy.ask(token, method, path.replace("{id}", NO_RULE))
+            assert (secret.status_code, absent.status_code) == (404, 404), (method, path, secret.text)
+            assert secret.text.replace(theirs, NO_RULE) == absent.text, (method, path)
         for method, path, _ in BY_SCOPE["list"]:
             answer = await tenancy.ask(token, method, path + QUERIES.get(path, ""))
             assert answer.status_code == 200 and MARK not in answer.text, (path, answer.text)
+        for method, path in OPEN_TO_ALL:
+            answer = await tenancy.ask(
+                token, method, path.replace("{id}", "4"), {} if method in ("POST", "PUT") else None
+            )
+            assert answer.status_code in (200, 400, 403, 404) and MARK not in answer.text, (path, answer.text)
         for method, path, _ in BY_SCOPE["cluster"]:
             for served in paths_served(path):
                 assert (await tenancy.ask(token, method, served, {"name": "x"})).status_code == 403, served
@@ -342,6 +384,27 @@ def test_what_one_may_not_read_is_not_there(person: str) -> None:
             answer = await tenancy.ask(token, "GET", f"/api/v1/workloads?{search}")
             assert MARK not in answer.text.replace(search, ""), answer.text
             assert (await tenancy.ask(token, "GET", f"/api/v1/workloads/count?{search}")).json()["count"] <= 3
+
+    play(check)
+
+
+@pytest.mark.parametrize("person", ["editor", "nobody"])
+def test_no_filter_tells_of_another_project(person: str) -> None:
+    """Whatever a list is filtered by: that nothing passes does not depend on whether somebody else has it."""
+
+    async def check(tenancy: Tenancy) -> None:
+        pairs = [(tenancy.ids[f"theirs {what}"], NOWHERE) for what in ("project", "workload")]
+        pairs += [(f"{word}-{MARK}", f"{word}-none") for word in (THEIRS, "job")]
+        for method, path, _ in BY_SCOPE["list"]:
+            needed = QUERIES.get(path, "?limit=5" if "limit" in OPERATIONS[method, path].query else "?")
+            for name in set(OPERATIONS[method, path].query) - {"offset", "limit", "sortBy", "sortOrder"}:
+                for theirs, nobodys in pairs:
+                    secret, absent = [
+                        await tenancy.ask(person * 8, method, f"{path}{needed}&{name}={word}")
+                        for word in (theirs, nobodys)
+                    ]
+                    assert secret.status_code == absent.status_code, (path, name, secret.text)
+                    assert MARK not in secret.text.replace(theirs, ""), (path, name, secret.text)
 
     play(check)
 

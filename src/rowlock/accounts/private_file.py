@@ -1,9 +1,26 @@
-"""A file that only its owner may read, replaced whole: accounts, tokens, kubeconfigs."""
+"""A file that only its owner may read, replaced whole: accounts, credentials, tokens, kubeconfigs."""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+
+from rowlock.errors import BadRequest
+
+
+def read_private_file(path: Path, what: str) -> bytes | None:
+    """The content of a file that holds `what`; None where there is no such file. Raises OSError, and BadRequest for a file that others
+    may read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb") as file:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        if mode & 0o077:
+            raise BadRequest(f"others can read {what} in {path} (mode {mode:04o}): `chmod 600 {path}`")
+        return file.read()
 
 
 def write_private_file(path: Path, content: bytes) -> None:

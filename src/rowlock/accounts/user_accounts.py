@@ -7,10 +7,8 @@ its name; what he may do is said by bindings alone. Backups of the cluster hold 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import secrets
-import stat
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,7 +18,7 @@ import msgspec
 
 from rowlock.accounts.login_limits import LoginLimits
 from rowlock.accounts.passwords import PasswordHashes, check_password
-from rowlock.accounts.private_file import write_private_file
+from rowlock.accounts.private_file import read_private_file, write_private_file
 from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound, TooManyRequests
 
 FILE_NAME = "accounts.json"
@@ -79,13 +77,8 @@ class UserAccounts:
         """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
         path = data_dir / FILE_NAME
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    raise BadRequest(f"others can read the hashes in {path} (mode {mode:04o}): `chmod 600 {path}`")
-                users = msgspec.json.decode(file.read(), type=_File).users
-        except FileNotFoundError:
-            return cls(path, clock=clock)
+            content = read_private_file(path, "the hashes")
+            users = msgspec.json.decode(content, type=_File).users if content is not None else []
         except (OSError, ValueError) as error:
             raise BadRequest(
                 f"the accounts in {path} cannot be read ({error}): mend the file, or move it away and make the accounts again"

@@ -27,7 +27,8 @@ class CommandError(Exception):
 
 class Flag(NamedTuple):
     """One flag. `names` are its spellings (`-g --gpu`), `hidden` more of them; `kind` is text, int, float, switch,
-    list, maybe (a value may follow after `=`, a number also as the next word) or the allowed words joined by `|`. `refuse` says why it is not done."""
+    list, maybe (a value may follow after `=`, a number also as the next word) or the allowed words joined by `|`. `refuse` says why it is not done,
+    `neutral` is the value of such a flag that asks for what is done anyway."""
 
     names: str
     kind: str
@@ -36,6 +37,7 @@ class Flag(NamedTuple):
     value: str = ""
     hidden: str = ""
     refuse: str = ""
+    neutral: str = ""
 
     @property
     def dest(self) -> str:
@@ -245,7 +247,11 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
         if not tokens:
             raise CommandError(f"flag needs an argument: {name}", 2)
         value = tokens.pop(0)
-    if flag.refuse and not (flag.kind == "switch" and value == "false"):
+    if (
+        flag.refuse
+        and not (flag.kind == "switch" and value == "false")
+        and not (flag.neutral and value == flag.neutral)
+    ):
         raise CommandError(f"{name} is not supported by rowlock: {flag.refuse}", 1)
     if flag.kind == "maybe" and not equals and tokens and is_digits(tokens[0]):
         equals, value = "=", tokens.pop(0)

@@ -13,6 +13,7 @@ from rowlock.authentication.oidc.logins import LoginPending
 from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests, Unauthorized
 from rowlock.objects import Object
 from rowlock.rest.accounts.provider_logins import FIELDS, ProviderLogins, grant_of
+from rowlock.rest.accounts.user_credentials import user_key
 from rowlock.rest.call import AccessToken, JsonResult, RestCall, RestSettings
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
@@ -51,6 +52,9 @@ async def delete(call: RestCall) -> Any:
     for secret in await _list_secrets(call):
         if wanted in (objects.uid(secret), applications.application_name(secret)):
             await call.context.api.delete(kinds.SECRET, applications.NAMESPACE, objects.name(secret))
+            if (credentials := call.context.settings.credentials) is not None:
+                name = applications.USER_PREFIX + applications.application_name(secret)
+                await credentials.forget(user_key(name, is_owner=False))
             return JsonResult(202, ACCEPTED)
     raise NotFound(f"Resource id not found: there is no application {wanted!r}. GET /api/v1/applications lists them.")
 

@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
+from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.authentication.oidc.logins import OidcLogins
@@ -76,6 +77,8 @@ class RestSettings:
     """Logs applications in; None when there are none."""
     accounts: UserAccounts | None = None
     """Local accounts with passwords; None when something else authenticates users."""
+    credentials: UserCredentials | None = None
+    """Credentials of one user each; None when this server keeps none."""
     issue_user_token: UserTokenIssuer | None = None
     """Logs these accounts in; set when `accounts` is."""
     oidc: OidcLogins | None = None

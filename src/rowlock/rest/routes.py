@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.rest import applications, draining, manifest_check, projects, scheduler, workloads
-from rowlock.rest.accounts import access_rules, users
+from rowlock.rest.accounts import access_rules, user_credentials, users
 from rowlock.rest.assets import assets, credentials, templates
 from rowlock.rest.call import Endpoint, RestCall
 from rowlock.rest.cluster_view import allocations, cards, queue, quota_trial, usage
@@ -71,6 +71,7 @@ _RULES, _USERS = "/api/v1/authorization/access-rules", "/api/v1/users"
 _READ_CLUSTER, _DRAIN = Right("cluster", "list", kinds.POD), Right("cluster", "update", kinds.NODE)
 
 _POLICIES, _MANIFESTS = "/api/v2/policy", "/api/v2/workloads"
+_OWN_CREDENTIALS = "/api/v1/me/credentials"
 
 RouteRow = tuple[str, str, Right, Endpoint]
 
@@ -205,6 +206,11 @@ ROUTES: tuple[RouteRow, ...] = (
     ("POST", f"{_USERS}/{{id}}/logout", _MANAGE_USERS, users.end_sessions),
     ("GET", "/api/v1/me", EVERYBODY, users.show_me),
     ("POST", "/api/v1/me/password", EVERYBODY, users.change_own_password),
+    ("GET", _OWN_CREDENTIALS, EVERYBODY, user_credentials.index),
+    ("POST", _OWN_CREDENTIALS, EVERYBODY, user_credentials.create),
+    ("GET", f"{_OWN_CREDENTIALS}/{{id}}", EVERYBODY, user_credentials.show),
+    ("PUT", f"{_OWN_CREDENTIALS}/{{id}}", EVERYBODY, user_credentials.update),
+    ("DELETE", f"{_OWN_CREDENTIALS}/{{id}}", EVERYBODY, user_credentials.delete),
     ("GET", "/api/v1/authorization/roles", EVERYBODY, access_rules.roles),
     ("GET", "/api/v1/authorization/roles/{id}", EVERYBODY, access_rules.show_role),
     ("GET", "/api/v1/authorization/me/access-rules", EVERYBODY, access_rules.index_of_me),

@@ -14,6 +14,7 @@ from rowlock.errors import AlreadyExists, ApiError, BadRequest, Cause, Conflict,
 from rowlock.gangs.dialects import priority_class_of
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.rest.accounts.user_credentials import secrets_of_submit
 from rowlock.rest.assets import submits
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.event_index import failure_messages, workload_events
@@ -29,7 +30,7 @@ from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
-from rowlock.workloads.objects import Submitter, claim_objects, environment_secret, to_job
+from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
 from rowlock.workloads.phase import V1_STATUSES
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -101,14 +102,17 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     if call.query.get("requireImages") == "true" and (problems := await image_problems(call, _kind(job), job)):
         raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
     claims = claim_objects(request, project, identity)
-    secret = environment_secret(request, project, identity)
+    secrets = [
+        *environment_secrets(request, project, identity),
+        *credential_secrets(request, project, identity, secrets_of_submit(call, request, only_shown=dry_run)),
+    ]
     if dry_run:
-        return preview(call, [*(claim for claim, _ in claims), *([secret] if secret else []), job])
+        return preview(call, [*(claim for claim, _ in claims), *secrets, job])
     await ensure_name_is_free(cache, project, request.name)
     await _ensure_claims_are_free(call, [claim for claim, _ in claims])
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         await require_queue(call, job)
-        created = await _create_job(call, job, secret)
+        created = await _create_job(call, job, secrets)
         uid = objects.uid(created)
         await _create_claims(call, created, claims)
         await create_gang(call, created)
@@ -194,20 +198,21 @@ def _generate_name(request: Submission, identity: str) -> Submission:
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
 
 
-async def _create_job(call: RestCall, job: Object, secret: Object | None) -> Object:
-    """Create the job, and before it the Secret with its variables, which pods need at once. The job owns the Secret."""
+async def _create_job(call: RestCall, job: Object, secrets: Sequence[Object]) -> Object:
+    """Create the job, and before it the Secrets of its own, which pods need at once. The job owns them."""
     api, options = call.context.api, WriteOptions(manager=WRITE_OPTIONS.manager)
-    if secret is None:
-        return await api.create(_kind(job), job, options=options)
-    namespace, name = objects.namespace(secret), objects.name(secret)
-    await api.create(kinds.SECRET, secret, options=options)
+    namespace, names = objects.namespace(job), list[str]()
     try:
+        for secret in secrets:
+            names.append(objects.name(await api.create(kinds.SECRET, secret, options=options)))
         created = await api.create(_kind(job), job, options=options)
     except BaseException:
-        await api.delete(kinds.SECRET, namespace, name)
+        for name in names:
+            await api.delete(kinds.SECRET, namespace, name)
         raise
     owner = {"metadata": {"ownerReferences": [objects.owner_reference(created)]}}
-    await api.patch(kinds.SECRET, namespace, name, owner, options=options)
+    for name in names:
+        await api.patch(kinds.SECRET, namespace, name, owner, options=options)
     return created
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from rowlock.objects import Object
 from rowlock.training.model import WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
+from rowlock.workloads.pod_options import USER_CREDENTIAL
 from rowlock.workloads.projects import Project
 from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
@@ -78,14 +80,43 @@ def to_job(submission: Submission, project: Project, submitter: Submitter) -> Ob
     }
 
 
-def environment_secret(submission: Submission, project: Project, identity: str) -> Object | None:
-    """The Secret that pods get the submitter's variables from; None when none were sent."""
+@dataclass(frozen=True, slots=True)
+class OwnSecret:
+    """The values of a credential of the submitter, for a Secret that the workload has for itself."""
+
+    credential: str
+    secret_type: str
+    data: Mapping[str, str]
+
+
+def credential_secrets(
+    submission: Submission, project: Project, identity: str, credentials: Sequence[OwnSecret]
+) -> list[Object]:
+    """The Secrets that pods get the submitter's credentials from."""
+    return [
+        _own_secret(
+            project, _credential_name(submission, identity, one.credential), identity, one.secret_type, one.data
+        )
+        for one in credentials
+    ]
+
+
+def environment_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
+    """The Secret that pods get the submitter's variables from, where any were sent."""
     if not submission.shell_environment:
-        return None
+        return []
+    return [_own_secret(project, _secret_name(submission, identity), identity, "Opaque", submission.shell_environment)]
+
+
+def _own_secret(project: Project, name: str, identity: str, secret_type: str, values: Mapping[str, str]) -> Object:
     labels = {"project": project.queue, WORKLOAD_ID: identity}
-    data = {name: b64encode(value.encode()).decode() for name, value in submission.shell_environment.items()}
-    metadata = {"name": _secret_name(submission, identity), "namespace": project.namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+    data = {key: b64encode(value.encode()).decode() for key, value in values.items()}
+    metadata = {"name": name, "namespace": project.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": secret_type, "data": data}
+
+
+def _credential_name(submission: Submission, identity: str, credential: str) -> str:
+    return f"{submission.name}-my-{credential}-{identity[:8]}"
 
 
 def _secret_name(submission: Submission, identity: str) -> str:
@@ -194,13 +225,15 @@ def _replica(
     if ports := [port for port in role.ports if port != submission.framework.port.number]:
         # with names: each rank has a Service with its ports beside the framework's own, and several need names
         container["ports"] = [{"name": f"port-{port}", "containerPort": port} for port in ports]
+    if role.readiness and not idle:
+        container["readinessProbe"] = dict(role.readiness)
     container |= role.security.container_fields()
     return {
         "replicas": 1 if lead else submission.workers,
         "restartPolicy": role.restart or submission.framework.restart_policy,
         "template": {
             "metadata": _pod_metadata(submission, role, project, submitter),
-            "spec": _pod_spec(submission, role, container),
+            "spec": _pod_spec(submission, role, container, submitter.id),
         },
     }
 
@@ -221,7 +254,7 @@ def _pod_metadata(submission: Submission, role: RoleSpec, project: Project, subm
     return {"labels": dict(role.labels) | _labels(submission, project, submitter), "annotations": annotations}
 
 
-def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any]) -> dict[str, Any]:
+def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any], identity: str) -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": [container], **role.security.pod_fields()}
     if role.node_type:
         spec["nodeSelector"] = {"run.ai/type": role.node_type}
@@ -241,7 +274,8 @@ def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any])
         mounts.append({"name": "home", "mountPath": HOME_DIRECTORY})
     if volumes:
         container["volumeMounts"], spec["volumes"] = mounts, volumes
-    if logins := dict.fromkeys((*role.pull_secrets, *submission.registries)):
+    own = [_credential_name(submission, identity, name) for name in role.pull_credentials]
+    if logins := dict.fromkeys((*own, *role.pull_secrets, *submission.registries)):
         spec["imagePullSecrets"] = [{"name": name} for name in logins]
     if role.storage.copies:
         image = image_reference(role.image)
@@ -274,7 +308,16 @@ def _environment(
     for name, path in _DOWNWARD.items():
         if name not in user_names:
             variables.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-    return variables + [dict(variable) for variable in role.env]
+    return variables + [_variable(variable, submission, submitter.id) for variable in role.env]
+
+
+def _variable(variable: Mapping[str, Any], submission: Submission, identity: str) -> dict[str, Any]:
+    """A variable of a container; one of a credential of the submitter has its value from the Secret that the workload gets."""
+    use = (variable.get("valueFrom") or {}).get(USER_CREDENTIAL)
+    if use is None:
+        return dict(variable)
+    reference = {"name": _credential_name(submission, identity, use["name"]), "key": use["key"]}
+    return {"name": variable["name"], "valueFrom": {"secretKeyRef": reference}}
 
 
 def _gpu_count(compute: Compute) -> str:

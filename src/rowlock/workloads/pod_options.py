@@ -6,6 +6,7 @@ event what does not.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ from rowlock.workloads.body_fields import Fields
 
 _EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule", "Any")
 _AFFINITY_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+USER_CREDENTIAL = "userCredential"
+"""Of a variable: its value is in a credential of whoever submits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +111,36 @@ def _parse_names(body: Fields, name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def parse_pull_secrets(body: Fields) -> tuple[str, ...]:
-    """`imagePullSecrets`: the names of Secrets with logins at registries."""
-    names = []
+@dataclass(frozen=True, slots=True)
+class UserCredentialUse:
+    """Where a workload names a credential of its submitter: for a variable with the value of its `key`, or to pull images (""). `field`
+    says where in the request."""
+
+    credential: str
+    key: str
+    field: str
+
+
+def parse_pull_secrets(body: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """`imagePullSecrets`: the names of Secrets of the project with logins at registries, and of such credentials of the submitter."""
+    secrets, credentials = dict[str, None](), dict[str, None]()
     for item in body.items("imagePullSecrets"):
         item.allow_only("name", "userCredential", "exclude")
         if not item.text("name"):
-            item.add_error("name", "required", "needs the name of a Secret of the project.")
-        if item.flag("userCredential"):
-            text = "credentials belong to projects here, not to users: name one of the project, and leave it out."
-            item.add_error("userCredential", "unsupported", text)
-        names.append(item.text("name"))
-    return tuple(dict.fromkeys(names))
+            item.add_error(
+                "name", "required", "needs the name of a Secret of the project, or of a credential of yours."
+            )
+        (credentials if item.flag("userCredential") else secrets)[item.text("name")] = None
+    return tuple(secrets), tuple(credentials)
+
+
+def credential_uses(env: Sequence[Mapping[str, Any]], pull_credentials: Sequence[str]) -> list[UserCredentialUse]:
+    """The credentials of the submitter that a role's variables and pulls of images name."""
+    sources = [source for variable in env if (source := (variable.get("valueFrom") or {}).get(USER_CREDENTIAL))]
+    return [
+        *(UserCredentialUse(one["name"], one["key"], "spec.environmentVariables") for one in sources),
+        *(UserCredentialUse(name, "", "spec.imagePullSecrets") for name in pull_credentials),
+    ]
 
 
 def parse_tolerations(body: Fields) -> tuple[dict[str, Any], ...]:
@@ -181,6 +202,36 @@ def parse_ports(body: Fields) -> tuple[int, ...]:
         elif port not in ports:
             ports.append(port)
     return tuple(ports)
+
+
+_PROBE_TIMES = {
+    "initialDelaySeconds": 0, "periodSeconds": 1, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 1,
+}  # fmt: skip
+"""Numbers of a probe, with the least that each may be; Kubernetes has the same names."""
+
+
+def parse_readiness(body: Fields) -> dict[str, Any]:
+    """`probes.readiness` as a container's readiness probe; {} when there is none."""
+    probes = body.object("probes")
+    probes.allow_only("readiness")
+    probe = probes.object("readiness")
+    if not probe.values:
+        return {}
+    probe.allow_only(*_PROBE_TIMES, "handler")
+    handler = probe.object("handler")
+    handler.allow_only("httpGet")
+    request = handler.object("httpGet")
+    request.allow_only("path", "port", "host", "scheme")
+    port = request.integer("port", 1)
+    if port is None or port > 65535:
+        request.add_error("port", "required", "must be the number of a port, 1 to 65535.")
+    texts = {
+        "path": request.text("path"),
+        "host": request.text("host"),
+        "scheme": request.choice("scheme", "HTTP", "HTTPS"),
+    }
+    times = {name: number for name, least in _PROBE_TIMES.items() if (number := probe.integer(name, least)) is not None}
+    return {"httpGet": {"port": port, **{name: text for name, text in texts.items() if text}}, **times}
 
 
 def parse_pod_affinity(body: Fields) -> tuple[str, str]:

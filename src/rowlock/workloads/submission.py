@@ -20,7 +20,7 @@ from rowlock.workloads import compute, frameworks, pod_options
 from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.frameworks import MPI, PYTORCH
-from rowlock.workloads.pod_options import PodSecurity
+from rowlock.workloads.pod_options import USER_CREDENTIAL, PodSecurity, UserCredentialUse
 from rowlock.workloads.storage.pod_storage import PodStorage, parse_storage
 
 LONGEST_NAME = 49
@@ -61,8 +61,11 @@ class RoleSpec:
     tolerations: tuple[dict[str, Any], ...] = ()
     node_affinity: Mapping[str, Any] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
+    readiness: Mapping[str, Any] = field(default_factory=dict)
     own_home: bool = False
     pull_secrets: tuple[str, ...] = ()
+    pull_credentials: tuple[str, ...] = ()
+    """Credentials of the submitter with which images are pulled, besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,12 @@ class Submission:
     @property
     def pod_count(self) -> int:
         return self.workers + (1 if self.has_lead else 0)
+
+    @property
+    def user_credentials(self) -> list[UserCredentialUse]:
+        """The credentials of the submitter that its pods use."""
+        roles = (self.master, self.worker)
+        return [use for role in roles for use in pod_options.credential_uses(role.env, role.pull_credentials)]
 
     @property
     def wants_gpu(self) -> bool:
@@ -293,8 +302,8 @@ _MASTER_FIELDS = (
     ("env", "environmentVariables"), ("working_dir", "workingDir"), ("compute", "compute"), ("labels", "labels"),
     ("annotations", "annotations"), ("node_type", "nodeType"), ("restart", "restartPolicy"), ("stdin", "stdin"),
     ("stdin_once", "stdinOnce"), ("tty", "tty"), ("storage", "storage"), ("security", "security"), ("tolerations", "tolerations"),
-    ("node_affinity", "nodeAffinityRequired"), ("ports", "ports"), ("own_home", "createHomeDir"),
-    ("pull_secrets", "imagePullSecrets"),
+    ("node_affinity", "nodeAffinityRequired"), ("ports", "ports"), ("readiness", "probes"), ("own_home", "createHomeDir"),
+    ("pull_secrets", "imagePullSecrets"), ("pull_credentials", "imagePullSecrets"),
 )  # fmt: skip
 
 
@@ -305,6 +314,7 @@ def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Role
         body.add_error(
             "image", "required", 'an image is needed; "rowlock.dev/host" means the programs of this machine.'
         )
+    pull_secrets, pull_credentials = pod_options.parse_pull_secrets(body)
     return RoleSpec(
         image=image,
         pull=body.choice("imagePullPolicy", "Always", "IfNotPresent", "Never"),
@@ -325,8 +335,10 @@ def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Role
         tolerations=pod_options.parse_tolerations(body),
         node_affinity=pod_options.parse_node_affinity(body),
         ports=pod_options.parse_ports(body),
+        readiness=pod_options.parse_readiness(body),
         own_home=body.flag("createHomeDir"),
-        pull_secrets=pod_options.parse_pull_secrets(body),
+        pull_secrets=pull_secrets,
+        pull_credentials=pull_credentials,
     )
 
 
@@ -342,18 +354,20 @@ def _parse_words(body: Fields, name: str) -> tuple[str, ...]:
         return ()
 
 
-_SOURCES = {"podFieldRef": "fieldRef", "secret": "secretKeyRef", "configMap": "configMapKeyRef"}
+_SOURCES = {
+    "podFieldRef": "fieldRef", "secret": "secretKeyRef", "configMap": "configMapKeyRef", USER_CREDENTIAL: USER_CREDENTIAL,
+}  # fmt: skip
 
 
 def _parse_variable(item: Fields) -> dict[str, Any] | None:
-    item.allow_only("name", "value", "secret", "configMap", "podFieldRef", "exclude", "description")
+    item.allow_only("name", "value", *_SOURCES, "exclude", "description")
     name = item.text("name")
     if not _ENV_NAME.fullmatch(name):
         item.add_error("name", "format", f"{name!r} is not the name of an environment variable.")
         return None
     sources = [source for source in _SOURCES if item.get(source) is not None]
     if len(sources) + (item.get("value") is not None) > 1:
-        item.add_error("value", "exclusive", f"{name} may have one of value, secret, configMap and podFieldRef.")
+        item.add_error("value", "exclusive", f"{name} may have one of value, {', '.join(_SOURCES)}.")
         return None
     if not sources:
         return {"name": name, "value": item.text("value")}
@@ -361,6 +375,8 @@ def _parse_variable(item: Fields) -> dict[str, Any] | None:
     if sources[0] == "podFieldRef":
         return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": source.text("path")}}}
     reference = {"name": source.text("name"), "key": source.text("key")}
+    if sources[0] == USER_CREDENTIAL and not all(reference.values()):
+        source.add_error("key", "required", "needs the name of a credential of yours, and a key of it.")
     return {"name": name, "valueFrom": {_SOURCES[sources[0]]: reference}}
 
 

@@ -19,17 +19,20 @@ SPECS: dict[str, dict[str, Any]] = {
     "password": {"user": "ana", "password": SECRET_WORD},
     "docker-registry": {"user": "ana", "password": SECRET_WORD, "url": "registry.test"},
     "generic-secret": {"keyValuePairs": [{"key": "WANDB_API_KEY", "value": SECRET_WORD}]},
+    "ngc-api-key": {"ngc_api_key": SECRET_WORD},
 }
 DATA = {
     "access-key": {"AccessKeyId": "AKIA", "SecretKey": SECRET_WORD},
     "password": {"username": "ana", "password": SECRET_WORD},
     "generic-secret": {"WANDB_API_KEY": SECRET_WORD},
+    "ngc-api-key": {"NGC_API_KEY": SECRET_WORD},
 }
 SHOWN: dict[str, dict[str, Any]] = {
     "access-key": {"accessKeyId": "AKIA"},
     "password": {"user": "ana"},
     "docker-registry": {"user": "ana", "url": "registry.test"},
     "generic-secret": {"keys": ["WANDB_API_KEY"]},
+    "ngc-api-key": {},
 }
 
 
@@ -103,6 +106,8 @@ def test_a_secret_that_exists_stays_its_owners(lab: World) -> None:
         ("generic-secret", {}, "x", "needs one pair of key and value"),
         ("generic-secret", {"keyValuePairs": [{"key": "a b", "value": "c"}]}, "x", "must be a key of its own"),
         ("access-key", [], "x", "must be a JSON object"),
+        ("ngc-api-key", {}, "x", "spec.ngc_api_key: is needed"),
+        ("ngc-api-key", {"ngc_api_key": "a b"}, "x", "must be a key of NVIDIA's NGC"),
         ("access-key", {"accessKeyId": "a", "secretAccessKey": "b" * 600_000}, "x", "a Secret holds no more"),
     ],
 )

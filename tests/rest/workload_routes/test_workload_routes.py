@@ -43,6 +43,26 @@ def test_a_workload_of_one_pod(world: World, word: str, kind: str, category: str
     assert world.client.get(one).status_code == 404
 
 
+def test_a_readiness_probe_is_the_containers(world: World) -> None:
+    world.project()
+    request = {"path": "/up", "port": 8080, "scheme": "HTTP"}
+    readiness = {"handler": {"httpGet": request}, "periodSeconds": 5, "initialDelaySeconds": 0, "failureThreshold": 3}
+    made = standard(world, "workspaces", probes={"readiness": readiness})
+    assert made.status_code == 202 and made.json()["spec"]["probes"] == {"readiness": readiness}, made.text
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "one")
+    (container,) = objects.dig(job, "spec.pytorchReplicaSpecs.Master.template.spec.containers")
+    assert container["readinessProbe"] == {
+        "httpGet": request, "periodSeconds": 5, "initialDelaySeconds": 0, "failureThreshold": 3,
+    }  # fmt: skip
+    for wrong, words in (
+        ({"liveness": {}}, "there is no such field"),
+        ({"readiness": {"periodSeconds": 1}}, "spec.probes.readiness.handler.httpGet.port"),
+        ({"readiness": {"handler": {"httpGet": {"port": 80}}, "periodSeconds": 0}}, "must be no less than 1"),
+    ):
+        answer = standard(world, "trainings", "two", probes=wrong)
+        assert answer.status_code == 400 and words in answer.json()["message"], answer.text
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [

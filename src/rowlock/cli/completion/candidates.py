@@ -15,7 +15,7 @@ _JOB_VERBS = frozenset(
 )
 _OTHER_NOUNS = frozenset(
     "project node nodepool department cluster image pvc template config workload-type environment compute datasource"
-    " my-credential".split()
+    " credential my-credential".split()
 )
 """Commands whose names are not names of jobs."""
 _MOST_RUNS = 200

@@ -125,6 +125,17 @@ def generate_config(line: CommandLine) -> int:
 # ---------------------------------------------------------------- kubeconfig, version
 
 
+def _rename_user(config: dict[str, Any], name: str) -> None:
+    """Give the entry of the current context's user another name."""
+    context = next(
+        (one["context"] for one in config.get("contexts") or () if one["name"] == config.get("current-context")), {}
+    )
+    for user in config.get("users") or ():
+        if user["name"] == context.get("user"):
+            user["name"] = context["user"] = name
+            return
+
+
 def set_kubeconfig(line: CommandLine) -> int:
     """Add the cluster to kubectl's configuration as the current context; other entries stay."""
     import yaml
@@ -150,6 +161,8 @@ def set_kubeconfig(line: CommandLine) -> int:
         theirs = {"apiVersion": "v1", "kind": "Config"}
     except yaml.YAMLError as error:
         raise CommandError(f"{target} is not YAML, and was left as it is: {error}") from None
+    if line.username:
+        _rename_user(ours, line.username)
     for kind in ("clusters", "users", "contexts"):
         names = {entry["name"] for entry in ours.get(kind) or ()}
         theirs[kind] = [e for e in theirs.get(kind) or () if e["name"] not in names] + list(ours.get(kind) or ())

@@ -21,7 +21,7 @@ _PATHS = {
     "compute": "/api/v1/asset/compute",
     "datasource": "/api/v1/asset/datasource",
     "template": "/api/v1/workload-templates",
-    "my-credential": "/api/v1/asset/credentials",
+    "credential": "/api/v1/asset/credentials",
 }
 
 _SOURCE_PATHS = {

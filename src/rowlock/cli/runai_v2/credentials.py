@@ -1,4 +1,4 @@
-"""`runai my-credential`: credentials of the project, which are Secrets. What is secret comes from a file or stdin, never as an argument."""
+"""`runai credential`: credentials of the project, which are Secrets. What is secret comes from a file or stdin, never as an argument."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rowlock.cli.runai_v2.assets import named_asset
 _PATH = "/api/v1/asset/credentials"
 _KIND_PATHS = {
     "accessKey": "access-key", "password": "password", "dockerRegistry": "docker-registry", "genericSecret": "generic-secret",
+    "ngcApiKey": "ngc-api-key",
 }  # fmt: skip
 """Kind of credential → last part of its REST path."""
 
@@ -24,6 +25,7 @@ def create(line: CommandLine) -> int:
     given = {"user": line.user, "url": line.url, "accessKeyId": line.access_key_id, "key": line.key}
     needed = {
         "access-key": ("accessKeyId",), "password": ("user",), "docker-registry": ("user", "url"), "generic-secret": ("key",),
+        "ngc-api-key": (),
     }[line.type]  # fmt: skip
     flags = {"accessKeyId": "--access-key-id"}
     for field, value in given.items():
@@ -32,20 +34,20 @@ def create(line: CommandLine) -> int:
             raise CommandError(f"a credential of the type {line.type} needs {flag}", 2)
         if value and field not in needed:
             raise CommandError(f"{flag} is not for credentials of the type {line.type}: leave it out", 2)
-    secret = _read_secret(line)
+    secret = read_secret(line)
     if line.type == "generic-secret":
         spec: dict[str, Any] = {"keyValuePairs": [{"key": line.key, "value": secret}]}
     else:
-        hidden = "secretAccessKey" if line.type == "access-key" else "password"
+        hidden = {"access-key": "secretAccessKey", "ngc-api-key": "ngc_api_key"}.get(line.type, "password")
         spec = {field: given[field] for field in needed} | {hidden: secret}
     server, name = client.connect(line), line.word("name")
     meta = {"name": name, "scope": "project", "projectId": rowlock_projects.find_project(server, project(line))["id"]}
     server.post(f"{_PATH}/{line.type}", {"meta": meta, "spec": spec})
-    show(f"my-credential {name} created successfully")
+    show(f"credential {name} created successfully")
     return 0
 
 
-def _read_secret(line: CommandLine) -> str:
+def read_secret(line: CommandLine) -> str:
     """The file, or stdin, without the newline at its end. Raises CommandError."""
     if not line.secret_file:
         raise CommandError("what is secret is read from a file: --secret-file FILE (- reads stdin)", 2)
@@ -67,5 +69,5 @@ def delete(line: CommandLine) -> int:
     server = client.connect(line)
     credential = named_asset(line, server)
     server.delete(f"{_PATH}/{_KIND_PATHS[credential['meta']['kind']]}/{credential['meta']['id']}")
-    show(f"my-credential {credential['meta']['name']} deleted successfully")
+    show(f"credential {credential['meta']['name']} deleted successfully")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag
+from rowlock.cli.runai_v2.tree import OWN_TYPE
 from rowlock.cli.submit.flags import ANY_FRAMEWORK, ENVIRONMENT_FIELDS, asset_flags, submit_flags
 
 DISTRIBUTED = submit_flags(2, ANY_FRAMEWORK)
@@ -22,7 +23,9 @@ OUTPUT = (
     Flag("--no-headers", "switch", "print no header"),
     Flag("--columns", "list", "the columns, in this order", value="NAME,NAME"),
     Flag("--raw", "switch", "print the server's answer as it is"),
-    Flag("--set-default-columns", "switch", "", refuse="put --columns into an alias of your shell"),
+    Flag(
+        "--set-default-columns", "switch", "print these --columns from now on (without --columns: the usual ones again)"
+    ),
 )
 PAGES = (
     Flag("--max-items", "int", "no more than N", value="N"),
@@ -93,6 +96,7 @@ DELETE = (UUID, _YES, PROJECT, DATA_DIR)
 WORKLOAD_DELETE = (_TYPE, _FRAMEWORK, *DELETE)
 STATE = (UUID, PROJECT, DATA_DIR)
 RESOURCE_LIST = (*PAGES, *OUTPUT, DATA_DIR)
+CREDENTIAL_LIST = (OWN_TYPE, *RESOURCE_LIST)
 ASSET_LIST = (Flag("-A --all", "switch", "those of all projects"), *PAGES, *OUTPUT, PROJECT, DATA_DIR)
 _SCOPE = (
     Flag("--scope", "project|department|cluster|tenant", "who may use it", "project"),

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rowlock.cli.client import ServerClient
-from rowlock.cli.context import read_config
+from rowlock.cli.context import read_config, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
 from rowlock.cli.output import show, show_json, tell
 
 MAX_PAGE = 500
 RULE = "─"
+_REMEMBERED = "columns"
+"""In the configuration: the columns that --set-default-columns chose, by the command."""
 
 
 class Column(NamedTuple):
@@ -50,6 +52,8 @@ def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict
         raise CommandError(f"--{form[0]} and --{form[1]} exclude each other: give one of them", 2)
     wanted = form[0] if form else str(read_config(line).get("output") or "table")
     chosen = chosen_columns(line, columns)
+    if line.set_default_columns:
+        _remember_columns(line, chosen)
     if wanted == "raw":
         show_json(list(items) if body is None else body)
     elif wanted in ("json", "yaml"):
@@ -62,11 +66,12 @@ def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict
 
 def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]:
     """The columns of --columns, by name or title; else the default ones. Raises CommandError with the nearest name."""
-    if not line.columns:
+    words = line.columns or (read_config(line).get(_REMEMBERED) or {}).get(line.verb)
+    if not words or (line.set_default_columns and not line.columns):
         return [column for column in columns if column.is_shown]
     by_word = {word: c for c in reversed(columns) for word in (c.title.lower(), c.name.lower())}
     chosen = []
-    for word in (word.strip() for words in line.columns for word in words.split(",")):
+    for word in (word.strip() for text in words for word in text.split(",")):
         if word.lower() not in by_word:
             names = [c.name for c in columns]
             raise CommandError(
@@ -74,6 +79,14 @@ def chosen_columns(line: CommandLine, columns: Sequence[Column]) -> list[Column]
             )
         chosen.append(by_word[word.lower()]._replace(width=0))
     return chosen
+
+
+def _remember_columns(line: CommandLine, chosen: Sequence[Column]) -> None:
+    """Keep the columns of --columns for later lists of this command; without --columns forget them."""
+    kept = {verb: names for verb, names in (read_config(line).get(_REMEMBERED) or {}).items() if verb != line.verb}
+    update_config(
+        line, **{_REMEMBERED: kept | ({line.verb: [column.name for column in chosen]} if line.columns else {})}
+    )
 
 
 def fetch_page(line: CommandLine, server: ServerClient, path: str, name: str, **query: Any) -> list[dict[str, Any]]:

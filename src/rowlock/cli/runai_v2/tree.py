@@ -107,6 +107,7 @@ CLUSTER = _resource("cluster", "clusters", "list_clusters", Command(
     "set", "Set the current cluster.", "runai_v2.resources:set_cluster", "[NAME]",
     (Flag("--id", "text", "its id", value="UUID"), DATA_DIR),
 ))  # fmt: skip
+OWN_TYPE = Flag("--type", "genericSecret|dockerRegistry|ngcApiKey|password|accessKey", "what it is")
 _CLAIMS = Command("list", "List claims.", "runai_v2.resources:list_claims", flags=f"{_FLAGS}ASSET_LIST", aliases="ls")
 RESOURCES: tuple[Group, ...] = (
     PROJECTS, CLUSTER,
@@ -123,13 +124,13 @@ RESOURCES: tuple[Group, ...] = (
     _asset("template", "templates", Command(
         "create", "Make a template.", "runai_v2.assets:create_template", "NAME", f"{_FLAGS}TEMPLATE", "ARGUMENTS...",
     )),
-    Group("my-credential", "Credentials of the project, which are Secrets.", (
+    Group("credential", "Credentials of the project, which are Secrets.", (
         Command("list", "List the project's credentials, without what is secret.", "runai_v2.assets:list_assets",
                 flags=f"{_FLAGS}ASSET_LIST"),
         Command("describe", "Show a credential, without what is secret.", "runai_v2.assets:describe", "NAME",
                 (PROJECT, DATA_DIR)),
         Command("create", "Keep a credential, whose secret is read from a file.", "runai_v2.credentials:create", "NAME", (
-            Flag("--type", "password|access-key|docker-registry|generic-secret", "what it is", "password"),
+            Flag("--type", "password|access-key|docker-registry|generic-secret|ngc-api-key", "what it is", "password"),
             Flag("--user", "text", "the user's name (password, docker-registry)", value="NAME"),
             Flag("--url", "text", "the registry (docker-registry)", value="URL"),
             Flag("--access-key-id", "text", "the id of the key (access-key)", value="ID"),
@@ -139,6 +140,20 @@ RESOURCES: tuple[Group, ...] = (
         )),
         Command("delete", "Delete a credential, and the Secret that it made.", "runai_v2.credentials:delete", "NAME",
                 (PROJECT, DATA_DIR)),
+    )),
+    Group("my-credential", "Credentials of your own, which no other user uses.", (
+        Command("list", "List your credentials, without what is secret.", "runai_v2.my_credentials:list_own",
+                flags=f"{_FLAGS}CREDENTIAL_LIST", aliases="ls"),
+        Command("describe", "Show one of your credentials, without what is secret.", "runai_v2.my_credentials:describe", "NAME",
+                (DATA_DIR,)),
+        Command("create", "Keep a credential of your own.", "runai_v2.my_credentials:create", "NAME", (
+            OWN_TYPE,
+            Flag("--item", "list", "its fields, with commas between (what is secret is safer in --secret-file)", value="KEY=VALUE,..."),
+            Flag("--secret-file", "text", "a file with what is secret of it (- reads stdin)", value="FILE"),
+            Flag("--description", "text", "what it is for", value="TEXT"), DATA_DIR,
+        )),
+        Command("delete", "Delete one of your credentials; workloads that use it keep its values.",
+                "runai_v2.my_credentials:delete", "NAME", (DATA_DIR,), aliases="rm"),
     )),
 )  # fmt: skip
 
@@ -191,13 +206,13 @@ OTHERS: tuple[Command | Group, ...] = (
     AUTH,
     Group("kubeconfig", "The cluster in kubectl's own configuration.", (
         Command("set", "Add the cluster and make it kubectl's current context.", "runai_v2.account:set_kubeconfig", flags=(
-            Flag("--username", "text", "", value="NAME", refuse="the entry has the name that `rowlock kubeconfig` shows"), DATA_DIR,
+            Flag("--username", "text", "the name of the user's entry", value="NAME"), DATA_DIR,
         )),
     )),
     Command("upgrade", "Update the command line.", "", refuse=NO_UPDATE),
     Group("report", "Metrics that programs report.", (
         Command("metrics", "Report metrics.", "", refuse=(
-            "nothing shows metrics that programs report: let the program print them, `runai logs` keeps them"
+            "a program prints them, as `step=10 loss=0.31`: `rowlock plot JOB` draws what the log has"
         )),
     )),
     Group("diagnostics", "What went wrong.", (

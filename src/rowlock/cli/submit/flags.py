@@ -36,7 +36,8 @@ def master_flag_of(row: SubmitField, generation: int) -> Flag | None:
 def _make_flag(row: SubmitField, names: str, generation: int, text: str) -> Flag:
     kind = row.kind if "|" in row.kind else _FLAG_KINDS.get(row.kind, "list")
     default = row.default1 if generation == 1 else row.default2
-    return Flag(names, kind, text, default, value=row.value, hidden=row.hidden, refuse=row.refuse)
+    neutral = str(row.neutral or "") if row.refuse else ""
+    return Flag(names, kind, text, default, row.value, row.hidden, row.refuse, neutral)
 
 
 def has_field(row: SubmitField, framework: str) -> bool:

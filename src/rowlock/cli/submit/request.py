@@ -89,15 +89,20 @@ def _parse_names(values: Sequence[str], _: str) -> list[str]:
     return [word for value in values for word in value.split(",") if word]
 
 
-def _parse_secret_variables(values: Sequence[str], name: str) -> list[dict[str, Any]]:
-    variables = []
-    for value in values:
-        variable, _, source = value.partition("=")
-        secret, _, key = source.partition(",key=")
-        if not (variable and secret and key):
-            raise CommandError(f'invalid argument "{value}" for {name}: write NAME=SECRET,key=KEY', 2)
-        variables.append({"name": variable, "secret": {"name": secret, "key": key}})
-    return variables
+def _parse_key_variables(source_field: str, word: str) -> Callable[[Sequence[str], str], list[dict[str, Any]]]:
+    """Reads variables whose values are keys of something: of a Secret, or of a credential of the submitter."""
+
+    def parse(values: Sequence[str], name: str) -> list[dict[str, Any]]:
+        variables = []
+        for value in values:
+            variable, _, source = value.partition("=")
+            holder, _, key = source.partition(",key=")
+            if not (variable and holder and key):
+                raise CommandError(f'invalid argument "{value}" for {name}: write NAME={word},key=KEY', 2)
+            variables.append({"name": variable, source_field: {"name": holder, "key": key}})
+        return variables
+
+    return parse
 
 
 def _parse_field_variables(values: Sequence[str], name: str) -> list[dict[str, Any]]:
@@ -124,10 +129,13 @@ _CONVERTERS: dict[str, Callable[[Any, str], Any]] = {
     "names": _parse_names,
     "numbers": lambda values, name: ",".join(_parse_names(values, name)),
     "pairs": parse_pairs,
-    "secrets": lambda values, name: [{"name": word} for word in _parse_names(values, name)],
+    "own credentials": lambda values, name: [
+        {"name": word, "userCredential": True} for word in _parse_names(values, name)
+    ],
     "resources": parse_resources,
     "variables": parse_pairs,
-    "secret variables": _parse_secret_variables,
+    "secret variables": _parse_key_variables("secret", "SECRET"),
+    "credential variables": _parse_key_variables("userCredential", "CREDENTIAL"),
     "field variables": _parse_field_variables,
     "ports": _parse_container_ports,
     "excluded nodes": _excluded_nodes,

@@ -14,6 +14,7 @@ from rowlock.errors import BadRequest, Forbidden
 from rowlock.http_server.connection_limits import client_of
 from rowlock.kinds import Kind
 from rowlock.rest.accounts import access_rules
+from rowlock.rest.accounts.user_credentials import user_key
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.workloads import ACCEPTED
 from rowlock.workloads import list_query
@@ -84,9 +85,11 @@ async def create(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /users/{id}: delete a user, his access rules and his tokens. Raises NotFound."""
+    """DELETE /users/{id}: delete a user, his credentials, his access rules and his tokens. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
+    if (credentials := call.context.settings.credentials) is not None:
+        await credentials.forget(user_key(account.name, is_owner=False))
     await _accounts(call).delete(account.name)
     await access_rules.delete_rules_of(call, RuleSubject("user", account.name))
     return JsonResult(202, ACCEPTED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.rest.openapi.asset_schemas import credential_answers
+from rowlock.rest.openapi.asset_schemas import credential_answers, user_credential_answers
 from rowlock.rest.openapi.vocabulary import (
     ANYTHING,
     FLAG,
@@ -214,6 +214,7 @@ ANSWERS: dict[str, Schema] = {
     "Nodes": page_of("nodes", "Node"),
     "Asset": record(meta=_ASSET_META, spec=OBJECT),
     **credential_answers(_ASSET_META),
+    **user_credential_answers(),
     "Assets": record(entries=list_of(ref("Asset"))),
     "Template": record(
         meta=record(

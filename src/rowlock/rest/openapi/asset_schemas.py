@@ -7,15 +7,24 @@ from rowlock.rest.openapi.vocabulary import (
     FLAG,
     OBJECT,
     TEXT,
+    TIME,
     WHOLE,
     Schema,
+    choice,
     list_of,
+    nullable,
     record,
     ref,
     with_optional,
 )
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS, AssetKind
-from rowlock.workloads.assets.credentials import CREDENTIAL_KINDS, EXISTING, SECRET_FIELD, CredentialKind
+from rowlock.workloads.assets.credentials import (
+    CREDENTIAL_KINDS,
+    CREDENTIAL_WORDS,
+    EXISTING,
+    SECRET_FIELD,
+    CredentialKind,
+)
 
 _NOT_TEXT: dict[str, Schema] = {
     "readOnly": FLAG, "existingPvc": FLAG, "ephemeral": FLAG, "claimInfo": OBJECT, "secretRef": OBJECT,
@@ -43,6 +52,34 @@ def _credential_spec(row: CredentialKind) -> Schema:
 def _credential_answer(row: CredentialKind) -> Schema:
     shown = {name: TEXT for name in row.shown} | ({"keys": list_of(TEXT)} if not row.shown else {})
     return with_optional(record(**{SECRET_FIELD: TEXT, "keyId": WHOLE}), **{EXISTING: TEXT}, **shown)
+
+
+_OWN_SPEC: Schema = {
+    "type": "object",
+    "properties": {name: _NOT_TEXT.get(name, TEXT) for row in CREDENTIAL_KINDS for name in (*row.shown, *row.hidden)},
+    "additionalProperties": False,
+}
+"""The spec of a user's credential: the fields of its type."""
+
+
+def user_credential_requests() -> dict[str, Schema]:
+    """The bodies that create and change a user's own credential."""
+    changes: dict[str, Schema] = {"name": TEXT, "description": TEXT, "spec": _OWN_SPEC}
+    new = record(name=TEXT, type=choice(*CREDENTIAL_WORDS), spec=_OWN_SPEC)
+    return {
+        "UserCredentialRequest": {**with_optional(new, description=TEXT), "additionalProperties": False},
+        "UserCredentialUpdate": {"type": "object", "properties": changes, "additionalProperties": False},
+    }
+
+
+def user_credential_answers() -> dict[str, Schema]:
+    """The answers that have a user's own credentials."""
+    shown = {name: TEXT for row in CREDENTIAL_KINDS for name in row.shown}
+    one = record(
+        id=TEXT, name=TEXT, type=choice(*CREDENTIAL_WORDS), description=nullable(TEXT), createdAt=TIME, updatedAt=TIME,
+        spec=with_optional(record(keys=list_of(TEXT)), **shown),
+    )  # fmt: skip
+    return {"UserCredential": one, "UserCredentials": record(credentials=list_of(ref("UserCredential")))}
 
 
 def asset_requests(meta: Schema) -> dict[str, Schema]:

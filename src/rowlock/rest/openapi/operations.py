@@ -104,6 +104,12 @@ def _account_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "POST", "users/{id}/logout", Operation("Accepted", 202)
     yield "GET", "me", Operation("Me")
     yield "POST", "me/password", Operation("Accepted", 202, "OwnPasswordRequest")
+    own = "me/credentials"
+    yield "GET", own, Operation("UserCredentials", query=("type",))
+    yield "POST", own, Operation("UserCredential", 202, "UserCredentialRequest")
+    yield "GET", f"{own}/{{id}}", Operation("UserCredential")
+    yield "PUT", f"{own}/{{id}}", Operation("UserCredential", 202, "UserCredentialUpdate")
+    yield "DELETE", f"{own}/{{id}}", Operation("Accepted", 202)
     yield "GET", "authorization/roles", Operation("Roles")
     yield "GET", "authorization/roles/{id}", Operation("Role")
     yield "GET", "authorization/me/access-rules", Operation("MyAccessRules", query=(*LIST, *_RULE_FILTERS))

@@ -17,9 +17,6 @@ class RefusedRoute(NamedTuple):
     reason: str
 
 
-_NO_NGC_KEYS = (
-    "an NGC key is a login at nvcr.io: make a docker-registry credential with the user $oauthtoken and the key"
-)
 REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
     RefusedRoute("POST", "/api/v1/clusters", "a server has one cluster, which is there: GET /api/v1/clusters shows it"),
     RefusedRoute(
@@ -27,7 +24,6 @@ REFUSED_ROUTES: tuple[RefusedRoute, ...] = (
         "/api/v1/clusters/{id}",
         "the cluster's name and life are the server's: `rowlock up` and `rowlock down`",
     ),
-    RefusedRoute("", "/api/v1/asset/credentials/ngc-api-key", _NO_NGC_KEYS),
     RefusedRoute(
         "", "/api/v1/asset/registries", "registries are not kept as assets: name them in the image, as HOST/NAME:TAG"
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rowlock import submit_fields
 from rowlock.rest.inventory.queue_quotas import EVERYTHING_GIVEN
-from rowlock.rest.openapi.asset_schemas import asset_requests
+from rowlock.rest.openapi.asset_schemas import asset_requests, user_credential_requests
 from rowlock.rest.openapi.vocabulary import (
     ANYTHING,
     FLAG,
@@ -25,7 +25,7 @@ _BY_KIND: dict[str, Schema] = {
     "text": TEXT, "int": WHOLE, "float": NUMBER, "switch": FLAG, "duration": WHOLE, "names": list_of(TEXT),
     "words": {"type": ["string", "array"]}, "list": {"type": ["string", "array"]}, "quantity": {"type": ["string", "number"]},
     "numbers": {"type": ["string", "array"]}, "preferred topology": OBJECT, "required topology": OBJECT,
-    "excluded nodes": OBJECT, "gpus": NUMBER, "own user": WHOLE,
+    "excluded nodes": OBJECT, "object": OBJECT, "gpus": NUMBER, "own user": WHOLE,
 }  # fmt: skip
 """Kind of field → its JSON schema; all other kinds are lists of objects."""
 _WHOLE_NUMBERS = {"compute.gpuDevicesRequest"}
@@ -106,6 +106,7 @@ REQUESTS: dict[str, Schema] = {
     "NodePoolRequest": with_optional(record(name=TEXT, **_LABEL), clusterId=TEXT),
     "NodePoolUpdate": {"type": "object", "properties": _LABEL},
     **asset_requests(_ASSET_META),
+    **user_credential_requests(),
     "AssetUpdate": {"type": "object", "properties": {"meta": record(name=TEXT), "spec": OBJECT}},
     "TemplateRequest": with_optional(
         record(meta=_TEMPLATE_META), spec=OBJECT, master=OBJECT, masterSpecSameAsWorker=FLAG

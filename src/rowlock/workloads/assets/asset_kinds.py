@@ -77,11 +77,11 @@ _SECURITY = (
 )  # fmt: skip
 _PROGRAM = (
     "image", "imagePullPolicy", "command", "args", "environmentVariables", "workingDir", "createHomeDir", "stdin", "tty",
+    "probes",
 )  # fmt: skip
 _NO_INGRESS = "this cluster has no ingress: reach a pod with `rowlock port-forward`"
 _ENVIRONMENT_REFUSED: dict[str, tuple[Any, str]] = {
     "connections": (None, _NO_INGRESS),
-    "probes": (None, "submit a manifest with kubectl"),
     "overrideUidGidInWorkspace": (False, "set runAsUid of the workload"),
 }
 

@@ -20,6 +20,7 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 
 _SECRET_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_NGC_KEY = re.compile(r"[-._A-Za-z0-9]+")
 _MAX_BYTES = 512 * 1024
 EXISTING = "existingSecretName"
 SECRET_FIELD = "secretName"
@@ -120,6 +121,13 @@ def _docker_registry(spec: Fields) -> Data:
     return {".dockerconfigjson": json.dumps({"auths": {url: login}})}
 
 
+def _ngc_api_key(spec: Fields) -> Data:
+    [key] = _read_required(spec, "ngc_api_key")
+    if key and not _NGC_KEY.fullmatch(key):
+        spec.add_error("ngc_api_key", "format", "must be a key of NVIDIA's NGC: letters, digits, '-', '_' and '.'.")
+    return {"NGC_API_KEY": key}
+
+
 def _generic_secret(spec: Fields) -> Data:
     data: Data = {}
     for pair in spec.items("keyValuePairs"):
@@ -141,6 +149,7 @@ CREDENTIAL_KINDS: tuple[CredentialKind, ...] = (
         _docker_registry,
     ),
     CredentialKind("generic-secret", "genericSecret", "Opaque", (), ("keyValuePairs",), _generic_secret),
+    CredentialKind("ngc-api-key", "ngcApiKey", "Opaque", (), ("ngc_api_key",), _ngc_api_key),
 )  # fmt: skip
 CREDENTIAL_WORDS: tuple[str, ...] = tuple(row.kind for row in CREDENTIAL_KINDS)
 REGISTRY = "dockerRegistry"

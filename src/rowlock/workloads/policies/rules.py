@@ -17,7 +17,8 @@ RULES = ("min", "max", "step", "options", "required", "canEdit")
 _LIST_RULES = ("instances", "attributes", "required", "canEdit")
 _NUMBERS = frozenset({"int", "float", "quantity", "duration", "gpus"})
 _LISTS = frozenset({
-    "items", "variables", "secret variables", "field variables", "environment", "pairs", "resources", "ports", "volumes", "claims",
+    "items", "variables", "secret variables", "credential variables", "field variables", "environment", "pairs", "resources",
+    "ports", "volumes", "claims",
 })  # fmt: skip
 
 

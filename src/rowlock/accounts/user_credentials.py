@@ -1,0 +1,143 @@
+"""Credentials of one user each, kept in `credentials.json` of the data directory: nobody else uses them, and no answer has what is secret.
+
+They are no Secrets of the cluster: whoever reads those of all projects would read them. A workload that names one gets a Secret of its
+own with the values, in its project, which goes with the workload. Backups of the cluster hold no credentials of users.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rowlock.accounts.private_file import read_private_file, write_private_file
+from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound
+
+FILE_NAME = "credentials.json"
+MAX_OF_ONE, MAX_BYTES_OF_ONE, MAX_BYTES = 100, 1 << 20, 16 << 20
+"""Credentials of one user, the bytes of what is secret in them, and those of all users."""
+
+
+class UserCredential(msgspec.Struct, frozen=True):
+    """One credential. `user` is its owner's key, `shown` what its owner may see of its spec, `data` what a Secret has of it."""
+
+    id: str
+    user: str
+    name: str
+    kind: str
+    secret_type: str
+    shown: dict[str, Any]
+    data: dict[str, str]
+    created: float
+    updated: float
+    description: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        return sum(len(key.encode()) + len(value.encode()) for key, value in self.data.items())
+
+
+class _CredentialFile(msgspec.Struct):
+    credentials: list[UserCredential]
+    version: int = 1
+
+
+class UserCredentials:
+    """The credentials of all users. Reads are immediate; changes are on disk before they count."""
+
+    def __init__(
+        self, path: Path, credentials: Iterable[UserCredential] = (), clock: Callable[[], float] = time.time
+    ) -> None:
+        self._path, self._clock, self._writing = path, clock, asyncio.Lock()
+        self._by_id: Mapping[str, UserCredential] = {one.id: one for one in credentials}
+
+    @classmethod
+    def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserCredentials:
+        """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
+        path = data_dir / FILE_NAME
+        try:
+            content = read_private_file(path, "the secrets")
+            credentials = msgspec.json.decode(content, type=_CredentialFile).credentials if content is not None else []
+        except (OSError, ValueError) as error:
+            raise BadRequest(
+                f"the credentials in {path} cannot be read ({error}): mend the file, or move it away and make them again"
+            ) from None
+        return cls(path, credentials, clock)
+
+    def of(self, user: str) -> list[UserCredential]:
+        """Those of a user, by name."""
+        return sorted((one for one in self._by_id.values() if one.user == user), key=lambda one: one.name)
+
+    def named(self, user: str, name: str) -> UserCredential | None:
+        """The user's credential of this name."""
+        return next((one for one in self._by_id.values() if (one.user, one.name) == (user, name)), None)
+
+    def find(self, user: str, id_or_name: str) -> UserCredential:
+        """The user's own, by id or name; somebody else's is as if it were not there. Raises NotFound."""
+        by_id = self._by_id.get(id_or_name)
+        credential = by_id if by_id is not None and by_id.user == user else self.named(user, id_or_name)
+        if credential is None:
+            raise NotFound(
+                f"Resource id not found: you have no credential {id_or_name[:80]!r}. GET /api/v1/me/credentials lists yours."
+            )
+        return credential
+
+    async def create(self, credential: UserCredential) -> UserCredential:
+        """Keep a new one, with an id and times of its own. Raises AlreadyExists, BadRequest."""
+        now = self._clock()
+        kept = msgspec.structs.replace(credential, id=str(uuid.uuid4()), created=now, updated=now)
+        async with self._writing:
+            self._check(kept)
+            await self._replace({**self._by_id, kept.id: kept})
+        return kept
+
+    async def change(self, credential: UserCredential) -> UserCredential:
+        """Replace the one of the same id. Raises AlreadyExists, BadRequest, NotFound."""
+        kept = msgspec.structs.replace(credential, updated=self._clock())
+        async with self._writing:
+            self.find(kept.user, kept.id)
+            self._check(kept)
+            await self._replace({**self._by_id, kept.id: kept})
+        return kept
+
+    async def delete(self, user: str, identity: str) -> None:
+        """Raises NotFound."""
+        async with self._writing:
+            credential = self.find(user, identity)
+            await self._replace({key: one for key, one in self._by_id.items() if key != credential.id})
+
+    async def forget(self, user: str) -> None:
+        """Delete all of a user: who gets the name later gets none of them."""
+        async with self._writing:
+            if any(one.user == user for one in self._by_id.values()):
+                await self._replace({key: one for key, one in self._by_id.items() if one.user != user})
+
+    def _check(self, credential: UserCredential) -> None:
+        others = [one for one in self._by_id.values() if one.id != credential.id]
+        own = [one for one in others if one.user == credential.user]
+        if any(one.name == credential.name for one in own):
+            raise AlreadyExists(f"you have a credential {credential.name!r} already: delete it, or choose another name")
+        if len(own) >= MAX_OF_ONE:
+            raise BadRequest(f"you have {MAX_OF_ONE} credentials, which is the limit: delete some")
+        if sum(one.size for one in own) + credential.size > MAX_BYTES_OF_ONE:
+            raise BadRequest(f"all your credentials may have {MAX_BYTES_OF_ONE:,} bytes together: delete some")
+        if sum(one.size for one in others) + credential.size > MAX_BYTES:
+            raise BadRequest(
+                f"the credentials of all users may have {MAX_BYTES:,} bytes together, and have nearly that"
+            )
+
+    async def _replace(self, credentials: Mapping[str, UserCredential]) -> None:
+        def write() -> None:
+            write_private_file(self._path, msgspec.json.encode(_CredentialFile(list(credentials.values()))))
+
+        try:
+            await asyncio.to_thread(write)
+        except OSError as error:
+            raise Internal(f"{self._path} cannot be written ({error.strerror}): nothing was changed") from None
+        self._by_id = credentials

@@ -1,0 +1,100 @@
+"""`runai my-credential`: the credentials of whoever asks, which no other user uses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from rowlock.cli import client
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import show
+from rowlock.cli.runai_v2.credentials import read_secret
+from rowlock.cli.runai_v2.tables import Column, show_list, show_yaml, slice_items
+
+_PATH = "/api/v1/me/credentials"
+_FIELDS: dict[str, tuple[dict[str, str], str]] = {
+    "genericSecret": ({"key": "key", "value": "value"}, "value"),
+    "dockerRegistry": ({"user": "user", "password": "password", "url": "url"}, "password"),
+    "ngcApiKey": ({"ngc-api-key": "ngc_api_key"}, "ngc-api-key"),
+    "password": ({"user": "user", "password": "password"}, "password"),
+    "accessKey": ({"access-key-id": "accessKeyId", "secret-access-key": "secretAccessKey"}, "secret-access-key"),
+}
+"""Type → (key of an item → field of the request; the key whose value is secret, and may come from a file)."""
+_COLUMNS = (
+    Column("name", "Name", lambda one: one["name"]),
+    Column("type", "Type", lambda one: one["type"]),
+    Column("keys", "Keys", lambda one: ", ".join(one["spec"]["keys"])),
+    Column("createdAt", "Creation Time", lambda one: one["createdAt"]),
+    Column("description", "Description", lambda one: one["description"] or "", 0, False),
+    Column("updatedAt", "Last Updated", lambda one: one["updatedAt"], 0, False),
+    Column("id", "Id", lambda one: one["id"], 0, False),
+)
+
+
+def list_own(line: CommandLine) -> int:
+    """List the credentials of whoever asks, without what is secret."""
+    body = client.connect(line).get(_PATH, **({"type": line.type} if line.type else {}))
+    return show_list(line, _COLUMNS, slice_items(line, body["credentials"]), body)
+
+
+def describe(line: CommandLine) -> int:
+    """Show a credential of one's own, without what is secret."""
+    show_yaml(client.connect(line).get(_own_path(line)))
+    return 0
+
+
+def create(line: CommandLine) -> int:
+    """Keep a credential of one's own: of --item, and of a file with what is secret."""
+    if not line.type:
+        raise CommandError(f"say what it is: --type {'|'.join(_FIELDS)}", 2)
+    known, secret_key = _FIELDS[line.type]
+    items = [_parse_item(text, line.type, known) for text in line.item or [""]]
+    if len(items) > 1 and line.type != "genericSecret":
+        raise CommandError(
+            f"a credential of the type {line.type} has one --item: write its keys with commas between", 2
+        )
+    lacking = [item for item in items if secret_key not in item]
+    if len(lacking) > 1:
+        raise CommandError(
+            f"--secret-file has one {secret_key}, but {len(lacking)} items lack it: write it into the others", 2
+        )
+    if lacking:
+        lacking[0][secret_key] = read_secret(line)
+    elif line.secret_file:
+        raise CommandError(f"--secret-file and --item both say the {secret_key}: leave one of them out", 2)
+    for item in items:
+        if absent := [key for key in known if not item.get(key)]:
+            raise CommandError(f"a credential of the type {line.type} needs {absent[0]}: --item {absent[0]}=…", 2)
+    fields = [{known[key]: value for key, value in item.items()} for item in items]
+    spec: dict[str, Any] = {"keyValuePairs": fields} if line.type == "genericSecret" else fields[0]
+    name = line.word("name")
+    body = {"name": name, "type": line.type, "spec": spec} | (
+        {"description": line.description} if line.description else {}
+    )
+    client.connect(line).post(_PATH, body)
+    show(f"my-credential {name} created successfully")
+    return 0
+
+
+def _parse_item(text: str, kind: str, known: dict[str, str]) -> dict[str, str]:
+    """`user=ana,password=a,b`: a comma ends a value where one of the known keys follows. Raises CommandError."""
+    names = "|".join(re.escape(key) for key in known)
+    item: dict[str, str] = {}
+    for part in re.split(rf",(?=(?:{names})=)", text) if text else []:
+        key, equals, value = part.partition("=")
+        if key not in known or not equals or key in item:
+            raise CommandError(f"an --item of the type {kind} is {','.join(f'{one}=…' for one in known)}, not {key}", 2)
+        item[key] = value
+    return item
+
+
+def delete(line: CommandLine) -> int:
+    """Delete a credential of one's own; workloads that use it keep its values."""
+    client.connect(line).delete(_own_path(line))
+    show(f"my-credential {line.word('name')} deleted successfully")
+    return 0
+
+
+def _own_path(line: CommandLine) -> str:
+    return f"{_PATH}/{quote(line.word('name'), safe='')}"
