@@ -64,6 +64,23 @@ def test_a_machine_without_a_mount_table_has_no_exports(tmp_path: Path) -> None:
         find_export("nas:/x", tmp_path / "none")
 
 
+@pytest.mark.parametrize("has_client", [True, False])
+def test_who_has_to_mount_it_is_told_what_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_client: bool
+) -> None:
+    """`mount -t nfs` fails where nobody has installed the client: so the sentence says that, too."""
+    table, helper = tmp_path / "mountinfo", tmp_path / "mount.nfs"
+    table.write_text("")
+    if has_client:
+        helper.touch()
+    monkeypatch.setattr(nfs_exports, "MOUNT_TABLE", table)
+    monkeypatch.setattr(nfs_exports, "MOUNT_HELPERS", (helper,))
+    with pytest.raises(ContainerConfigError) as refusal:
+        find_export("nas:/x")
+    assert ("install the package nfs-common" in str(refusal.value)) == (not has_client)
+    assert "`mount -t nfs nas:/x /mnt/NAME`; the pod starts then" in str(refusal.value)
+
+
 def test_a_pod_reads_its_export_and_waits_until_it_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported, table = tmp_path / "exported", tmp_path / "mountinfo"
     (exported / "sets").mkdir(parents=True)

@@ -1,7 +1,9 @@
 """NFS exports as pods see them: where this machine has mounted them already. The kubelet mounts none itself.
 
-Pod hosts live on in mount namespaces of their own, so an export that is mounted for one pod would be an empty directory for
-another. Whoever runs the machine mounts its exports (fstab, autofs), and pods that name one get that directory.
+Whoever runs the machine mounts its exports (fstab, autofs), and pods that name one get that directory. A kubelet of root's that mounted
+what pods name would let everybody who may run a pod choose whose file system root mounts, with the machine's address for a password; a
+server that is gone would hold whoever looks at its mount; and pods outlive the server, which then has nobody to unmount for. Besides,
+pod hosts live on in mount namespaces of their own, which see later mounts only where the machine's propagate (systemd's do).
 """
 
 from collections.abc import Iterator
@@ -10,6 +12,8 @@ from pathlib import Path, PurePosixPath
 from rowlock.kubelet.pod.facts import ContainerConfigError
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
+MOUNT_HELPERS = tuple(Path(directory) / "mount.nfs" for directory in ("/sbin", "/usr/sbin", "/usr/bin"))
+"""Where a machine that can mount exports has the program that does it."""
 _TYPES = ("nfs", "nfs4")
 
 
@@ -31,8 +35,15 @@ def find_export(export: str, table: Path | None = None) -> Path:
             return Path(target) / PurePosixPath(path).relative_to(shown)
     raise ContainerConfigError(
         f"this node has not mounted the NFS export {export}, and pods do not mount it themselves: as root,"
-        f" `mount -t nfs {export} /mnt/NAME`; the pod starts then"
+        f" `mount -t nfs {export} /mnt/NAME`; the pod starts then{_missing_client()}"
     )
+
+
+def _missing_client() -> str:
+    """That this machine can mount no exports yet, and what it lacks; "" when it can, or is no Linux."""
+    if not MOUNT_TABLE.exists() or any(helper.exists() for helper in MOUNT_HELPERS):
+        return ""
+    return ". The node has no NFS client (mount.nfs): install the package nfs-common, or nfs-utils, first"
 
 
 def _split_export(export: str) -> tuple[str, str]:
