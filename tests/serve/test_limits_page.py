@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowlock import errors
-from rowlock.accounts import login_limits, passwords, user_accounts
+from rowlock import errors, yaml_reader
+from rowlock.accounts import login_limits, passwords, user_accounts, user_credentials
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.streams import port_forward
@@ -49,12 +49,13 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"that wait | {passwords.WORKERS}, {passwords.MAX_WAITING}; {passwords.MEMORY_KIB >> 10} MiB",
         f"| {passwords.MIN_LENGTH} characters to {passwords.MAX_BYTES:,} bytes, {user_accounts.MAX_NAME_LENGTH} characters |",
         f"| accounts | {user_accounts.MAX_ACCOUNTS:,} |",
+        f"of all users | {user_credentials.MAX_OF_ONE}, {user_credentials.MAX_BYTES_OF_ONE // MIB} MiB, {user_credentials.MAX_BYTES // MIB} MiB |",
         f"| {audit_log.MAX_BYTES // MIB} MiB a file, {audit_log.KEPT_FILES} older ones; {audit_log.MAX_WAITING:,} lines that wait for the disk; {audit_log.MAX_STRANGERS} refusals",
         f"characters: {redaction.MOST_WORK // MIB} Mi |",
         f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
         f"one answer | {errors.MAX_CAUSES} |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
-        f"| {request_body.MAX_DEPTH} levels |",
+        f"| {yaml_reader.MAX_DEPTH} levels |",
         f"| {store.WATCH_WINDOW:,} changes in memory",
         f"`generateName` | {write_verbs.GENERATE_ATTEMPTS} |",
         f"| Events | an hour after they were last seen (`rowlock up --event-ttl`), {event_expiry.MAX_EVENTS:,} at a time |",
