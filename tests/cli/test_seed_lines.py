@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.rest.served import Served
+from tests.rest.served import TOKEN, Served
 
 from rowlock import kinds
 
@@ -30,6 +31,28 @@ SUBMIT_DIST = r"""runai submit-dist pytorch --name distributed-training-pytorch 
 SUBMIT_TF = r"""runai submit-tf --name distributed-training-tf --workers=2 -g 1 \
         -i docker.io/YOUR-USER-NAME/distributed_training_tensorflow --no-master
 """
+SUBMIT_API = r"""curl -L 'https://<COMPANY-URL>/api/v1/workloads/distributed' \ # (1)
+-H 'Content-Type: application/json' \
+-H 'Authorization: Bearer <TOKEN>' \ # (2)
+-d '{ 
+    "name": "dist-train1", 
+    "projectId": "<PROJECT-ID>", '\ # (3)
+    "clusterId": "<CLUSTER-UUID>", \ # (4)
+    "spec": {
+        "compute": {
+            "cpuCoreRequest": 0.1,
+            "gpuRequestType": "portion",
+            "cpuMemoryRequest": "100M",
+            "gpuDevicesRequest": 1,
+            "gpuPortionRequest": 0.1
+        },
+        "image": "/kubeflow/pytorch-dist-mnist:latest",  
+        "numWorkers": 2,  \ # (5)
+        "distributedFramework": "PyTorch" \ # (6)
+    }
+}'
+"""  # noqa: W291
+"""As printed: the page's notes, backslashes and a quote stand inside the command and its JSON."""
 HEADER = "Workload     Type         Status      Project     Preemptible      Running/Requested Pods     GPU Allocation"
 
 
@@ -114,6 +137,25 @@ def test_seed_002_v2(shell: Shell) -> None:
     shell.served.logs["dist-train1-worker-0"] = ["2026-01-01T00:00:00Z Train Epoch: 1"]
     assert shell.ok("runai distributed logs dist-train1 --pod dist-train1-worker-0") == "Train Epoch: 1\n"
     assert shell.ok("runai training delete dist-train1") == "Workload 'dist-train1' deleted successfully\n"
+
+
+def test_seed_002_api(shell: Shell) -> None:
+    """Without the notes, and with what stands for a company, a token, a project and a cluster, it is a request like any."""
+    assert shell.run(SUBMIT_API).returncode != 0, "nobody can run it as it is printed"
+    state = json.loads((shell.served.data / "server.json").read_text())
+    (project,) = [one for one in json.loads(shell.ok("runai project list --json")) if one["name"] == "team-a"]
+    script = SUBMIT_API.replace(r"'\ # (3)", "")
+    for note in range(1, 7):
+        script = script.replace(rf"\ # ({note})", "\\" if note < 3 else "")
+    for placeholder, word in {
+        "https://<COMPANY-URL>": state["url"], "<TOKEN>": TOKEN, "<PROJECT-ID>": project["id"],
+        "<CLUSTER-UUID>": project["clusterId"],
+    }.items():  # fmt: skip
+        script = script.replace(placeholder, word)
+    answer = json.loads(shell.ok(f"export no_proxy=127.0.0.1; {script}"))
+    assert (answer["name"], answer["desiredPhase"], answer["actualPhase"]) == ("dist-train1", "Running", "Creating")
+    shell.served.bound(3, "runai-team-a")
+    assert shell.ok("runai distributed list -p team-a").splitlines()[2].split()[0] == "dist-train1"
 
 
 def test_seed_002_v2_with_its_missing_backslash(shell: Shell) -> None:
