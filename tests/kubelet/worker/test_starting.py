@@ -96,6 +96,7 @@ def test_a_back_end_gets_the_whole_program(tmp_path: Path) -> None:
     (program,) = backend.programs
     assert image.name == "mine:latest" and program.command == ["run"] and program.user.group == 7
     assert [program.env[k] for k in "ABC"] == ["base", "image", "pod"]
+    assert program.env["ROWLOCK_RESTART_COUNT"] == "3"
     assert program.gpus.devices == ("GPU-a",) and program.env["CUDA_VISIBLE_DEVICES"] == "GPU-a"
     assert program.mounts == [Mount("v", "/v", "pod")]
     assert program.checkpoints == str(tmp_path / "checkpoints" / "u-1")

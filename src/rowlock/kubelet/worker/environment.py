@@ -29,6 +29,8 @@ from rowlock.quantity import parse
 SHELL_ENVIRONMENT_ANNOTATION = "rowlock.dev/shell-environment"
 """The annotation of pods that get the variables of the shell that submitted them."""
 CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
+RESTART_COUNT_VARIABLE = "ROWLOCK_RESTART_COUNT"
+"""How often the container was started again in its pod; a pod that is made anew begins with 0."""
 _REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}

@@ -119,6 +119,7 @@ class ContainerStarter:
                 pod, container, context.card, context.node, has_own_address=context.has_own_address
             )
             env |= gpus.gpu_environment(devices, env)
+            env.setdefault(environment.RESTART_COUNT_VARIABLE, str(start.number))
             mounts = volumes.resolve_mounts(container, partial(environment.expand, env=env), start.volumes)
             program = Program(image, command, user, env, devices, mounts, checkpoints)
             return backend.complete_request(request, start, program), image
