@@ -338,6 +338,10 @@ def test_credentials_and_the_data_sources_that_use_them(platform: Platform) -> N
     assert models.AccessKey.from_dict(credentials.get_access_key_by_id(identity).data).spec.access_key_id == "AKIA"
     login = models.PasswordCreationSpec(user="ana", password="hidden-word")
     assert credentials.create_password(models.PasswordCreationRequest(meta=meta("login"), spec=login)).data
+    spec = models.NgcApiKeyCreationSpec(ngc_api_key="hidden-word")
+    ngc = credentials.create_ngc_api_key(models.NgcApiKeyCreationRequest(meta=meta("ngc"), spec=spec))
+    assert models.NgcApiKey.from_dict(ngc.data).meta.name.startswith("ngc-") and "hidden-word" not in str(ngc.data)
+    assert credentials.delete_ngc_api_key(ngc.data["meta"]["id"]).status_code == 202
     bucket = models.S3AssetSpec(bucket="sets", path="/sets", access_key_asset_id=identity)
     made = platform.api("S3Api").create_s3_asset(models.S3CreationRequest(meta=meta("s3"), spec=bucket))
     assert models.S3Asset.from_dict(made.data).spec.access_key_asset_id == identity
