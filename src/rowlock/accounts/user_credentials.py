@@ -74,14 +74,14 @@ class UserCredentials:
         """Those of a user, by name."""
         return sorted((one for one in self._by_id.values() if one.user == user), key=lambda one: one.name)
 
-    def named(self, user: str, name: str) -> UserCredential | None:
+    def find_named(self, user: str, name: str) -> UserCredential | None:
         """The user's credential of this name."""
         return next((one for one in self._by_id.values() if (one.user, one.name) == (user, name)), None)
 
     def find(self, user: str, id_or_name: str) -> UserCredential:
         """The user's own, by id or name; somebody else's is as if it were not there. Raises NotFound."""
         by_id = self._by_id.get(id_or_name)
-        credential = by_id if by_id is not None and by_id.user == user else self.named(user, id_or_name)
+        credential = by_id if by_id is not None and by_id.user == user else self.find_named(user, id_or_name)
         if credential is None:
             raise NotFound(
                 f"Resource id not found: you have no credential {id_or_name[:80]!r}. GET /api/v1/me/credentials lists yours."

@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_DESCRIPTION = 250
 
 
-def _stored(call: RestCall) -> UserCredentials:
+def _user_credentials(call: RestCall) -> UserCredentials:
     """The credentials of all users. Raises BadRequest where the caller can have none."""
     credentials, instead = call.context.settings.credentials, "make one of the project, below /api/v1/asset/credentials"
     if credentials is None:
@@ -64,13 +64,15 @@ async def index(call: RestCall) -> Any:
     wanted = call.validate_query("type").get("type", "")
     if wanted and wanted not in CREDENTIAL_WORDS:
         raise BadRequest(f"type: there is no type {wanted[:60]!r}; there are {', '.join(CREDENTIAL_WORDS)}.")
-    return {"credentials": [_to_json(one) for one in _stored(call).of(_caller(call)) if wanted in ("", one.kind)]}
+    return {
+        "credentials": [_to_json(one) for one in _user_credentials(call).of(_caller(call)) if wanted in ("", one.kind)]
+    }
 
 
 async def create(call: RestCall) -> Any:
     """POST /me/credentials: keep a new one of the caller. Raises BadRequest, AlreadyExists."""
     call.validate_query()
-    stored = _stored(call)
+    stored = _user_credentials(call)
     top, errors = parse_body(await call.json(), "name", "description", "type", "spec")
     name, description = _read_name(top), _read_description(top)
     row = _row_of(top.choice("type", *CREDENTIAL_WORDS))
@@ -86,14 +88,14 @@ async def create(call: RestCall) -> Any:
 async def show(call: RestCall) -> Any:
     """GET /me/credentials/{id}: one of the caller's, by id or name, without what is secret. Raises NotFound."""
     call.validate_query()
-    return _to_json(_stored(call).find(_caller(call), str(call.path["id"])))
+    return _to_json(_user_credentials(call).find(_caller(call), str(call.path["id"])))
 
 
 async def update(call: RestCall) -> Any:
     """PUT /me/credentials/{id}: another name or description, or other values, which workloads that are submitted later get. Raises
     NotFound, BadRequest, AlreadyExists."""
     call.validate_query()
-    stored = _stored(call)
+    stored = _user_credentials(call)
     credential = stored.find(_caller(call), str(call.path["id"]))
     top, errors = parse_body(await call.json(), "name", "description", "spec")
     changes: dict[str, Any] = {}
@@ -112,7 +114,7 @@ async def update(call: RestCall) -> Any:
 async def delete(call: RestCall) -> Any:
     """DELETE /me/credentials/{id}: workloads that use it keep its values. Raises NotFound."""
     call.validate_query()
-    stored, user = _stored(call), _caller(call)
+    stored, user = _user_credentials(call), _caller(call)
     await stored.delete(user, stored.find(user, str(call.path["id"])).id)
     return JsonResult(202, ACCEPTED)
 
@@ -171,7 +173,7 @@ class _Finder:
     errors: BodyErrors
 
     def find(self, use: UserCredentialUse) -> UserCredential | None:
-        credential = self.stored.named(self.user, use.credential)
+        credential = self.stored.find_named(self.user, use.credential)
         if credential is None:
             message = f"you have no credential {use.credential[:80]!r}: `runai my-credential list` shows yours."
             self.errors.add(use.field, "unknown", message)
@@ -192,7 +194,7 @@ def secrets_of_submit(call: RestCall, request: Submission, *, only_shown: bool) 
     uses = dict.fromkeys(request.user_credentials)
     if not uses:
         return ()
-    finder = _Finder(_stored(call), _caller(call), BodyErrors())
+    finder = _Finder(_user_credentials(call), _caller(call), BodyErrors())
     found = {credential.name: credential for use in uses if (credential := finder.find(use)) is not None}
     finder.errors.raise_if_any()
     return tuple(
