@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import yaml
 from tests.rest.served import Served
 
 from rowlock import kinds
+from rowlock.cli.context import data_dir
+from rowlock.cli.grammar import CommandLine
 
 SUBMIT = "runai training pytorch submit t1 -i img --workers 1 -g 0.1"
 
@@ -196,7 +199,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai completion tcsh", 2, "Known: bash, zsh, fish"),
         ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
         ("runai trainning list", 2, "Did you mean `training`?"),
-        ("runai --config-path /x distributed list", 1, "the configuration lies in the data directory"),
+        ("runai --config-file x.json distributed list", 1, "the configuration is config.json in the data directory"),
     ],
 )
 def test_refusals(served: Served, line: str, code: int, words: str) -> None:
@@ -538,6 +541,21 @@ def test_credentials_of_ones_own_and_a_workload_that_uses_them(served: Served, t
     ):
         code, _, err = served.run(f"runai my-credential create bad {line}")
         assert code in (1, 2) and words in err, (line, err)
+
+
+def test_the_configuration_is_where_run_ai_names_it(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    served.ok(f"runai --config-path {other} config set --interactive disabled")
+    told = json.loads(served.ok(f"runai config describe --json --config-path {other}"))
+    assert (told["dataDirectory"], told["interactive"]) == (str(other), "disabled")
+    told = json.loads(served.ok("runai --config-file config.json config describe --json"))
+    assert told["dataDirectory"] == str(served.data)
+    monkeypatch.delenv("ROWLOCK_DATA_DIR", raising=False)
+    monkeypatch.setenv("RUNAI_CLI_CONFIG_PATH", "/named")
+    places = [data_dir(CommandLine(program, "", [])) for program in ("runai", "rowlock")]
+    assert places == ["/named", os.path.expanduser("~/.rowlock")], "it is Run:ai's word"
 
 
 def test_a_refused_flag_may_ask_for_what_is_done_anyway(served: Served) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rowlock.cli import system_server
 from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
-from rowlock.cli.context import data_dir, data_dir_flag, read_config
+from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
 from rowlock.cli.login.session import is_over, login_again_hint, read_session, renew_session, write_session
@@ -157,7 +157,7 @@ def remote_url(line: Any) -> str:
 def find_system_server(line: Any) -> ServerClient | None:
     """The server of the whole machine, if one runs and the command line names no data directory. Its owner logs in as
     owner."""
-    if getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR"):
+    if named_data_dir(line):
         return None
     directory = system_server.system_directory()
     server_json = running_server(directory)

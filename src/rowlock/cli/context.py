@@ -16,10 +16,16 @@ JSON = Flag("--json", "switch", "print JSON")
 DEFAULT_PROJECT = "default"
 
 
+def named_data_dir(line: Any) -> str:
+    """The data directory that a flag or the environment names, "" when none does. Run:ai's words for it are `runai`'s alone."""
+    named = getattr(line, "data_dir", None) or getattr(line, "config_path", None)
+    elsewhere = os.environ.get("RUNAI_CLI_CONFIG_PATH") if getattr(line, "program", "") == "runai" else None
+    return str(named or os.environ.get("ROWLOCK_DATA_DIR") or elsewhere or "")
+
+
 def data_dir(line: Any) -> str:
     """The data directory: the flag, the environment, else `~/.rowlock`."""
-    directory = getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR") or "~/.rowlock"
-    return os.path.abspath(os.path.expanduser(directory))
+    return os.path.abspath(os.path.expanduser(named_data_dir(line) or "~/.rowlock"))
 
 
 def data_dir_flag(directory: str) -> str:

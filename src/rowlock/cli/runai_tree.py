@@ -11,7 +11,6 @@ from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.runai_v1 import tree as v1
 from rowlock.cli.runai_v2 import tree as v2
 
-_PLACE = "the configuration lies in the data directory: --data-dir DIR"
 SHARED = (
     DATA_DIR,
     PROJECT,
@@ -19,8 +18,15 @@ SHARED = (
     Flag("-d --debug", "switch", "show the requests to the server"),
     Flag("--verbose", "switch", "show the requests to the server"),
     Flag("-q --quiet", "switch", "print errors alone"),
-    Flag("--config-path", "text", "", value="DIR", refuse=_PLACE),
-    Flag("--config-file", "text", "", value="FILE", refuse=_PLACE),
+    Flag("--config-path", "text", "the same as --data-dir (default: $RUNAI_CLI_CONFIG_PATH)", value="DIR"),
+    Flag(
+        "--config-file",
+        "text",
+        "",
+        value="FILE",
+        neutral="config.json",
+        refuse="the configuration is config.json in the data directory: --data-dir DIR names another one",
+    ),
 )
 """Flags of every command, unless a command has its own flag of the same spelling."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from rowlock.cli import client, system_server
 from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
-from rowlock.cli.context import data_dir, data_dir_flag, prepare_data_dir
+from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
 
@@ -69,7 +69,7 @@ _SYSTEM_DATA_DIR = "/var/lib/rowlock"
 
 def up(line: CommandLine) -> int:
     """Start the cluster; its state is in the data directory."""
-    if line.system and not (getattr(line, "data_dir", None) or os.environ.get("ROWLOCK_DATA_DIR")):
+    if line.system and not named_data_dir(line):
         line.set_values(data_dir=_SYSTEM_DATA_DIR)
     directory = data_dir(line)
     settings = {name: getattr(line, name) for name in SETTINGS if name in line.given_flags}
