@@ -104,6 +104,12 @@ def test_a_secret_that_exists_stays_its_owners(lab: World) -> None:
         ("password", {"existingSecretName": "x", "user": "a"}, "x", "must be absent: the Secret x has it"),
         ("password", SPECS["password"], "My Login", "use 'my-login', for example"),
         ("generic-secret", {}, "x", "needs one pair of key and value"),
+        (
+            "generic-secret",
+            {"keyValuePairs": [{"key": "a", "value": ""}] * 1_001},
+            "x",
+            "has 1,001 pairs; 1,000 are allowed",
+        ),
         ("generic-secret", {"keyValuePairs": [{"key": "a b", "value": "c"}]}, "x", "must be a key of its own"),
         ("access-key", [], "x", "must be a JSON object"),
         ("ngc-api-key", {}, "x", "spec.ngc_api_key: is needed"),

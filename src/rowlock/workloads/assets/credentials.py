@@ -22,6 +22,8 @@ _SECRET_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _NGC_KEY = re.compile(r"[-._A-Za-z0-9]+")
 _MAX_BYTES = 512 * 1024
+MAX_PAIRS = 1_000
+"""Keys of a generic secret: they are read on the event loop, which others wait for."""
 EXISTING = "existingSecretName"
 SECRET_FIELD = "secretName"
 """In the asset's spec: the Secret that has what is secret."""
@@ -130,6 +132,10 @@ def _ngc_api_key(spec: Fields) -> Data:
 
 def _generic_secret(spec: Fields) -> Data:
     data: Data = {}
+    pairs = spec.get("keyValuePairs")
+    if isinstance(pairs, list) and len(pairs) > MAX_PAIRS:
+        spec.add_error("keyValuePairs", "max", f"has {len(pairs):,} pairs; {MAX_PAIRS:,} are allowed.")
+        return data
     for pair in spec.items("keyValuePairs"):
         pair.allow_only("key", "value")
         key = pair.text("key")
