@@ -43,6 +43,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"takes nothing | {event_stream.SEND_TIMEOUT_S:.0f} s |",
         f"what git ignores | {source_snapshot.SIZE_LIMIT // MIB} MiB |",
         f"of a submit | {body_fields.MOST_CAUSES} |",
+        f"together | {body_fields.MOST_ITEMS:,} |",
         f"what if* {dry_run_gangs.MOST_PODS:,} pods",
         f"/64 network) | {login_limits.MAX_FAILURES} in {login_limits.WINDOW_S:.0f} s |",
         f"from all | {user_accounts.FAILURES_OF_ONE} in {user_accounts.WINDOW_OF_ONE_S:.0f} s, {user_accounts.FAILURES_OF_ALL} in {user_accounts.WINDOW_OF_ALL_S:.0f} s |",

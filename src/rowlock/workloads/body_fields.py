@@ -17,6 +17,8 @@ from rowlock.errors import BadRequest, Cause
 
 MOST_CAUSES = 100
 """Mistakes that are told of one body."""
+MOST_ITEMS = 5_000
+"""Entries of all lists of one body together: each is read on the event loop, and some are compared with those before them."""
 _LONGEST_WORD, _MOST_NAMES = 100, 500
 """Characters of a word for which a like name is looked for, and names that are compared: both are chosen by whoever asks, and each
 comparison holds the event loop."""
@@ -29,6 +31,8 @@ class BodyErrors:
     """Collects what is wrong with a body; `raise_if_any` raises them as one BadRequest, the first hundred."""
 
     causes: list[Cause] = field(default_factory=list)
+    items_read: int = 0
+    """Entries of the body's lists so far."""
 
     @property
     def are_enough(self) -> bool:
@@ -142,6 +146,12 @@ class Fields:
             return []
         if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
             self.add_error(name, "type", f"must be a list of objects, not {_describe_value(value)}.")
+            return []
+        self.errors.items_read += len(value)
+        if self.errors.items_read > MOST_ITEMS:
+            self.add_error(
+                name, "max", f"has too many entries: all lists of a request may have {MOST_ITEMS:,} together."
+            )
             return []
         entries = [Fields(f"{self.path_of(name)}[{n}]", item, self.errors) for n, item in enumerate(value)]
         return [item for item in entries if not item.flag("exclude")]

@@ -189,7 +189,7 @@ def parse_node_affinity(body: Fields) -> dict[str, Any]:
 
 def parse_ports(body: Fields) -> tuple[int, ...]:
     """The container's ports. Raises nothing: what would need a load balancer is noted."""
-    ports = []
+    ports = dict[int, None]()
     for item in body.items("ports"):
         item.allow_only("container", "serviceType", "external", "toolType", "toolName", "name", "exclude")
         port = item.integer("container", 1)
@@ -199,8 +199,8 @@ def parse_ports(body: Fields) -> tuple[int, ...]:
             item.add_error("serviceType", "unsupported", text)
         if port is None or port > 65535:
             item.add_error("container", "range", "must be the number of a port, 1 to 65535.")
-        elif port not in ports:
-            ports.append(port)
+        else:
+            ports[port] = None
     return tuple(ports)
 
 

@@ -3,6 +3,7 @@ anything else is read."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,17 +23,17 @@ def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
     word = str(body.get("projectId") or "") if isinstance(body, Mapping) else ""
     project = cache.project(word)
 
-    def find(kind: str, id_or_name: str) -> Asset | None:
-        usable = [
-            asset
-            for asset in cache.assets()
-            if asset.kind == kind and project is not None and asset.is_usable_in(project.id, project.department)
-        ]
-        by_id = next((asset for asset in usable if asset.id == id_or_name), None)
-        nearest_first = sorted(
-            usable, key=lambda asset: ("project", "department", "cluster", "tenant", "system").index(asset.scope)
+    @functools.cache
+    def usable_assets() -> dict[tuple[str, str], Asset]:
+        """By kind and name, and by kind and id, which counts before a name; of several of a name the nearest."""
+        usable = [one for one in cache.assets() if project and one.is_usable_in(project.id, project.department)]
+        nearest_last = sorted(
+            usable, key=lambda asset: ("system", "tenant", "cluster", "department", "project").index(asset.scope)
         )
-        return by_id or next((asset for asset in nearest_first if asset.name == id_or_name), None)
+        return {(one.kind, one.name): one for one in nearest_last} | {(one.kind, one.id): one for one in usable}
+
+    def find(kind: str, id_or_name: str) -> Asset | None:
+        return usable_assets().get((kind, id_or_name))
 
     policy = enforcement.policy_of_submit(call, body, workload_type)
     if policy is None:

@@ -80,6 +80,7 @@ class _StorageReader:
 
     def __init__(self, workload: str) -> None:
         self._workload = workload
+        self._paths, self._names = set[str](), set[str]()
         self.volumes: list[dict[str, Any]] = []
         self.mounts: list[dict[str, Any]] = []
         self.claims: list[Claim] = []
@@ -90,11 +91,13 @@ class _StorageReader:
         path = item.text(path_field)
         if not path.startswith("/"):
             item.add_error(path_field, "required", f"must be a directory of the container such as /data, not {path!r}.")
-        if any(m["mountPath"] == path for m in self.mounts):
+        if path in self._paths:
             item.add_error(path_field, "exclusive", f"{path} is mounted twice.")
         name = item.text("name") or f"{prefix}-{len(self.volumes)}"
-        if not _LABEL.fullmatch(name) or any(v["name"] == name for v in self.volumes):
+        if not _LABEL.fullmatch(name) or name in self._names:
             item.add_error("name", "format", f"{name!r} must be a DNS label that no other volume has.")
+        self._paths.add(path)
+        self._names.add(name)
         self.volumes.append({"name": name, **source})
         self.mounts.append({"name": name, "mountPath": path, **{k: v for k, v in mount.items() if v}})
         return name
