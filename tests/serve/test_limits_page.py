@@ -19,7 +19,7 @@ from rowlock.kubelet.pod import directory
 from rowlock.rest import call
 from rowlock.storage import store, write_verbs
 from rowlock.system import event_expiry
-from rowlock.workloads import body_fields, dry_run_gangs
+from rowlock.workloads import body_fields, dry_run_gangs, list_query
 
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text(encoding="utf-8")
 MIB = 1 << 20
@@ -44,6 +44,7 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"what git ignores | {source_snapshot.SIZE_LIMIT // MIB} MiB |",
         f"of a submit | {body_fields.MOST_CAUSES} |",
         f"together | {body_fields.MOST_ITEMS:,} |",
+        f"filters of a list | {list_query.MAX_FILTERS} |",
         f"what if* {dry_run_gangs.MOST_PODS:,} pods",
         f"/64 network) | {login_limits.MAX_FAILURES} in {login_limits.WINDOW_S:.0f} s |",
         f"from all | {user_accounts.FAILURES_OF_ONE} in {user_accounts.WINDOW_OF_ONE_S:.0f} s, {user_accounts.FAILURES_OF_ALL} in {user_accounts.WINDOW_OF_ALL_S:.0f} s |",

@@ -28,7 +28,7 @@ NUMERIC_FIELDS = frozenset(
     {"allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated"}
 )
 _TERM = re.compile(r"\s*(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*?)\s*")
-DEFAULT_LIMIT, MAX_LIMIT = 50, 500
+DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50
 _ROWS_PER_STEP = 256
 """Rows that are read in one go."""
 
@@ -123,7 +123,10 @@ def asks_for_deleted(parameters: Mapping[str, str]) -> bool:
 
 
 def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
-    for part in filter(None, (p.strip() for p in text.split(","))):
+    parts = [part for p in text.split(",") if (part := p.strip())]
+    if len(parts) > MAX_FILTERS:
+        raise BadRequest(f"filterBy has {len(parts):,} filters; {MAX_FILTERS} are allowed: each looks at every row.")
+    for part in parts:
         term = _TERM.fullmatch(part)
         if not term or term[2] in ("<", ">"):
             raise BadRequest(
