@@ -15,12 +15,13 @@ from typing import Any
 from rowlock.errors import BadRequest
 
 _TERM = re.compile(
-    r"\s*(?:"
-    r"(?P<absent>!)\s*(?P<akey>[^\s,=!<>()]+)"
-    r"|(?P<skey>[^\s,=!<>()]+)\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\)"
-    r"|(?P<key>[^\s,=!<>()]+)\s*(?:(?P<op>==|!=|=|<|>)\s*(?P<value>[^\s,=!<>()]*))?"
-    r")\s*(?:,|$)"
+    r"\s*+(?:"
+    r"(?P<absent>!)\s*+(?P<akey>[^\s,=!<>()]+)"
+    r"|(?P<skey>[^\s,=!<>()]+)\s++(?P<set>in|notin)\s*+\((?P<values>[^()]*)\)"
+    r"|(?P<key>[^\s,=!<>()]+)\s*+(?:(?P<op>==|!=|=|<|>)\s*+(?P<value>[^\s,=!<>()]*))?"
+    r")\s*+(?:,|$)"
 )
+"""What it has taken of blanks it does not give back: else their number counts squared, and whoever asks chooses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,13 @@ _WORDS = ("in", "notin", "=", "==", "!=", ">", "<")
 def _parse_error(text: str) -> str:
     """Why the real server's parser, which reads token by token, does not take the text; "" when it would."""
     tokens = _TOKEN.findall(text)
-    position = 0
+    ended, position = [*tokens, ""], 0
     while position < len(tokens):
         if not re.match(r"!$|[^=!<>,()]", tokens[position]):
             if position:
                 return f"found '{tokens[position]}', expected: identifier after ','"
             return f"found '{tokens[position]}', expected: !, identifier, or 'end of string'"
-        problem, position = _parse_requirement([*tokens, ""], position)
+        problem, position = _parse_requirement(ended, position)
         if problem:
             return f"unable to parse requirement: {problem}"
         if tokens[position : position + 1] not in ([], [","]):

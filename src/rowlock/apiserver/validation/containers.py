@@ -111,16 +111,16 @@ def _field_causes(reference: dict[str, Any], allowed: tuple[str, ...], scope: Sc
     """A field of the pod itself, as an environment variable or a file."""
     path = reference.get("fieldPath") or ""
     path = "spec.nodeName" if path == "spec.host" else path
-    version, subscript = reference.get("apiVersion") or "v1", _SUBSCRIPTED_PATH.fullmatch(path)
+    version, subscript = reference.get("apiVersion") or "v1", _split_subscript(path)
     why = ""
     if not path:
         yield required_value(".fieldPath")
     elif version != "v1":
         why = f"unsupported pod version: {version}"
-    elif subscript and subscript[1] not in _MAP_PATHS:
+    elif subscript and subscript[0] not in _MAP_PATHS:
         why = f"field label does not support subscript: {path}"
     elif subscript:
-        key = subscript[2] if subscript[1] == "metadata.labels" else subscript[2].lower()
+        key = subscript[1] if subscript[0] == "metadata.labels" else subscript[1].lower()
         yield from qualified_name(key, scope)
     elif path not in (*_VOLUME_PATHS, *_ENV_PATHS, *_OTHER_PATHS):
         why = f"field label not supported: {path}"
@@ -130,7 +130,12 @@ def _field_causes(reference: dict[str, Any], allowed: tuple[str, ...], scope: Sc
         yield invalid_value(".fieldPath", path, f"error converting fieldPath: {why}")
 
 
-_SUBSCRIPTED_PATH = re.compile(r"(.*)\['(.*)'\]", re.DOTALL)
+def _split_subscript(path: str) -> tuple[str, str] | None:
+    """`metadata.labels['KEY']` as the field and the key (SplitMaybeSubscriptedPath); None for a field alone."""
+    field, found, key = path.removesuffix("']").partition("['")
+    return (field, key) if field and found and path.endswith("']") else None
+
+
 _IDENTITY_PATHS = ("metadata.name", "metadata.namespace", "metadata.uid")
 _MAP_PATHS = ("metadata.annotations", "metadata.labels")
 _ENV_PATHS = (*_IDENTITY_PATHS, "spec.nodeName", "spec.serviceAccountName",
