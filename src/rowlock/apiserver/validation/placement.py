@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -118,7 +119,7 @@ def _spread_pair(spread: dict[str, Any]) -> str:
 
 def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
     """Gates only go; while one is there, the pod may be told more narrowly where to run."""
-    old = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    old = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for index, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in old:
             text = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
@@ -136,10 +137,16 @@ def gate_update_causes(before: dict[str, Any], after: dict[str, Any]) -> Causes:
         return
     for index, term in enumerate(old_terms):
         fields = ("matchExpressions", "matchFields")
-        if any(need not in (new_terms[index].get(field) or ()) for field in fields for need in term.get(field) or ()):
+        if any(lacks_some(term.get(field) or (), new_terms[index].get(field) or ()) for field in fields):
             yield invalid_value(
                 f"{path}[{index}]", new_terms[index], "only additions are allowed (no mutations or deletions)"
             )
+
+
+def lacks_some(old: Iterable[Any], new: Iterable[Any]) -> bool:
+    """Whether one of the old values is not among the new ones. They are compared as texts: there may be tens of thousands."""
+    known = {json.dumps(value, sort_keys=True) for value in new}
+    return any(json.dumps(value, sort_keys=True) not in known for value in old)
 
 
 def _required_node_terms(spec: dict[str, Any]) -> list[dict[str, Any]]:

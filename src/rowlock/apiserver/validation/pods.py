@@ -19,7 +19,7 @@ from rowlock.apiserver.validation.field_errors import (
     search_domain_problems,
 )
 from rowlock.apiserver.validation.ip_addresses import ip_problems
-from rowlock.apiserver.validation.placement import gate_update_causes
+from rowlock.apiserver.validation.placement import gate_update_causes, lacks_some
 from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 from rowlock.objects import Object
@@ -66,8 +66,7 @@ def pod_update_causes(old: Object, new: Object) -> Causes:
             yield forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")
             return
     yield from gate_update_causes(before, after)
-    new_tolerations = [_without_seconds(t) for t in after.get("tolerations") or ()]
-    if any(_without_seconds(t) not in new_tolerations for t in before.get("tolerations") or ()):
+    if lacks_some(*(map(_without_seconds, spec.get("tolerations") or ()) for spec in (before, after))):
         yield forbidden_field(
             "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
         )
