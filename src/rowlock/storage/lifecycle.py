@@ -187,7 +187,8 @@ def check_current(kind: Kind, old: Object, new: Object, *, check_uid: bool = Tru
 def _check_no_new_finalizers(kind: Kind, old: Object, new: Object) -> None:
     if not objects.is_deleting(old):
         return
-    extra = [f for f in finalizers(new) if f not in finalizers(old)]
+    known = set(finalizers(old))
+    extra = [f for f in finalizers(new) if f not in known]
     if extra:
         quoted = ", ".join(f'"{name}"' for name in extra)
         text = (
