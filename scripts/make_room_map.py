@@ -10,9 +10,9 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
-WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api", "yaml_reader")
+WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
-    "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
+    "documents", "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
     "http_server", "storage", "apiserver", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence", "kube_operator",
 )  # fmt: skip

@@ -21,7 +21,7 @@ REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "src" / "rowlock"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
-WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "yaml_reader", "__init__"}
+WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "documents", "__init__"}
 DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,

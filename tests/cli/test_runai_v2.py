@@ -15,6 +15,7 @@ from tests.rest.served import Served
 from rowlock import kinds
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandLine
+from rowlock.submit_fields import SSH_MOUNT
 
 SUBMIT = "runai training pytorch submit t1 -i img --workers 1 -g 0.1"
 
@@ -560,7 +561,7 @@ def test_the_configuration_is_where_run_ai_names_it(
 
 def test_a_refused_flag_may_ask_for_what_is_done_anyway(served: Served) -> None:
     served.node("a", 0)
-    served.ok("runai mpi submit j -i x --launcher-creation-policy AtStartup --ssh-auth-mount-path /root/.ssh")
+    served.ok(f"runai mpi submit j -i x --launcher-creation-policy AtStartup --ssh-auth-mount-path {SSH_MOUNT}")
     served.ok("runai training standard submit one -i x --parallelism 1 --runs=1")
     for line in (
         "runai mpi submit k -i x --launcher-creation-policy WaitForWorkersReady",

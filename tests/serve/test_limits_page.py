@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rowlock import errors, yaml_reader
+from rowlock import errors
 from rowlock.accounts import login_limits, passwords, user_accounts, user_credentials
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.patch import json_patch
@@ -13,6 +13,7 @@ from rowlock.archive import redaction
 from rowlock.audit import audit_log
 from rowlock.browser import event_stream, feed, sessions
 from rowlock.cli.source import snapshot as source_snapshot
+from rowlock.documents import yaml_reader
 from rowlock.http_server import connection_limits, http_protocol, tls
 from rowlock.kubelet.node import machine
 from rowlock.kubelet.pod import directory

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds, objects
+from rowlock.documents.yaml_reader import read_yaml
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.training.pod_group import PREEMPTIBILITY_LABEL
@@ -20,7 +21,6 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.objects import CATEGORY, CREATED_BY, SOURCE, WORKLOAD_ID, Submitter, label_value
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import TENANT, Workload
-from rowlock.yaml_reader import read_yaml
 
 MANIFEST_ANNOTATION = "rowlock.dev/manifest"
 """The annotation that keeps the manifest, so that it can be shown as it was sent."""

@@ -12,8 +12,8 @@ import msgspec
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import json_errors, protobuf
 from rowlock.apiserver.schema.decoding import Walk, decode
+from rowlock.documents.yaml_reader import MAX_DEPTH, NestedTooDeeply, UnreadableYaml, read_yaml, replace_surrogates
 from rowlock.errors import BadRequest, UnsupportedMediaType
-from rowlock.yaml_reader import MAX_DEPTH, NestedTooDeeply, UnreadableYaml, read_yaml, replace_surrogates
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 

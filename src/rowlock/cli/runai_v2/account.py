@@ -127,7 +127,7 @@ def generate_config(line: CommandLine) -> int:
 
 def _rename_user(config: dict[str, Any], name: str) -> None:
     """Give the entry of the current context's user another name."""
-    context = next(
+    context: dict[str, Any] = next(
         (one["context"] for one in config.get("contexts") or () if one["name"] == config.get("current-context")), {}
     )
     for user in config.get("users") or ():
