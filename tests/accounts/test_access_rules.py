@@ -32,8 +32,10 @@ def test_a_rule_is_a_binding_and_a_binding_is_a_rule() -> None:
         assert rules == {(who, who, "mine-plain") for who in ("admin", "editor", "viewer")} | {
             ("eve", "viewer", "mine-plain"),
             ("oidc:team", "editor", "mine-plain"),
+            ("somebody-plain", "viewer", "mine-plain"),
+            ("somebody-hush", "viewer", "theirs-hush"),
         }
-        assert listed["totalRecords"] == 5
+        assert listed["totalRecords"] == 7
         filtered = await tenancy.ask(OWNER, "GET", f"{RULES}?filterBy=subjectId==eve")
         assert [one["id"] for one in filtered.json()["accessRules"]] == [made.json()["id"]]
         assert (await tenancy.ask(OWNER, "DELETE", f"{RULES}/{made.json()['id']}")).status_code == 202

@@ -181,7 +181,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai login application --client-id a --secret b", 1, "the client id or the client secret is wrong"),
         ("runai upgrade", 1, "rowlock never updates itself"),
         ("runai update", 1, "rowlock never updates itself"),
-        ("runai report metrics a=1", 1, "let the program print them"),
+        ("runai report metrics a=1", 1, "`rowlock plot JOB` draws what the log has"),
         ("runai config set --cp-url https://x", 1, "is the data directory of a server of its own"),
         ("runai config set --cp-url x", 2, "https://HOST:PORT"),
         ("runai config set --auto-update enabled", 1, "never updates itself"),

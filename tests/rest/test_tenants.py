@@ -397,14 +397,14 @@ def test_no_filter_tells_of_another_project(person: str) -> None:
         pairs += [(f"{word}-{MARK}", f"{word}-none") for word in (THEIRS, "job")]
         for method, path, _ in BY_SCOPE["list"]:
             needed = QUERIES.get(path, "?limit=5" if "limit" in OPERATIONS[method, path].query else "?")
-            for name in set(OPERATIONS[method, path].query) - {"offset", "limit", "sortBy", "sortOrder"}:
+            for name in set(OPERATIONS[method, path].query) - {"offset", "limit", "sortBy", "sortOrder", "since"}:
                 for theirs, nobodys in pairs:
                     secret, absent = [
                         await tenancy.ask(person * 8, method, f"{path}{needed}&{name}={word}")
                         for word in (theirs, nobodys)
                     ]
                     assert secret.status_code == absent.status_code, (path, name, secret.text)
-                    assert MARK not in secret.text.replace(theirs, ""), (path, name, secret.text)
+                    assert MARK not in secret.text.lower().replace(theirs, ""), (path, name, secret.text)
 
     play(check)
 

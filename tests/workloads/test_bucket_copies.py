@@ -24,9 +24,9 @@ host, port = server.get_host_and_port()
 url = f"http://{host}:{port}"
 client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
 for bucket, keys in json.loads(sys.argv[1]).items():
-    client.create_bucket(Bucket=bucket)
+    client.create_bucket(Bucket=bucket, ACL="public-read")
     for key in keys:
-        client.put_object(Bucket=bucket, Key=key, Body=b"" if key == "empty" else f"{bucket} {key}".encode())
+        client.put_object(Bucket=bucket, Key=key, ACL="public-read", Body=b"" if key == "empty" else f"{bucket} {key}".encode())
 print(url, flush=True)
 sys.stdin.read()
 """

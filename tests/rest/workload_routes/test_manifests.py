@@ -137,7 +137,7 @@ def test_what_is_no_base_64_is_said(lab: World) -> None:
 
 def test_dates_in_yaml_stay_texts(lab: World) -> None:
     """As in Kubernetes, whose JSON has none."""
-    text = yaml.safe_dump(job()).replace("a: b", "a: 2026-01-02")
+    text = yaml.safe_dump(json.loads(json.dumps(job()))).replace("a: b", "a: 2026-01-02")
     made = create(lab, text)
     assert made.status_code == 202, made.text
     assert made.json()["rawManifest"]["metadata"]["labels"] == {"a": "2026-01-02"}
