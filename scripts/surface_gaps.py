@@ -84,7 +84,6 @@ def states(text: str) -> Iterator[tuple[str, str, str]]:
 def columns(text: str) -> Iterator[tuple[str, str, str]]:
     """The columns of the tables: of both command lines, and of the web UI's pages."""
     v1, v2 = _source_of("src/rowlock/cli/runai_v1", "*.py"), _source_of("src/rowlock/cli/runai_v2", "*.py")
-    ui = _source_of("ui/src", "*.ts") + _source_of("ui/src", "*.svelte")
     header = re.search(r"^NAME +STATUS +AGE .*", text, re.MULTILINE)
     for name in re.split(r" {2,}", header[0] if header else ""):
         yield "columns", f"runai list jobs: {name}", _state_of_column(f'"{name}"' in v1)
@@ -96,18 +95,45 @@ def columns(text: str) -> Iterator[tuple[str, str, str]]:
         yield "columns", f"runai project list: {name}", _state_of_column(f'"{name}"' in v2)
     section = text.partition("### 5.1 ")[2].partition("\n### ")[0]
     for page, names in re.findall(r"^\| \**([A-Z][\w ]*?)\** \| ([^|]*) \|", section, re.MULTILINE):
-        for name in re.split(r", (?![^(]*\))", names if page in UI_PAGES else ""):
-            short = re.sub(r" \((?!s\)).*", "", name.strip())
-            yield "columns", f"UI {page}: {short}", _state_of_column(_says(ui, short))
+        source = "\n".join((REPO / "ui/src" / name).read_text(encoding="utf-8") for name in UI_PAGES.get(page, ()))
+        for name in _column_names(names) if page in UI_PAGES else ():
+            yield "columns", f"UI {page}: {name}", _state_of_column(_says(source, name))
 
 
-UI_PAGES = ("Workloads", "Projects", "Nodes")
-"""Pages whose columns are compared by name; what others lack is a page, not a column."""
+UI_PAGES = {
+    "Workloads": ("lib/columns.ts",),
+    "Projects": ("lib/unitColumns.ts",),
+    "Nodes": ("lib/nodeColumns.ts", "parts/GpusDialog.svelte"),
+}
+"""Pages whose columns are compared by name, with the files in which those of their tables stand; what others lack is a page, not a
+column."""
+_SEVERAL = {
+    "Avg. GPU allocation/utilization/memory utilization": (
+        "Avg. GPU allocation", "Avg. GPU utilization", "Avg. GPU memory utilization",
+    ),
+    "GPU/CPU/CPU-memory allocation ratio": ("GPU allocation ratio", "CPU allocation ratio", "CPU memory allocation ratio"),
+    "CPU compute request/allocation": ("CPU compute request", "CPU compute allocation"),
+    "CPU memory request/allocation": ("CPU memory request", "CPU memory allocation"),
+    "quotas": ("CPU quota", "CPU memory quota"),
+    "idle/time limits": ("Idle limits", "Time limits"),
+    "Allocated compute/memory": ("Allocated compute", "Allocated memory"),
+    "Compute/Memory utilization": ("Compute utilization", "Memory utilization"),
+}  # fmt: skip
+"""Names under which the specification means several columns, and these: each is a column of its own in Run:ai's tables, and each has
+to be there. `Running/requested pods` and `Ready/total GPU devices` are one."""
+
+
+def _column_names(row: str) -> Iterator[str]:
+    """The columns of a page: the row of the specification is a list, with those of a dialog behind a semicolon."""
+    for part in row.split("; modal per GPU: "):
+        for name in re.split(r", (?![^(]*\))", part):
+            yield from _SEVERAL.get(name.strip(), (name.strip(),))
 
 
 def _says(source: str, title: str) -> bool:
-    """Whether a title stands in a source as a text of its own."""
-    return re.search(rf"""["'`>]{re.escape(title)}["'`<]""", source, re.IGNORECASE) is not None
+    """Whether a title stands in a source as a text of its own; what it has in brackets, a unit or an older name, may be missing."""
+    short = re.sub(r" \((?!s\)).*", "", title)
+    return any(re.search(rf"""["'`>]{re.escape(one)}["'`<]""", source, re.IGNORECASE) for one in (title, short))
 
 
 def _state_of_column(there: bool) -> str:

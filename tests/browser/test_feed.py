@@ -12,7 +12,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from rowlock import kinds
+from rowlock import kinds, objects
 from rowlock.browser import feed as feed_module
 from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
@@ -25,6 +25,7 @@ from rowlock.rest.rights import Rights
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.storage import bootstrap
 from rowlock.storage.store import Store
+from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample, UsageSeries
 
 
 @dataclass
@@ -62,6 +63,20 @@ class Page:
         await self.events.aclose()  # type: ignore[attr-defined]  # a generator
 
 
+class Meter:
+    """A sampler that a test plays: every pod has one GPU, which is measured once `idle_since` is known."""
+
+    idle_since: dict[str, float] | None = None
+
+    def series(self, pod_uid: str) -> UsageSeries | None:
+        return None
+
+    def latest(self, pod_uid: str) -> LatestUsage | None:
+        if self.idle_since is None:
+            return None
+        return LatestUsage(0, UsageSample(), None, 0, 0, 0, 0, 0, {"GPU-1": (0.0, 0.0)}, self.idle_since)
+
+
 class OneProject(Rights):
     """May read all in the namespaces of some projects."""
 
@@ -88,7 +103,10 @@ class World:
         self.now = 1_000.0
         self.diagnoses: dict[str, str] = {}
         self.rest = RestApi(
-            self.store, RestSettings(user="ana"), diagnosis_message=lambda uid, phase: self.diagnoses.get(phase, "")
+            self.store,
+            RestSettings(user="ana"),
+            clock=lambda: self.now,
+            diagnosis_message=lambda uid, phase: self.diagnoses.get(phase, ""),
         )
         self.feed = WorkloadFeed(self.rest.cache, self.store, lambda: self.now)
 
@@ -271,6 +289,37 @@ def test_a_sentence_that_changes_with_time_alone_is_told() -> None:
         await page.read()
         world.diagnoses["Failed"] = "rank 1 failed first."
         while page.rows["one"]["why"] != "rank 1 failed first.":
+            await page.read()
+
+    play(story)
+
+
+def test_gpus_that_become_idle_are_told() -> None:
+    """Nothing of the workload's objects changes: the sampler sees it, and time goes on."""
+
+    async def story(world: World) -> None:
+        world.rest.cache.pod_usage = meter = Meter()
+        await world.submit("one")
+        await world.report("one", "Running")
+        job = await world.store.get(kinds.PYTORCHJOB, "runai-team-a", "one")
+        owner = {**objects.owner_reference(job), "controller": True}
+        meta = {"name": "one-worker-0", "namespace": "runai-team-a", "ownerReferences": [owner]}
+        spec = {"nodeName": "n", "containers": [{"name": "pytorch", "image": "i"}]}
+        pod = await world.store.create(kinds.POD, {"metadata": meta, "spec": spec})
+        states = [{"name": "pytorch", "state": {"running": {}}}]
+        status = {"phase": "Running", "containerStatuses": states}
+        await world.store.update(kinds.POD, {**pod, "status": status}, subresource="status")
+        page = world.page()
+        await page.read()
+        while page.rows["one"]["phase"] != "Degraded":  # its master is missing
+            await page.read()
+        assert "idleGpus" not in page.rows["one"], "not measured is not none"
+        meter.idle_since = {}
+        while page.rows["one"].get("idleGpus") != 0:
+            await page.read()
+        meter.idle_since = {"GPU-1": world.now}
+        world.now += 301
+        while page.rows["one"]["idleGpus"] != 1:
             await page.read()
 
     play(story)

@@ -73,6 +73,10 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     page.get_by_role("link", name="Projects").click()
     expect(page.get_by_role("cell", name="team-a", exact=True)).to_be_visible()
     assert judge(page) == [], "projects"
+    page.get_by_role("link", name="Departments").click()
+    expect(page.get_by_role("cell", name="default", exact=True).first).to_be_visible()
+    assert judge(page) == [], "departments"
+    page.go_back()
     page.get_by_role("button", name="Edit the quota of team-a").click()
     assert judge(page) == [], "a quota"
     page.get_by_role("button", name="CANCEL").click()
@@ -84,6 +88,14 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
     page.get_by_role("link", name="Nodes").click()
     expect(page.get_by_role("group", name="GPU ").get_by_role("link", name="half")).to_have_count(1)
     assert judge(page) == [], "nodes"
+    page.get_by_role("button", name="Table", exact=True).click()
+    assert judge(page) == [], "nodes as a table"
+    page.get_by_role("button", name="GPU devices of").click()
+    assert judge(page) == [], "the GPUs of a node"
+    page.keyboard.press("Escape")
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert judge(page) == [], "nodes as cards"
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_role("link", name="Queue").click()
     page.get_by_role("button", name="Would waits start now?").click()
     expect(page.locator("main li").get_by_role("status")).to_contain_text("would wait")

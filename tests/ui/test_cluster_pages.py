@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.ui.conftest import Ui
-from tests.ui.test_workloads_page import FAILS, LONG, expect, run
+from tests.ui.test_workloads_page import FAILS, LONG, choose_columns, column_of, expect, run
 
 
 def open_page(ui: Ui, name: str) -> None:
@@ -57,6 +59,43 @@ def test_fractions_are_drawn_to_scale_on_their_cards(ui: Ui) -> None:
     ui.page.get_by_label("Search nodes").fill("quarter")
     cards.get_by_role("link", name="whole").click()
     expect(ui.page.get_by_role("complementary").get_by_role("cell", name="whole-master-0", exact=True)).to_be_visible()
+
+
+def test_nodes_are_a_table_too_with_their_gpus_and_pods(ui: Ui) -> None:
+    run(ui, "quarter", LONG, "-g", "0.25")
+    expect(ui.row("quarter")).to_contain_text("Running")
+    open_page(ui, "Nodes")
+    ui.page.get_by_role("button", name="Table", exact=True).click()
+    (node,) = ui.cluster.api("GET", "/api/v1/nodes")["items"]
+    row = ui.page.get_by_role("row", name=node["metadata"]["name"])
+    expect(column_of(ui.page, row, "Ready/total GPU devices")).to_have_text("2/2")
+    expect(column_of(ui.page, row, "Free GPU devices")).to_have_text("1")
+    expect(column_of(ui.page, row, "Allocated GPUs")).to_have_text("0.25")
+    expect(column_of(ui.page, row, "CPU memory")).to_have_text(re.compile(r"^[\d.]+ [GT]iB$"))
+    choose_columns(ui.page, "NVLink ids", "GPU memory", "Cluster")
+    expect(column_of(ui.page, row, "NVLink ids")).to_contain_text("nvidia.com/gpu.clique")
+    node["metadata"]["labels"] |= {"nvidia.com/gpu.clique": "7f3e.32766"}
+    ui.cluster.api("PUT", f"/api/v1/nodes/{node['metadata']['name']}", node)
+    expect(column_of(ui.page, row, "NVLink ids")).to_have_text("7f3e · 32766")
+    ui.pictures("nodes-table")
+    row.get_by_role("button", name="GPU devices of").click()
+    dialog = ui.page.get_by_role("dialog", name="GPU devices of")
+    expect(dialog.get_by_role("row")).to_have_count(3)
+    held = dialog.get_by_role("row").filter(has=ui.page.get_by_role("link", name="quarter"))
+    expect(held.get_by_role("cell").nth(1)).to_have_text("25 %")
+    expect(held.get_by_role("cell").nth(4)).to_contain_text("Not measured: it is simulated")
+    free = dialog.get_by_role("row").filter(has_text="Nobody holds it.")
+    expect(free.get_by_role("cell").nth(1)).to_have_text("0 %")
+    ui.pictures("dialog-gpus")
+    dialog.get_by_role("button", name="Close").click()
+    row.get_by_role("button", name="Pods on").click()
+    expect(ui.page.get_by_role("dialog").get_by_role("row", name="quarter-master-0")).to_contain_text("Running")
+    ui.page.keyboard.press("Escape")
+    with ui.page.expect_download() as download:
+        ui.page.get_by_role("button", name="DOWNLOAD CSV").click()
+    assert '"Ready/total GPU devices"' in download.value.path().read_text()
+    ui.page.reload()
+    expect(ui.page.get_by_role("columnheader", name="NVLink ids")).to_be_visible()  # the browser remembers it
 
 
 def test_the_queue_says_the_order_and_what_would_help(ui: Ui) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.ui.conftest import Ui
 from tests.ui.test_cluster_pages import open_page
-from tests.ui.test_workloads_page import LONG, expect, run
+from tests.ui.test_workloads_page import LONG, choose_columns, column_of, expect, run
 
 
 def quota_of(ui: Ui, name: str) -> float:
@@ -58,3 +60,47 @@ def test_nodes_stand_together_by_rack(ui: Ui) -> None:
     ui.page.get_by_label("Nodes together by").select_option(label="nothing")
     expect(rack).to_have_count(0)
     expect(ui.page.get_by_role("group", name="GPU ")).to_have_count(2)
+
+
+def test_projects_and_departments_have_the_columns_of_run_ai(ui: Ui) -> None:
+    ui.cluster.run("rowlock", "project", "create", "team-b", "--gpus", "0")
+    ui.cluster.run("rowlock", "access-rule", "create", "--user", "bob", "--role", "editor", "-p", "team-a")
+    run(ui, "holds", LONG, "-p", "team-a", "-g", "1")
+    expect(ui.row("holds")).to_contain_text("Running")
+    page = ui.page
+    open_page(ui, "Projects")
+    chosen = (
+        "Description", "Cluster", "Node pool(s)", "Subject(s)", "GPU allocation ratio", "Avg. GPU allocation", "Avg. GPU utilization",
+        "Avg. GPU memory utilization", "Allocated CPUs", "Allocated CPU memory", "CPU allocation ratio", "Node type affinity",
+        "Idle limits", "Time limits", "Creation time",
+    )  # fmt: skip
+    choose_columns(page, *chosen)
+    row = page.get_by_role("row", name="team-a")
+    expect(column_of(page, row, "GPU allocation ratio")).to_have_text("50 %")
+    expect(column_of(page, row, "Avg. GPU allocation")).to_have_text(re.compile(r"^\d"))
+    expect(column_of(page, row, "Allocated CPUs")).to_have_text(re.compile(r"^[\d.]+$"))
+    expect(column_of(page, row, "CPU allocation ratio")).to_contain_text("Its quota has no bound")
+    expect(column_of(page, row, "Avg. GPU utilization")).to_contain_text("Not measured")
+    expect(column_of(page, row, "Idle limits")).to_contain_text("nothing is stopped because it is idle")
+    other = column_of(page, page.get_by_role("row", name="team-b"), "GPU allocation ratio")
+    expect(other).to_contain_text("Nothing is promised to it")
+    column_of(page, row, "Subject(s)").get_by_role("button", name="Subjects of team-a: bob").click()
+    dialog = page.get_by_role("dialog", name="Subjects of team-a")
+    expect(dialog.get_by_role("row", name="bob")).to_contain_text("user")
+    dialog.get_by_role("button", name="Close").click()
+    ui.pictures("projects-columns")
+    page.get_by_label("Search projects").fill("team-b")
+    expect(page.get_by_role("row", name="team-a")).to_have_count(0)
+    page.get_by_role("link", name="Departments").click()
+    expect(page.get_by_role("heading", name="Departments", exact=True)).to_be_visible()
+    row = page.get_by_role("row", name="default")
+    expect(column_of(page, row, "Project(s)")).to_have_text("3")
+    expect(column_of(page, row, "Allocated GPUs")).to_contain_text("1")
+    expect(column_of(page, row, "Workload(s)")).to_have_text("1 (1 running, 0 pending)")
+    ui.pictures("departments")
+    row.get_by_role("button", name="Edit the quota of default").click()
+    page.get_by_role("dialog").get_by_label("GPU quota").fill("2")
+    page.get_by_role("dialog").get_by_role("button", name="SAVE").click()
+    expect(column_of(page, row, "GPU quota")).to_have_text("2")
+    row.get_by_role("button", name="1 (1 running, 0 pending)").click()
+    expect(ui.row("holds")).to_be_visible()

@@ -91,6 +91,143 @@ def test_search_filters_sort_and_columns(ui: Ui) -> None:
     assert text.startswith('"Workload","Type","Status"') and text.count("\n") == 4
 
 
+def choose_columns(page: Any, *names: str) -> None:
+    """Check these in the column chooser, and close it."""
+    page.get_by_role("button", name="COLUMNS").click()
+    for name in names:
+        page.get_by_role("checkbox", name=name, exact=True).check()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("columnheader", name=names[-1], exact=True)).to_be_visible()
+
+
+def column_of(page: Any, row: Any, title: str) -> Any:
+    """The cell of a row below a title."""
+    titles = page.get_by_role("columnheader").all_inner_texts()
+    (number,) = (number for number, text in enumerate(titles) if text.rstrip(" ↓↑") == title)
+    return row.get_by_role("cell").nth(number)
+
+
+def test_columns_of_run_ai_have_values_or_say_why_not(ui: Ui) -> None:
+    run(ui, "talks", LONG, "-g", "0.5")
+    run(ui, "held", LONG, "--nnodes", "2")
+    expect(ui.row("talks")).to_contain_text("Running")
+    page = ui.page
+    choose_columns(
+        page, "Total pending time", "Total runtime", "Guaranteed time left", "Requested runs", "AI application",
+        "Connection(s)", "Idle GPU devices", "Workload architecture", "CPU memory request", "Data source(s)",
+    )  # fmt: skip
+    talks, held = ui.row("talks"), ui.row("held")
+    expect(column_of(page, talks, "Total pending time")).to_have_text(re.compile(r"\d+s"))
+    expect(column_of(page, talks, "Total runtime")).to_have_text(re.compile(r"\d+[sm]"))
+    expect(column_of(page, talks, "Requested runs")).to_have_text("1")
+    expect(column_of(page, talks, "Workload architecture")).to_have_text("Standard")
+    expect(column_of(page, held, "Workload architecture")).to_have_text("Distributed")
+    for row, title, why in (
+        (held, "Requested runs", "A distributed workload runs once"),
+        (talks, "Idle GPU devices", "its GPUs are simulated"),
+        (held, "Idle GPU devices", "It holds no GPU."),
+        (talks, "Guaranteed time left", "sets no minimum runtime"),
+        (talks, "Connection(s)", "Its pods name no port."),
+        (talks, "AI application", "It names none"),
+        (talks, "Data source(s)", "without a data source"),
+    ):
+        cell = column_of(page, row, title)
+        expect(cell).to_contain_text("–")
+        expect(cell).to_contain_text(why)  # for whoever listens; for whoever points, it is the title
+        expect(cell.locator("[title]")).to_have_attribute("title", re.compile(re.escape(why)))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="DOWNLOAD CSV").click()
+    lines = download.value.path().read_text().splitlines()
+    assert '"Requested runs"' in lines[0] and '"Idle GPU devices"' in lines[0]
+    assert "–" not in download.value.path().read_text(), "a spreadsheet has no use for a dash"
+    page.get_by_role("button", name="Requested runs").click()
+    expect(page.locator("tbody tr td:nth-child(2)")).to_have_text(["held", "talks"])
+    page.get_by_role("button", name="ADD FILTER").click()
+    page.get_by_label("Column", exact=True).select_option("Workload architecture")
+    page.get_by_role("group", name="Add a filter").get_by_role("button", name="Standard").click()
+    expect(page.locator("tbody tr td:nth-child(2)")).to_have_text(["talks"])
+    ui.pictures("columns")
+    page.set_viewport_size({"width": 390, "height": 800})
+    expect(ui.row("talks").get_by_text("simulated")).to_be_attached()  # what was chosen has a line of its own there
+    expect(column_of_phone(ui.row("talks"), "Requested runs")).to_have_text("1")
+
+
+def column_of_phone(row: Any, title: str) -> Any:
+    return row.locator(f'td[data-title="{title}"]')
+
+
+def test_pods_connections_and_data_sources_open_in_dialogs(ui: Ui) -> None:
+    spec: dict[str, Any] = {
+        "meta": {"name": "scratch", "scope": "project", "projectId": "team-a"},
+        "spec": {"path": "/tmp", "mountPath": "/scratch"},
+    }
+    made = ui.cluster.api("POST", "/api/v1/asset/datasource/host-path", spec)
+    body = {
+        "name": "serves", "projectId": "team-a", "assets": {"datasources": [{"id": made["meta"]["id"], "kind": "hostPath"}]},
+        "spec": {"command": "python -c 'import time; time.sleep(600)'", "numWorkers": 1, "distributedFramework": "PyTorch",
+                 "image": "rowlock.dev/host", "compute": {"gpuDevicesRequest": 1}, "ports": [{"container": 6006}]},
+    }  # fmt: skip
+    ui.cluster.api("POST", "/api/v1/workloads/distributed", body)
+    row, page = ui.row("serves"), ui.page
+    expect(row).to_contain_text("2/2")
+    row.get_by_role("button", name="Pods of serves: 2/2").click()
+    dialog = page.get_by_role("dialog", name="Pods of serves")
+    titles = dialog.get_by_role("columnheader").all_inner_texts()
+    assert titles == [
+        "Pod",
+        "Status",
+        "Logs",
+        "Terminal",
+        "Node",
+        "Node pool",
+        "Image",
+        "GPU compute allocation",
+        "GPU memory allocation",
+    ]
+    master = dialog.get_by_role("row", name="serves-master-0")
+    expect(master).to_contain_text("Running")
+    expect(master).to_contain_text("default")
+    expect(master.get_by_role("cell").nth(7)).to_have_text("1")
+    ui.pictures("dialog-pods")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    choose_columns(page, "Connection(s)", "Data source(s)")
+    row.get_by_role("button", name="Connections of serves").click()
+    dialog = page.get_by_role("dialog", name="Connections of serves")
+    expect(dialog.get_by_role("row", name="6006")).to_contain_text("127.0.0.1:6006")
+    expect(dialog).to_contain_text("rowlock port-forward serves 6006:6006 -p team-a")
+    dialog.get_by_role("button", name="Close").click()
+    row.get_by_role("button", name="Data sources of serves: scratch").click()
+    dialog = page.get_by_role("dialog", name="Data sources of serves")
+    expect(dialog.get_by_role("row", name="scratch")).to_contain_text("hostPath")
+    dialog.get_by_role("button", name="Close").click()
+    row.get_by_role("button", name="Pods of serves: 2/2").click()
+    page.get_by_role("link", name="Logs of serves-worker-0").click()
+    expect(page.get_by_role("complementary").get_by_role("tab", name="Logs")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_deleted_workloads_have_a_tab(ui: Ui) -> None:
+    run(ui, "fails", FAILS)
+    expect(ui.row("fails")).to_contain_text("Failed")
+    ui.cluster.run("rowlock", "delete", "-y", "fails")
+    expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
+    ui.page.get_by_role("link", name="Deleted", exact=True).click()
+    row = ui.row("fails")
+    expect(row).to_contain_text("Failed")
+    expect(row).to_contain_text("exit code 3")
+    ui.pictures("deleted")
+    row.get_by_role("link", name="fails", exact=True).click()
+    expect(ui.page.get_by_role("log")).to_contain_text("hello from 0")
+    ui.page.go_back()
+    choose_columns(ui.page, "Running/requested pods")
+    ui.row("fails").get_by_role("button", name="Pods of fails").click()
+    expect(ui.page.get_by_role("dialog").get_by_role("row", name="fails-master-0")).to_contain_text("It is gone.")
+    ui.page.keyboard.press("Escape")
+    ui.page.get_by_role("link", name="Active", exact=True).click()
+    expect(ui.page.get_by_text("No workloads yet")).to_be_visible()
+
+
 def test_the_details_begin_with_what_happened(ui: Ui) -> None:
     run(ui, "fails", FAILS)
     ui.row("fails").get_by_role("link", name="fails", exact=True).click()

@@ -28,6 +28,7 @@ from rowlock.rest.event_index import EventIndex, failure_messages
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.rights import Rights
 from rowlock.workloads import runai_json
+from rowlock.workloads.figures.idle_gpus import count_idle_gpus
 from rowlock.workloads.projects import Project
 
 HEARTBEAT_S = 15.0
@@ -59,6 +60,8 @@ class _Entry:
     row: bytes = b""
     diagnosis: str = ""
     create_failure: str = ""
+    figures: tuple[int | None, float] = (None, 0.0)
+    """What the row says that changes without its objects: idle GPUs, and for how long its GPUs are guaranteed."""
 
 
 class WorkloadFeed:
@@ -141,7 +144,8 @@ class WorkloadFeed:
                 silent.append((uid, entry.scope[0]))
             is_timed = phase in ("Running", "Degraded")
             is_fresh = phase == "Failed" and self._clock() - entry.changed_at < _LAST_WORDS_S
-            if diagnose is not None and (is_timed or is_fresh) and diagnose(uid, phase) != entry.diagnosis:
+            is_told = diagnose is not None and (is_timed or is_fresh) and diagnose(uid, phase) != entry.diagnosis
+            if is_told or (is_timed and self._figures(uid, entry) != entry.figures):
                 self._note_change(uid)
         for namespace in {namespace for _, namespace in silent}:
             messages = await failure_messages(self._api, self._events, namespace)
@@ -150,6 +154,12 @@ class WorkloadFeed:
                 if own == namespace and current and current.create_failure != messages.get(uid, ""):
                     current.create_failure = messages.get(uid, "")
                     self._note_change(uid)
+
+    def _figures(self, uid: str, entry: _Entry) -> tuple[int | None, float]:
+        usage, project = self._cache.pod_usage, self._projects.get(entry.scope[0])
+        pods = self._cache.own_pods(uid) if usage is not None else []
+        idle = count_idle_gpus(pods, usage.latest, self._clock()) if usage is not None else None
+        return idle, self._cache.guaranteed_seconds(project.queue) if project else 0.0
 
     # ------------------------------------------------------------ what a reader is told
 
@@ -233,6 +243,7 @@ class WorkloadFeed:
         if not entry.row:
             phase = self._cache.phase(uid)
             entry.diagnosis = self._cache.diagnosis_message(uid, phase) if self._cache.diagnosis_message else ""
+            entry.figures = self._figures(uid, entry)
             entry.row = msgspec.json.encode(workload_row(workload, entry.create_failure))
         return entry.row
 

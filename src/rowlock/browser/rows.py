@@ -6,6 +6,7 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.workloads import runai_json
+from rowlock.workloads.figures import times
 from rowlock.workloads.history import suspended_sentence
 from rowlock.workloads.runai_json import Workload
 
@@ -34,11 +35,16 @@ def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]
     body = runai_json.workload_json(workload)
     extra = body["additionalFields"]
     requested, asked, held = body["requestedPods"], body["workloadRequestedResources"], body["allocatedResources"]
+    ran = times.read_milestones(workload.job).started
     more = {
         "cpuRequest": asked["cpu"]["request"], "cpuAllocation": held["cpu"], "cpuMemoryRequest": asked["cpuMemory"]["request"],
         "cpuMemoryAllocation": held["cpuMemory"], "gpuMemoryRequest": asked["gpuMemory"]["request"],
-        "dataSources": [source["name"] for source in body["datasources"]],
+        "dataSources": [{"name": one["name"], "type": one.get("type") or ""} for one in body["datasources"]],
+        "aiApplication": body["aiApplicationName"], "requestedRuns": requested["completions"],
+        "ranAt": objects.timestamp(ran) if ran else None, "guaranteedUntil": body["guaranteedRuntimeEndsAt"],
+        "connections": extra["ports"],
     }  # fmt: skip
+    idle = {} if body["idleAllocatedGpus"] is None else {"idleGpus": body["idleAllocatedGpus"]}
     return {
         **{name: body[name] for name in _COPIED},
         "why": why_sentence(workload, body["phase"], body["phaseMessage"] or create_failure),
@@ -54,6 +60,7 @@ def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]
         "kind": extra["kind"],
         "startedAt": extra["startedAt"],
         "canStop": body["actionsSupport"]["suspend"],
+        **idle,
         **{name: value for name, value in more.items() if value not in (None, 0, "0", [])},
     }
 

@@ -108,7 +108,7 @@ class RestApi:
         with method, route, code and seconds. `archive` records runs. `pod_usage` has the usage of pods."""
         self._observe, self._audit_log = observe, audit_log
         self.api, self.settings = api, settings
-        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock)
+        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage)
         self.usage = UsageHistory(self.cache, clock)
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None

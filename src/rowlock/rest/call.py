@@ -117,6 +117,8 @@ class ScopeFigures(Protocol):
 
     def series(self, key: tuple[str, str]) -> UsageSeries | None: ...
 
+    def overtime(self, key: tuple[str, str]) -> dict[str, Any] | None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class AppContext:

@@ -26,6 +26,8 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads import projects, runai_json
 from rowlock.workloads.assets import asset_objects
 from rowlock.workloads.assets.asset_objects import Asset
+from rowlock.workloads.figures.guarantees import RuntimeGuarantees
+from rowlock.workloads.figures.usage_series import PodUsageSource
 from rowlock.workloads.phase import WorkloadStatus, phase_of, workload_status
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -53,11 +55,15 @@ class InformerCache:
         cluster: str = "",
         diagnosis_message: Callable[[str, str], str] | None = None,
         clock: Callable[[], float] = time.time,
+        *,
+        pod_usage: PodUsageSource | None = None,
     ) -> None:
+        """`pod_usage` has what pods use; None where it is not measured."""
         self._api = api
         self.clock = clock
         self._cluster = cluster
         self.diagnosis_message = diagnosis_message
+        self.pod_usage = pod_usage
         self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
         self._synced: set[Kind] = set()
         self._absent: set[Kind] = set()
@@ -70,6 +76,7 @@ class InformerCache:
         self._statuses: dict[str, WorkloadStatus] = {}
         self._projects: dict[str, Project] | None = None
         self._assets: list[Asset] | None = None
+        self._guarantees: RuntimeGuarantees | None = None
         self._card_memory: dict[str, int] | None = None
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder[WorkloadRow]()
@@ -175,7 +182,7 @@ class InformerCache:
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         else:
-            self._projects = self._assets = None
+            self._projects = self._assets = self._guarantees = None
         self._invalidate(owner)
 
     def _drop_object(self, kind: Kind, key: Key) -> None:
@@ -204,7 +211,7 @@ class InformerCache:
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         else:
-            self._projects = self._assets = None
+            self._projects = self._assets = self._guarantees = None
         self._invalidate(owner)
 
     def _sort_key(self, job: Object) -> SortKey:
@@ -306,6 +313,12 @@ class InformerCache:
         """All Queues, in no order."""
         return self._stores[kinds.QUEUE].values()
 
+    def guaranteed_seconds(self, queue: str) -> float:
+        """For how long after its start nothing is taken from a preemptible gang of this queue."""
+        if self._guarantees is None:
+            self._guarantees = RuntimeGuarantees(self.queues())
+        return self._guarantees.seconds(queue)
+
     def namespace(self, name: str) -> Object | None:
         """The Namespace of this name; None when there is none."""
         return self._stores[kinds.NAMESPACE].get(Key("", name))
@@ -341,7 +354,9 @@ class InformerCache:
             return None
         job_pods = self.pods_of(uid)
         group, cluster = self._groups.get(uid), self.cluster
-        return Workload(job, job_pods, group, project, cluster, self.card_memory, self.clock, self.diagnosis_message)
+        look_up = self.pod_usage.latest if self.pod_usage is not None else None
+        more = (self.clock, self.diagnosis_message, look_up, self.guaranteed_seconds)
+        return Workload(job, job_pods, group, project, cluster, self.card_memory, *more)
 
     def job(self, uid: str) -> Object | None:
         """The job of this uid; None when there is none."""

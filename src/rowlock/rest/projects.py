@@ -12,7 +12,6 @@ from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, Conflict, NotFound
 from rowlock.rest.call import JsonResult, RestCall
-from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_quota
 from rowlock.rest.inventory.scopes import unknown_project
@@ -50,7 +49,7 @@ def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Quer
 async def index(call: RestCall) -> Any:
     """GET /org-unit/projects: the projects as Run:ai's list, filtered and paged."""
     matches, query = _select_projects(call)
-    return list_query.list_body("projects", matches, query, lambda one: _project_json(call.context.cache, one))
+    return list_query.list_body("projects", matches, query, lambda one: _project_json(call, one))
 
 
 async def count(call: RestCall) -> Any:
@@ -58,8 +57,10 @@ async def count(call: RestCall) -> Any:
     return {"count": len(_select_projects(call)[0])}
 
 
-def _project_json(cache: InformerCache, project: Project) -> dict[str, Any]:
-    return projects.project_json(project, cache.queue(project.queue), cache.cluster)
+def _project_json(call: RestCall, project: Project) -> dict[str, Any]:
+    cache, scopes = call.context.cache, call.context.scopes
+    overtime = scopes.overtime(("project", project.namespace)) if scopes else None
+    return projects.project_json(project, cache.queue(project.queue), cache.cluster, overtime)
 
 
 def find_project(call: RestCall) -> Project:
@@ -75,7 +76,7 @@ def find_project(call: RestCall) -> Project:
 async def show(call: RestCall) -> Any:
     """GET /org-unit/projects/{id}: by id or name. Raises NotFound."""
     call.validate_query()
-    return _project_json(call.context.cache, find_project(call))
+    return _project_json(call, find_project(call))
 
 
 async def create(call: RestCall) -> Any:
@@ -113,7 +114,7 @@ async def create(call: RestCall) -> Any:
     await cache.wait_until("", lambda: project.namespace in cache.projects())
     queue_name = objects.name(queue)
     await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
-    return JsonResult(201, _project_json(cache, projects.project_of(namespace, cache.queue(queue_name))))
+    return JsonResult(201, _project_json(call, projects.project_of(namespace, cache.queue(queue_name))))
 
 
 async def update(call: RestCall) -> Any:
@@ -135,7 +136,7 @@ async def update(call: RestCall) -> Any:
         api = call.context.api
         await api.patch(kinds.NAMESPACE, "", project.namespace, note, type="merge", options=WRITE_OPTIONS)
         await cache.wait_until("", lambda: cache.projects()[project.namespace].description == requested.description)
-    return _project_json(cache, cache.project(project.id) or project)
+    return _project_json(call, cache.project(project.id) or project)
 
 
 async def update_resources(call: RestCall) -> Any:
@@ -143,7 +144,7 @@ async def update_resources(call: RestCall) -> Any:
     project = find_project(call)
     await set_queue_quota(call, project.queue, *await parse_resources_body(call))
     cache = call.context.cache
-    return _project_json(cache, cache.project(project.id) or project)
+    return _project_json(call, cache.project(project.id) or project)
 
 
 async def delete(call: RestCall) -> Any:

@@ -25,7 +25,7 @@ class VisibleCache(InformerCache):
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights
         self.diagnosis_message = cache.diagnosis_message
-        self.clock = cache.clock
+        self.clock, self.pod_usage = cache.clock, cache.pod_usage
 
     async def run(self) -> NoReturn:
         """Not available: the shared cache does the watching."""
@@ -150,6 +150,9 @@ class VisibleCache(InformerCache):
 
     def queues(self) -> Iterable[Object]:
         return self._base.queues()
+
+    def guaranteed_seconds(self, queue: str) -> float:
+        return self._base.guaranteed_seconds(queue)
 
     def nodes(self) -> Iterable[Object]:
         return self._base.nodes()

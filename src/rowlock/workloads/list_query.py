@@ -21,12 +21,13 @@ WORKLOAD_FIELDS = (
     "type", "name", "clusterId", "projectId", "projectName", "departmentId", "departmentName", "createdAt",
     "deletedAt", "submittedBy", "phase", "completedAt", "nodepool", "distributedFramework", "allocatedGPU",
     "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
-    "totalPendingTimeSeconds", "totalRunningTimeSeconds",
+    "totalPendingTimeSeconds", "totalRunningTimeSeconds", "idleGpus", "idleAllocatedGpus",
 )  # fmt: skip
 """What workloads can be filtered and sorted by."""
-NUMERIC_FIELDS = frozenset(
-    {"allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated"}
-)
+NUMERIC_FIELDS = frozenset({
+    "allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated",
+    "idleGpus", "idleAllocatedGpus",
+})  # fmt: skip
 _TERM = re.compile(r"(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*)")
 """One filter, without the blanks around it: a pattern that takes them off itself costs the square of their number."""
 DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50

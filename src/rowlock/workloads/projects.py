@@ -110,7 +110,7 @@ REFUSED_FIELDS: dict[str, tuple[Any, str]] = {
     "schedulingRules": (None, _NO_RULES),
     "nodeTypes": (None, "a job names its own: spec.nodeType"),
     "defaultNodePools": (["default"], "a job names its own: spec.nodePools"),
-    "overtimeData": (None, "averages over days are not kept"),
+    "overtimeData": (None, "the server reckons it"),
 }
 """Known fields of projects and departments: the value that means nothing new, and why another is refused."""
 
@@ -184,8 +184,10 @@ def to_department(name: str) -> Object:
     }
 
 
-def project_json(project: Project, queue: Object | None, cluster: str) -> dict[str, Any]:
-    """Run:ai's Project JSON."""
+def project_json(
+    project: Project, queue: Object | None, cluster: str, overtime: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Run:ai's Project JSON. `overtime`: its `overtimeData`, null before the first sample."""
     quota_status = quota_status_json(queue)
     status: dict[str, Any] = {
         "namespace": project.namespace,
@@ -207,6 +209,9 @@ def project_json(project: Project, queue: Object | None, cluster: str) -> dict[s
         "enforceRunaiScheduler": True,
         "parent": {"id": project.department, "name": project.department, "type": "department"},
         "defaultNodePools": ["default"],
+        "nodeTypes": None,
+        "schedulingRules": None,
+        "overtimeData": overtime,
         "createdAt": project.created,
         "updatedAt": project.created,
     }

@@ -20,18 +20,30 @@ from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
 from rowlock.training.model import WORKER
 from rowlock.workloads import compute, frameworks, pods, submission
 from rowlock.workloads import objects as job_objects
-from rowlock.workloads.figures import times
+from rowlock.workloads.figures import guarantees, times
+from rowlock.workloads.figures.idle_gpus import LookUpUsage, count_idle_gpus
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
 from rowlock.workloads.phase import TERMINAL, WorkloadStatus, count_pods, workload_status
 from rowlock.workloads.projects import Project
 
 TENANT = 1
+PodTemplates = Sequence[tuple[Object, int]]
+"""The pod templates of a job, each with how many pods are made of it."""
+_PRIORITY_VALUES = {**PRIORITY_CLASS_VALUES, **submission.PRIORITIES}
 _PHASE_REASONS = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
 """Reasons that Run:ai's API has a word for; every reason is in `additionalFields`."""
 
 
+HELM_RELEASE, PART_OF = "meta.helm.sh/release-name", "app.kubernetes.io/part-of"
+"""Where an object says which application it is a part of: the annotation that Helm writes, and Kubernetes' own label."""
+
+
 def _unknown_card(node: str) -> int:
     return 0
+
+
+def _no_guarantee(queue: str) -> float:
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,10 @@ class Workload:
     """Seconds since the epoch: what waits and runs is counted up to now."""
     diagnose: Callable[[str, str], str] | None = None
     """(uid of a job, phase) → the sentence of its diagnosis: who failed first, who keeps the others waiting; "" = none."""
+    latest_usage: LookUpUsage | None = None
+    """What a pod used last, by its uid; None where nothing is measured."""
+    guaranteed_seconds: Callable[[str], float] = _no_guarantee
+    """For how long after its start nothing is taken from a preemptible gang of a queue."""
 
     def status(self) -> WorkloadStatus:
         """The phase, with the sentence of the diagnosis where there is one."""
@@ -95,8 +111,7 @@ def priority_class(job: Object) -> str:
 
 def is_preemptible(job: Object) -> bool:
     word = objects.labels(job).get("kai.scheduler/preemptibility")
-    values = {**PRIORITY_CLASS_VALUES, **submission.PRIORITIES}
-    return word == "preemptible" if word else values.get(priority_class(job), 40) < 100
+    return word == "preemptible" if word else _PRIORITY_VALUES.get(priority_class(job), 40) < 100
 
 
 def creator(job: Object) -> str:
@@ -104,11 +119,32 @@ def creator(job: Object) -> str:
     return annotations.get(job_objects.CREATED_BY) or objects.labels(job).get("user") or ""
 
 
+def ai_application(job: Object, templates: PodTemplates) -> str | None:
+    """The name of the AI application that a job is a part of: of its Helm release, else of the label `PART_OF`, which a submit
+    gives to the pods; None where nobody said so."""
+    if release := objects.annotations(job).get(HELM_RELEASE):
+        return str(release)
+    for marked in (job, *(template for template, _ in templates)):
+        if name := objects.labels(marked).get(PART_OF):
+            return str(name)
+    return None
+
+
+def guaranteed_until(workload: Workload) -> float | None:
+    """Until when nobody takes the GPUs of a preemptible workload that holds some, in seconds since the epoch; None where nothing
+    is guaranteed, or nothing can be taken."""
+    seconds = workload.guaranteed_seconds(workload.project.queue)
+    if not seconds or not is_preemptible(workload.job) or not _holding_pods(workload):
+        return None
+    started = guarantees.started_at(workload.group)
+    return started + seconds if started else None
+
+
 def workload_json(workload: Workload) -> dict[str, Any]:
     """A list item of `GET /api/v1/workloads`."""
-    job, status = workload.job, workload.status()
+    job, status, templates = workload.job, workload.status(), pod_templates(workload.job)
     return {
-        **_identity_fields(workload),
+        **_identity_fields(workload, templates),
         **_time_fields(workload, status),
         "phase": status.phase,
         "phaseMessage": status.message,
@@ -120,13 +156,13 @@ def workload_json(workload: Workload) -> dict[str, Any]:
         "currentNodePools": [node_pool_name(job)]
         if any(objects.dig(p, "spec.nodeName") for p in workload.pods)
         else [],
-        **_resource_fields(workload),
-        **_content_fields(workload),
-        "additionalFields": _additional_fields(workload, status),
+        **_resource_fields(workload, templates),
+        **_content_fields(workload, templates),
+        "additionalFields": _additional_fields(workload, status, templates),
     }
 
 
-def _identity_fields(workload: Workload) -> dict[str, Any]:
+def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
     job, project = workload.job, workload.project
     source = objects.annotations(job).get(job_objects.SOURCE, "Other")
     return {
@@ -148,12 +184,14 @@ def _identity_fields(workload: Workload) -> dict[str, Any]:
         "priorityClassName": priority_class(job),
         "preemptible": is_preemptible(job),
         "sourceApi": None,
+        "aiApplicationId": None,
+        "aiApplicationName": ai_application(job, templates),
     }
 
 
 def _time_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
     job, now = workload.job, workload.clock()
-    created = created_at(job)
+    created, guaranteed = created_at(job), guaranteed_until(workload)
     return {
         "createdAt": created,
         "updatedAt": status.since or created,
@@ -161,6 +199,7 @@ def _time_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
         "completedAt": completed_at(job),
         "phaseUpdatedAt": status.since or created,
         "k8sPhaseUpdatedAt": status.since or created,
+        "guaranteedRuntimeEndsAt": None if guaranteed is None else objects.timestamp(guaranteed),
         "totalPendingTimeSeconds": times.waiting_seconds(job, now),
         "totalRunningTimeSeconds": times.running_seconds(job, now),
     }
@@ -184,17 +223,29 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
     return [{n: c.get(n) for n in names} for c in objects.dig(job, "status.conditions", [])]
 
 
-def _resource_fields(workload: Workload) -> dict[str, Any]:
+def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
     counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
-    smallest_card, templates = workload.card_memory(""), pod_templates(workload.job)
+    smallest_card = workload.card_memory("")
     largest = max((t for t, _ in templates), key=lambda t: compute.pod_gpus(t, smallest_card), default={})
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
+    runs = (
+        1 if workload_type(workload.job) == "Training" else None
+    )  # only a standard training could be asked to run again
+    idle = count_idle_gpus(workload.pods, workload.latest_usage, workload.clock())
     return {
         "runningPods": counts.running,
-        "requestedPods": {"number": desired_pods, "min": elastic.get("minReplicas"), "max": elastic.get("maxReplicas")},
+        "requestedPods": {
+            "number": desired_pods,
+            "min": elastic.get("minReplicas"),
+            "max": elastic.get("maxReplicas"),
+            "parallelism": runs,
+            "completions": runs,
+        },
         "workloadRequestedResources": requested_resources(templates, smallest_card),
         "podsRequestedResources": requested_resources([(largest, 1)], smallest_card),
         "allocatedResources": allocated_resources(_holding_pods(workload)),
+        "idleGpus": idle,
+        "idleAllocatedGpus": idle,
     }
 
 
@@ -218,21 +269,42 @@ def allocated_gpus(workload: Workload) -> Decimal:
     return sum((compute.pod_gpus(pod, card) for pod, card in _holding_pods(workload)), Decimal(0))
 
 
-def _content_fields(workload: Workload) -> dict[str, Any]:
-    container = main_container(workload.job)
+def _content_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
+    container = _first_container(templates)
     references = asset_references(workload.job)
-    images = {c.get("image", "") for t, _ in pod_templates(workload.job) for c in objects.dig(t, "spec.containers", [])}
+    images = {c.get("image", "") for t, _ in templates for c in objects.dig(t, "spec.containers", [])}
     return {
         "images": sorted(images),
         "command": shlex.join(container.get("command") or []),
         "arguments": shlex.join(container.get("args") or []),
         "environmentVariables": {v["name"]: v["value"] for v in container.get("env") or [] if "value" in v},
         "urls": [],
-        "datasources": references.get("datasources") or [],
-        "environments": [references["environment"]] if references.get("environment") else [],
+        "datasources": _references_with_names(references.get("datasources")),
+        "environments": _references_with_names([references.get("environment")]),
         "externalConnections": [],
         "childrenIds": [{"id": objects.uid(workload.job), "type": workload.job.get("kind")}],
     }
+
+
+def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
+    """The ports that its containers name, each once, beside the one at which the ranks find each other."""
+    ports = [
+        port
+        for template, _ in templates
+        for container in objects.dig(template, "spec.containers", [])
+        for port in container.get("ports") or ()
+        if isinstance(port.get("containerPort"), int)
+    ]
+    if not ports:
+        return []
+    kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
+    framework = frameworks.by_kind(kind) if kind else None
+    found: dict[int, dict[str, Any]] = {}
+    for port in ports:
+        number = port["containerPort"]
+        if framework is None or number != framework.port.number:
+            found.setdefault(number, {"name": str(port.get("name") or f"port-{number}"), "port": number})
+    return list(found.values())
 
 
 def asset_references(job: Object) -> dict[str, Any]:
@@ -244,16 +316,26 @@ def asset_references(job: Object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _references_with_names(references: object) -> list[dict[str, Any]]:
+    """Those that have a name: anybody may write an annotation."""
+    entries = references if isinstance(references, list) else []
+    return [one for one in entries if isinstance(one, dict) and isinstance(one.get("name"), str)]
+
+
 def main_container(job: Object) -> dict[str, Any]:
     """The first container of the first replica type: what the submitter means by his program."""
-    containers = [c for t, _ in pod_templates(job)[:1] for c in objects.dig(t, "spec.containers", [])]
+    return _first_container(pod_templates(job))
+
+
+def _first_container(templates: PodTemplates) -> dict[str, Any]:
+    containers = objects.dig(templates[0][0], "spec.containers", []) if templates else []
     return containers[0] if containers else {}
 
 
-def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+def _additional_fields(workload: Workload, status: WorkloadStatus, templates: PodTemplates) -> dict[str, Any]:
     counts = count_pods(workload.pods)
     chief = pods.chief_pod(workload.pods)
-    container = main_container(workload.job)
+    container = _first_container(templates)
     node_names = {str(objects.dig(p, "spec.nodeName")) for p in workload.pods if objects.dig(p, "spec.nodeName")}
     return {
         "status": status.status,
@@ -268,6 +350,7 @@ def _additional_fields(workload: Workload, status: WorkloadStatus) -> dict[str, 
         "startedAt": objects.dig(workload.job, "status.startTime"),
         "kind": workload.job.get("kind"),
         "image": container.get("image", ""),
+        "ports": open_ports(workload.job, templates),
     }
 
 

@@ -224,3 +224,38 @@ def test_each_pod_has_its_part_of_a_card() -> None:
     part = _gpu_parts(["A"], mine, {"A": silent}, Counter({"A": 2}))["A"]
     assert math.isnan(part[0]) and part[1] == 100.0, "nobody guesses"
     assert _gpu_parts(["simulated-0"], mine, {"A": shared}, Counter()) == {}
+
+
+def test_each_gpu_is_idle_since_it_did_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the two works on, and then works again."""
+    busy = {"A": 50.0, "B": 0.0}
+
+    async def play() -> None:
+        now = [time.time()]
+        sampler = UsageSampler({"u": state_of_this_process("u", "A", "B")}, {}, lambda: now[0])
+        monkeypatch.setattr(
+            usage_sampler,
+            "read_usage",
+            lambda roots: {name: TreeUsage(1, 1, 0, 0, 0, 0, (1,), False) for name in roots},
+        )
+        plan = SimpleNamespace(gpus=(1, 2), simulated=False)
+        monkeypatch.setattr(sampler, "_nodes", {"node-1": plan})
+        reader = SimpleNamespace(read=lambda: {name: GpuReading(part, {}, {}) for name, part in busy.items()})
+        monkeypatch.setattr(sampler, "_gpu_reader", reader)
+
+        async def look() -> dict[str, float]:
+            now[0] += 10.0
+            await sampler.look()
+            latest = sampler.latest("u")
+            assert latest is not None
+            return {name: now[0] - since for name, since in latest.gpu_idle_since.items()}
+
+        await look()
+        assert await look() == {"B": pytest.approx(20.0, abs=2.0)}
+        assert await look() == {"B": pytest.approx(30.0, abs=2.0)}
+        busy["B"] = 3.0
+        assert await look() == {}
+        busy["A"] = 0.0
+        assert await look() == {"A": 10.0}
+
+    asyncio.run(play())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 import httpx
 from tests.rest.conftest import World
 from tests.rest.served import TOKEN, Served
 
-from rowlock import kinds
+from rowlock import kinds, objects
 from rowlock.rest.cluster_view.queue import try_changes
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, Shape, Snapshot, Status, Task
+from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
 
 
 def ask(served: Served, path: str) -> dict[str, Any]:
@@ -53,6 +55,48 @@ def test_every_card_says_who_is_on_it(served: Served) -> None:
     holder = next(one for card in a["cards"] for one in card["holders"] if one["workloadName"] == "whole")
     assert holder["workloadId"] == workload_id(served, "whole") and holder["projectName"] == "default"
     assert holder["pod"] in served.pods() and not holder["leaving"]
+
+
+def test_every_card_says_what_is_used_of_it(served: Served) -> None:
+    """Two pods share a card, one has another for itself, and nobody holds the third; the figures of the fourth are not known."""
+    served.node("a", 4, card_memory=8000)
+    served.ok("runai submit-dist pytorch part --workers=1 -g 0.25 -i host")
+    served.bound(2)
+    served.ok("runai distributed submit whole -i host --workers 1 --no-master -g 1")
+    served.ok("runai distributed submit untold -i host --workers 1 --no-master -g 1")
+    served.bound(4)
+    served.run_pods()
+    now, gibibyte = time.time(), float(2**30)
+    played = {
+        "part-master-0": (0.0, 1 * gibibyte, now - 700), "part-worker-0": (0.0, gibibyte / 2, now - 400),
+        "whole-worker-0": (80.0, 2 * gibibyte, None),
+    }  # fmt: skip
+    for name, (busy, memory, since) in played.items():
+        idle = {} if since is None else {"GPU-x": since}
+        sample = UsageSample(1.0, 1.0, gpu_utilization=busy, gpu_memory_bytes=memory)
+        gpus = {"GPU-x": (busy, memory)}
+        uid = objects.uid(served.pods()[name])
+        served.usage[uid] = LatestUsage(now, sample, since, 1.0, 0.0, 0.0, 0.0, 0.0, gpus, idle)
+    (node,) = ask(served, "scheduler/cards")["nodes"]
+    told = {
+        card["holders"][0]["workloadName"] if card["holders"] else "": (
+            card["usedMemory"], card["utilization"], None if card["idleSeconds"] is None else card["idleSeconds"] // 100,
+        )
+        for card in node["cards"]
+    }  # fmt: skip
+    assert told == {"part": (1536, 0, 4), "whole": (2048, 80, 0), "untold": (None, None, None), "": (None, None, None)}
+    assert (node["readyGpus"], node["totalGpus"], node["pods"], node["cpu"]) == (4, 4, 4, 16)
+    (held,) = ask(served, "scheduler/nodes")["nodes"]
+    assert (
+        node["memory"] == 32 * 2**30 and f"{node['allocatedMemory'] / 2**20:.0f}Mi" == held["allocatedMemory"] != "0Mi"
+    )
+    assert node["allocatedCpu"] == held["allocatedCpu"] > 0
+    (whole,) = (one for one in ask(served, "workloads?filterBy=name==whole")["workloads"])
+    (part,) = (one for one in ask(served, "workloads?filterBy=name==part")["workloads"])
+    assert (whole["idleAllocatedGpus"], part["idleAllocatedGpus"]) == (0, 2)
+    by_idle = [one["name"] for one in ask(served, "workloads?sortBy=idleAllocatedGpus&sortOrder=desc")["workloads"]]
+    assert by_idle == ["part", "whole", "untold"], "what is not known comes last"
+    assert [one["name"] for one in ask(served, "workloads?filterBy=idleGpus>=1")["workloads"]] == ["part"]
 
 
 def test_a_pod_whose_cards_nobody_named_is_not_drawn_on_one(world: World) -> None:
@@ -181,3 +225,10 @@ def test_a_node_says_where_it_stands(world: World) -> None:
     world.patch(kinds.NODE, "", "node-1", {"metadata": {"name": "node-1", "labels": labels}})
     (found,) = world.client.get("/api/v1/scheduler/cards").json()["nodes"]
     assert [place["value"] for place in found["topology"]] == ["z1", "r7", "c.0"]
+    assert (found["nvLinkDomainUid"], found["nvLinkCliqueId"]) == ("c", "0")
+    (node,) = world.client.get("/runai/api/v1/nodes").json()["nodes"]
+    assert (node["nvLinkDomainUid"], node["nvLinkCliqueId"]) == ("c", "0")
+    world.patch(kinds.NODE, "", "node-1", {"metadata": {"name": "node-1", "labels": {}}})
+    world.do(partial(world.rest.cache.wait_until, "", lambda: not any(map(objects.labels, world.rest.cache.nodes()))))
+    (found,) = world.client.get("/api/v1/scheduler/cards").json()["nodes"]
+    assert (found["nvLinkDomainUid"], found["nvLinkCliqueId"]) == (None, None)

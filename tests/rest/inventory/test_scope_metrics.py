@@ -58,6 +58,7 @@ def make_busy_cluster(world: World) -> None:
     scopes, now = world.rest.scopes, [objects.seconds(START) + 20]
     world.rest.usage._steps.clear()
     scopes._steps.clear()
+    scopes._means.clear()
     world.rest.usage._clock = scopes._clock = lambda: now[0]
     scopes._pod_usage = PodMeter()
     for _ in range(2):
@@ -94,6 +95,22 @@ def test_what_is_used_is_that_of_the_pods(world: World) -> None:
     }, "three of its four GPUs are idle"  # fmt: skip
     pool = ask(world, f"{CLUSTERS}/nodepools/big/metrics", "CPU_UTILIZATION,GPU_UTILIZATION")
     assert {name: values[-1] for name, values in pool.items()} == {"CPU_UTILIZATION": "50", "GPU_UTILIZATION": "12.5"}
+
+
+def test_means_over_time_are_told_of_projects_and_departments(world: World) -> None:
+    """Run:ai's `overtimeData`: of GPUs that are held, and of what is used of those that are measured."""
+    make_busy_cluster(world)
+    (project,) = world.client.get(f"{ORGANISATION}/projects").json()["projects"]
+    (department,) = world.client.get(f"{ORGANISATION}/departments").json()["departments"]
+    for unit in (project, department):
+        week = unit["overtimeData"]["range7dData"]
+        assert (week["averageGpuAllocation"], week["averageGpuUtilization"]) == (1, 50)
+        assert 0 < week["averageGpuMemoryUtilization"] < 1, "10 bytes of 100 MiB"
+        assert week["updatedAt"] == "2026-01-02T03:04:45Z"
+    world.rest.scopes._clock = lambda: objects.seconds(END) + 40 * 86400
+    for name in ("range24hData", "range30dData"):
+        (project,) = world.client.get(f"{ORGANISATION}/projects").json()["projects"]
+        assert project["overtimeData"][name]["averageGpuAllocation"] is None, "long ago"
 
 
 def test_what_is_gone_is_forgotten(world: World) -> None:

@@ -16,6 +16,11 @@ export interface Card {
   index: number;
   allocated: number;
   holders: Holder[];
+  /** MiB; null, as the next two, where it is not measured. */
+  usedMemory: number | null;
+  /** Percent. */
+  utilization: number | null;
+  idleSeconds: number | null;
 }
 
 export interface NodeCards {
@@ -29,6 +34,19 @@ export interface NodeCards {
   allocated: number;
   cards: Card[];
   elsewhere: Holder[];
+  clusterUuid: string;
+  createdAt: string | null;
+  readyGpus: number;
+  totalGpus: number;
+  /** Cores. */
+  cpu: number;
+  allocatedCpu: number;
+  /** Bytes. */
+  memory: number;
+  allocatedMemory: number;
+  pods: number;
+  nvLinkDomainUid: string | null;
+  nvLinkCliqueId: string | null;
 }
 
 export interface Waiting {

@@ -1,17 +1,11 @@
 // The columns of the Workloads table: what is shown, how it is sorted, which are there at first.
 
-import { age, localTime, number, span } from "./format";
+import { age, bytesOf, localTime, number, span, utcTime } from "./format";
+import { selectItems, type Filter, type TableColumn } from "./table";
 import type { Row } from "./types";
 
-export interface Column {
-  key: string;
-  title: string;
-  text: (row: Row, now: number) => string;
-  order: (row: Row) => string | number;
-  isShown: boolean;
-  isNumber?: boolean;
-  width: number;
-}
+export type Column = TableColumn<Row>;
+export type { Filter };
 
 const word = (key: keyof Row, title: string, isShown: boolean, width = 120): Column => ({
   key,
@@ -20,6 +14,15 @@ const word = (key: keyof Row, title: string, isShown: boolean, width = 120): Col
   order: (row) => String(row[key] ?? "").toLowerCase(),
   isShown,
   width,
+});
+
+/** An amount of memory, written as Kubernetes does: sorted by its bytes. None, or 0Mi, is no amount. */
+const memory = (key: "gpuMemoryRequest" | "gpuMemoryAllocation" | "cpuMemoryRequest" | "cpuMemoryAllocation", title: string, absence: (row: Row) => string): Column => ({
+  ...word(key, title, false),
+  text: (row) => (bytesOf(row[key] ?? "") ? (row[key] ?? "") : ""),
+  order: (row) => bytesOf(row[key] ?? ""),
+  absence,
+  isNumber: true,
 });
 
 const amount = (key: "cpuRequest" | "cpuAllocation", title: string): Column => ({
@@ -33,10 +36,10 @@ const amount = (key: "cpuRequest" | "cpuAllocation", title: string): Column => (
 });
 
 export const COLUMNS: Column[] = [
-  word("name", "Workload", true, 200),
+  { ...word("name", "Workload", true, 200), isUnique: true },
   word("type", "Type", true, 110),
   word("phase", "Status", true, 136),
-  word("why", "Why", true, 300),
+  { ...word("why", "Why", true, 300), isUnique: true },
   word("projectName", "Project", true, 120),
   {
     key: "pods",
@@ -60,10 +63,21 @@ export const COLUMNS: Column[] = [
     title: "Creation time",
     text: (row, now) => `${age(row.createdAt, now)} ago`,
     order: (row) => row.createdAt,
+    hint: (row) => `${localTime(row.createdAt)} · ${utcTime(row.createdAt)}`,
+    exact: (row) => row.createdAt,
     isShown: true,
+    isUnique: true,
     width: 90,
   },
   word("distributedFramework", "Framework", false),
+  {
+    key: "architecture",
+    title: "Workload architecture",
+    text: (row) => (row.type === "Distributed" ? "Distributed" : row.type ? "Standard" : ""),
+    order: (row) => (row.type === "Distributed" ? 1 : 0),
+    isShown: false,
+    width: 130,
+  },
   word("category", "Category", false),
   word("priorityClassName", "Priority", false),
   {
@@ -75,7 +89,7 @@ export const COLUMNS: Column[] = [
     width: 110,
   },
   word("departmentName", "Department", false),
-  word("submittedBy", "Created by", false),
+  { ...word("submittedBy", "Created by", false), absence: () => "It does not say: it came through the Kubernetes API." },
   word("nodePool", "Node pool(s)", false),
   {
     key: "gpuRequest",
@@ -86,28 +100,100 @@ export const COLUMNS: Column[] = [
     isNumber: true,
     width: 110,
   },
-  word("gpuMemoryRequest", "GPU memory request", false),
-  word("gpuMemoryAllocation", "GPU memory allocation", false),
+  memory("gpuMemoryRequest", "GPU memory request", (row) => (row.gpuRequest ? "It asks for GPUs or shares of them, not for an amount of memory." : "It asks for no GPU.")),
+  memory("gpuMemoryAllocation", "GPU memory allocation", (row) => (row.gpuAllocation ? "Its nodes do not say how much memory their GPUs have." : "It holds no GPU.")),
+  {
+    key: "idleGpus",
+    title: "Idle GPU devices",
+    text: (row) => (row.idleGpus === undefined ? "" : String(row.idleGpus)),
+    order: (row) => row.idleGpus ?? -1,
+    absence: (row) =>
+      row.gpuAllocation ? "Not measured: its GPUs are simulated, or on a node whose GPUs this server does not read (NVML)." : "It holds no GPU.",
+    hint: () => "GPUs that it holds and that did nothing for five minutes",
+    isShown: false,
+    isNumber: true,
+    width: 110,
+  },
   amount("cpuRequest", "CPU compute request"),
   amount("cpuAllocation", "CPU compute allocation"),
-  word("cpuMemoryRequest", "CPU memory request", false),
-  word("cpuMemoryAllocation", "CPU memory allocation", false),
+  memory("cpuMemoryRequest", "CPU memory request", () => "It asks for no amount: it takes what is there."),
+  memory("cpuMemoryAllocation", "CPU memory allocation", () => "It holds none, or asked for no amount."),
   {
     key: "completedAt",
     title: "Completion time",
     text: (row) => localTime(row.completedAt),
     order: (row) => row.completedAt ?? "",
+    absence: () => "It is not over.",
+    hint: (row) => utcTime(row.completedAt),
+    exact: (row) => row.completedAt ?? "",
     isShown: false,
+    isUnique: true,
     width: 190,
+  },
+  {
+    key: "pending",
+    title: "Total pending time",
+    text: (row, now) => (isSuspended(row) ? "" : span(pendingSeconds(row, now))),
+    order: (row) => (isSuspended(row) ? -1 : pendingSeconds(row, Date.now())),
+    absence: () => "It is stopped: it neither waits nor runs.",
+    exact: (row) => (isSuspended(row) ? "" : `${Math.round(pendingSeconds(row, Date.now()))}s`),
+    hint: () => "From its creation until its pods ran, or until now",
+    isShown: false,
+    isNumber: true,
+    isUnique: true,
+    width: 110,
   },
   {
     key: "runtime",
     title: "Total runtime",
-    text: (row, now) => runtime(row, now),
-    order: (row) => Date.parse(row.completedAt ?? new Date().toISOString()) - Date.parse(row.startedAt ?? row.createdAt),
+    text: (row, now) => (row.ranAt && !isSuspended(row) ? span(runningSeconds(row, now)) : ""),
+    order: (row) => (row.ranAt && !isSuspended(row) ? runningSeconds(row, Date.now()) : -1),
+    absence: (row) => (isSuspended(row) ? "It is stopped: it neither waits nor runs." : "It has not run yet."),
+    isShown: false,
+    isNumber: true,
+    isUnique: true,
+    width: 110,
+  },
+  {
+    key: "guaranteed",
+    title: "Guaranteed time left",
+    text: (row, now) => (row.guaranteedUntil ? span((Date.parse(row.guaranteedUntil) - now) / 1000) : ""),
+    order: (row) => row.guaranteedUntil ?? "",
+    absence: (row) =>
+      !row.preemptible
+        ? "It is not preemptible: nobody takes what it holds."
+        : row.gpuAllocation || row.runningPods
+          ? "Its project's queue sets no minimum runtime: what it holds may be taken at any time."
+          : "It holds nothing that could be taken.",
+    hint: (row) => `Until ${localTime(row.guaranteedUntil ?? null)} nobody takes what it holds`,
+    exact: (row) => row.guaranteedUntil ?? "",
+    isShown: false,
+    isNumber: true,
+    isUnique: true,
+    width: 130,
+  },
+  {
+    key: "requestedRuns",
+    title: "Requested runs",
+    text: (row) => (row.requestedRuns === undefined ? "" : String(row.requestedRuns)),
+    order: (row) => row.requestedRuns ?? 0,
+    absence: (row) => (row.type === "Workspace" ? "A workspace runs until it is stopped." : "A distributed workload runs once, all its pods together."),
     isShown: false,
     isNumber: true,
     width: 110,
+  },
+  {
+    ...word("aiApplication", "AI application", false, 150),
+    absence: () => "It names none: a Helm release, or the label app.kubernetes.io/part-of, would.",
+  },
+  {
+    key: "connections",
+    title: "Connection(s)",
+    text: (row) => row.connections?.map((one) => one.name).join(", ") ?? "",
+    order: (row) => row.connections?.length ?? 0,
+    absence: () => "Its pods name no port.",
+    isShown: false,
+    width: 140,
   },
   {
     key: "images",
@@ -120,8 +206,9 @@ export const COLUMNS: Column[] = [
   {
     key: "dataSources",
     title: "Data source(s)",
-    text: (row) => row.dataSources?.join(", ") ?? "",
-    order: (row) => row.dataSources?.join(",") ?? "",
+    text: (row) => row.dataSources?.map((one) => one.name).join(", ") ?? "",
+    order: (row) => row.dataSources?.map((one) => one.name).join(",") ?? "",
+    absence: () => "It was submitted without a data source.",
     isShown: false,
     width: 160,
   },
@@ -131,6 +218,7 @@ export const COLUMNS: Column[] = [
     title: "Node(s)",
     text: (row) => row.nodes.join(", "),
     order: (row) => row.nodes.join(","),
+    absence: () => "None of its pods has a node.",
     isShown: false,
     width: 160,
   },
@@ -142,49 +230,23 @@ function podRange(row: Row): string {
     : String(row.requestedPods);
 }
 
-function runtime(row: Row, now: number): string {
-  if (!row.startedAt) return "";
-  const end = row.completedAt ? Date.parse(row.completedAt) : now;
-  return span((end - Date.parse(row.startedAt)) / 1000);
+const isSuspended = (row: Row): boolean => row.phase === "Stopped" || row.phase === "Stopping";
+
+function pendingSeconds(row: Row, now: number): number {
+  const end = row.ranAt ?? row.completedAt;
+  return Math.max(0, (end ? Date.parse(end) : now) - Date.parse(row.createdAt)) / 1000;
 }
 
-export interface Filter {
-  key: string;
-  value: string;
+function runningSeconds(row: Row, now: number): number {
+  return Math.max(0, (row.completedAt ? Date.parse(row.completedAt) : now) - Date.parse(row.ranAt ?? row.createdAt)) / 1000;
 }
 
-/** The rows that a search and all filters leave, sorted. Several values of one column are alternatives. */
+/** The rows that a search and all filters leave, sorted. */
 export function selectRows(all: Iterable<Row>, search: string, filters: Filter[], key: string, isDescending: boolean): Row[] {
-  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const byColumn = new Map<string, Set<string>>();
-  for (const filter of filters) byColumn.set(filter.key, (byColumn.get(filter.key) ?? new Set()).add(filter.value));
-  const wanted = [...byColumn].map(([column, values]) => [findColumn(column), values] as const);
-  const kept: Row[] = [];
-  for (const row of all) {
-    if (wanted.some(([column, values]) => !values.has(column.text(row, 0)))) continue;
-    if (words.length && !matches(row, words)) continue;
-    kept.push(row);
-  }
-  const { order } = findColumn(key);
-  const sign = isDescending ? -1 : 1;
-  const keyed = kept.map((row) => [order(row), row] as const);
-  keyed.sort(([a, rowA], [b, rowB]) => (a < b ? -sign : a > b ? sign : rowA.id < rowB.id ? -1 : 1));
-  return keyed.map(([, row]) => row);
+  return selectItems(all, COLUMNS, { search, filters, sort: { key, isDescending } }, searchText, (row) => row.id);
 }
 
-function matches(row: Row, words: string[]): boolean {
-  const text = `${row.name} ${row.type} ${row.distributedFramework} ${row.phase} ${row.projectName} ${row.submittedBy} ${row.images.join(" ")} ${row.why}`.toLowerCase();
-  return words.every((part) => text.includes(part));
+export function searchText(row: Row): string {
+  return `${row.name} ${row.type} ${row.distributedFramework} ${row.phase} ${row.projectName} ${row.submittedBy} ${row.aiApplication ?? ""} ${row.images.join(" ")} ${row.why}`;
 }
 
-export function findColumn(key: string): Column {
-  return COLUMNS.find((column) => column.key === key) ?? (COLUMNS[0] as Column);
-}
-
-/** As spreadsheets take it: a cell that a spreadsheet would compute is shown as text. */
-export function toCsv(rows: Row[], columns: Column[]): string {
-  const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;
-  const exact = (column: Column, row: Row): string => (column.key === "createdAt" ? row.createdAt : column.text(row, Date.now()));
-  const lines = rows.slice(0, 20_000).map((row) => columns.map((column) => cell(exact(column, row))).join(","));
-  return [columns.map((column) => cell(column.title)).join(","), ...lines].join("\r\n") + "\r\n";
-}

@@ -79,10 +79,11 @@ export function askedOfRun(run: Run): Asked {
 
 /** What is known of a workload that is deleted, as a row. */
 export function rowOfRun(run: Run): Row {
+  const ranAt = run.phases.find((step) => step.phase === "Running")?.at;
   return {
     id: run.id, name: run.name, type: "", distributedFramework: run.kind.replace(/Job$/, ""), category: "", phase: run.phase, phaseReason: null,
     phaseUpdatedAt: run.finishedAt ?? "", why: run.verdict, projectName: run.projectName, departmentName: "", namespace: "", submittedBy: "", priorityClassName: "",
-    preemptible: false, createdAt: run.createdAt, completedAt: run.finishedAt ?? run.deletedAt, startedAt: run.phases.find((step) => step.phase === "Running")?.at ?? null,
+    preemptible: false, createdAt: run.createdAt, completedAt: run.finishedAt ?? run.deletedAt, startedAt: ranAt ?? null, ...(ranAt ? { ranAt } : {}),
     runningPods: 0, requestedPods: run.ranks.length, minPods: null, maxPods: null, failedPods: 0, images: [run.ran.image], nodePool: "",
     nodes: [...new Set(run.ranks.flatMap((rank) => rank.pods.map((pod) => pod.nodeName ?? "")))].filter(Boolean), gpuRequest: 0, gpuAllocation: 0,
     gpuMemoryAllocation: "", kind: run.kind, clusterId: "", canStop: false,

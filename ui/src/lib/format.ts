@@ -26,6 +26,22 @@ export function number(value: number): string {
   return Number.isInteger(value) ? String(value) : value.toFixed(2);
 }
 
+const UNITS: Record<string, number> = { "": 1, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+
+/** The bytes of an amount as Kubernetes writes it, "512Mi" or "100M"; 0 for what is none. */
+export function bytesOf(quantity: string): number {
+  const [, amount = "0", unit = ""] = /^([\d.]+)([a-zA-Z]*)$/.exec(quantity) ?? [];
+  return Number(amount) * (UNITS[unit] ?? 0);
+}
+
+/** Bytes for people: "1.5 GiB". */
+export function size(bytes: number): string {
+  const steps = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = bytes < 1 ? 0 : Math.min(steps.length - 1, Math.floor(Math.log2(bytes) / 10));
+  const amount = bytes / 1024 ** step;
+  return `${amount >= 100 || Number.isInteger(amount) ? Math.round(amount) : amount.toFixed(1)} ${steps[step]}`;
+}
+
 /** A word of a command line, quoted where a shell would take it apart. */
 export function shellWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;

@@ -2,17 +2,59 @@
 
 import { number, shellWord } from "./format";
 
-export interface Project {
+export interface Amounts {
+  gpu: number;
+  /** Millicores. */
+  cpu: number;
+  /** MB. */
+  memory: number;
+}
+
+interface Averages {
+  averageGpuAllocation: number | null;
+  averageGpuUtilization: number | null;
+  averageGpuMemoryUtilization: number | null;
+}
+
+/** A project or a department, as the REST API has it. */
+export interface OrganisationUnit {
   id: string;
   name: string;
-  parent: { name: string };
+  clusterId: string;
+  description: string;
+  createdAt: string;
+  defaultNodePools: string[];
   status: {
-    phase: string;
-    phaseMessage: string;
-    quotaStatus: { allocated: { gpu: number }; requested: { gpu: number }; fairShare: { gpu: number } };
+    phase?: string;
+    phaseMessage?: string;
+    quotaStatus: { allocated: Amounts; requested: Amounts; fairShare: Amounts };
   };
-  totalResources: { gpuQuota: number };
+  totalResources: { gpuQuota: number; cpuQuota: number; memoryQuota: number };
   resources: { gpu: { deserved: number; limit: number; overQuotaWeight: number } }[];
+  overtimeData: Record<"range24hData" | "range7dData" | "range30dData", Averages> | null;
+  /** Of a department: its projects. */
+  children?: { id: string; name: string }[];
+  /** Of a project: its department. */
+  parent?: { id: string; name: string };
+}
+
+export interface Project extends OrganisationUnit {
+  parent: { id: string; name: string };
+}
+
+/** Somebody whom an access rule names. */
+export interface RuleSubject {
+  subjectId: string;
+  subjectType: string;
+  roleName: string;
+  scopeType: string;
+  scopeId: string;
+}
+
+/** With what other answers know of it. */
+export interface Unit extends OrganisationUnit {
+  count: { all: number; running: number; waiting: number };
+  subjects: RuleSubject[];
 }
 
 export interface Named {

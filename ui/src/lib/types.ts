@@ -38,7 +38,13 @@ export interface Row {
   cpuMemoryRequest?: string;
   cpuMemoryAllocation?: string;
   gpuMemoryRequest?: string;
-  dataSources?: string[];
+  dataSources?: { name: string; type: string }[];
+  connections?: { name: string; port: number }[];
+  aiApplication?: string;
+  requestedRuns?: number;
+  ranAt?: string;
+  guaranteedUntil?: string;
+  idleGpus?: number;
 }
 
 export interface Session {

@@ -60,6 +60,7 @@ class _PodRecord:
     runs: dict[tuple[str, int], Totals] = field(default_factory=dict)
     idle_since: float | None = None
     gpus: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    gpu_idle_since: Mapping[str, float] = field(default_factory=dict)
     kept_at: float = 0.0
 
 
@@ -178,6 +179,11 @@ class UsageSampler:
         has_network = any(tree.has_network for tree in trees.values())
         pids = frozenset(pid for tree in trees.values() for pid in tree.pids)
         record.gpus = _gpu_parts(record.card.devices, pids, seen.gpus, holders)
+        record.gpu_idle_since = {
+            gpu: record.gpu_idle_since.get(gpu, record.last_time)
+            for gpu, (busy, _) in record.gpus.items()
+            if busy < _IDLE_PERCENT
+        }
         sample = UsageSample(
             grown.cpu_seconds / seconds,
             float(sum(tree.memory_bytes for tree in trees.values())),
@@ -212,7 +218,7 @@ class UsageSampler:
         last = record.series.last if record else None
         if record is None or last is None:
             return None
-        return LatestUsage(*last, record.idle_since, *record.totals, record.gpus)
+        return LatestUsage(*last, record.idle_since, *record.totals, record.gpus, record.gpu_idle_since)
 
     def pods(self) -> Iterable[tuple[PodCard, LatestUsage]]:
         """Every pod that has been looked at."""

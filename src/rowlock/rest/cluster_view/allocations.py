@@ -21,7 +21,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
-class _Held:
+class HeldResources:
     """What the pods of one node hold together: millicores, bytes, GPUs in hundredths."""
 
     cpu: int = 0
@@ -44,7 +44,7 @@ async def index(call: RestCall) -> Any:
     call.require("list", kinds.NODE)
     nodes = sorted(call.context.cache.nodes(), key=objects.name)
     rooms = {objects.name(node): NodeState(parse_node(node), 0) for node in nodes}
-    held = {name: _Held() for name in rooms}
+    held = {name: HeldResources() for name in rooms}
     for number, pod in enumerate(list(call.context.cache.pods()), 1):
         name = str(objects.dig(pod, "spec.nodeName") or "")
         if name in held and objects.phase(pod) not in _ENDED:
@@ -54,7 +54,7 @@ async def index(call: RestCall) -> Any:
     return {"nodes": [_node_json(node, rooms[objects.name(node)], held[objects.name(node)]) for node in nodes]}
 
 
-def _node_json(node: Object, room: NodeState, held: _Held) -> dict[str, Any]:
+def _node_json(node: Object, room: NodeState, held: HeldResources) -> dict[str, Any]:
     """Amounts that the node has are as it writes them, `8` or `500m` or `16Gi`."""
     allocatable = objects.dig(node, "status.allocatable", {})
     addresses = objects.dig(node, "status.addresses", [])

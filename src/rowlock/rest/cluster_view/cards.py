@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
+from rowlock.rest.cluster_view.allocations import HeldResources
 from rowlock.rest.informers import InformerCache
 from rowlock.scheduling.model.from_objects import assigned_devices, parse_node, pod_status
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.pod_requests import pod_shape
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.snapshot import Status
-from rowlock.workloads import runai_json
-from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
+from rowlock.workloads import compute, runai_json
+from rowlock.workloads.figures.usage_series import PodUsageSource
+from rowlock.workloads.inventory.nodes import gpu_type, node_status, nvlink_ids, pool_name
 
 _PODS_PER_TURN = 128
 """Pods that are processed before other tasks of the event loop get their turn."""
@@ -26,27 +30,81 @@ _PLACES = (
 """Last words of labels that describe a node's place, the widest first: topology.kubernetes.io/zone, example.com/rack,
 nvidia.com/gpu.clique. A job may use any label as its topology; the view shows these."""
 _HOLDING = (Status.RUNNING, Status.RELEASING)
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class _CardUsage:
+    """What the holders of one card use of it together; NaN where one of them is not measured."""
+
+    busy: float = 0.0
+    memory: float = 0.0
+    idle_since: float = 0.0
+    """Since when all of them do nothing; infinite while one works."""
+    holders: int = 0
+
+    def add(self, busy: float, memory: float, idle_since: float) -> None:
+        self.busy, self.memory = self.busy + busy, self.memory + memory
+        self.idle_since = max(self.idle_since, idle_since)
+        self.holders += 1
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Null for what is not measured, or a card that nobody holds; the idle time of one that works is 0."""
+        if not self.holders or math.isnan(self.busy):
+            return {"usedMemory": None, "utilization": None, "idleSeconds": None}
+        idle = now - self.idle_since if math.isfinite(self.idle_since) else 0
+        return {
+            "usedMemory": round(self.memory / 2**20),
+            "utilization": round(min(100.0, self.busy), 1),
+            "idleSeconds": max(0, int(idle)),
+        }
+
+
+@dataclass(slots=True)
+class _NodeView:
+    """A node, with what its pods hold and use."""
+
+    node: Object
+    room: NodeState
+    body: dict[str, Any]
+    held: HeldResources = field(default_factory=HeldResources)
+    used: dict[int, _CardUsage] = field(default_factory=dict)
+    """By the index of the card."""
 
 
 async def index(call: RestCall) -> Any:
     """GET /scheduler/cards: nodes by name, each with its cards; shares are parts of one card, from 0 to 1. A pod whose cards
-    are not known is under `elsewhere`, because other schedulers do not say which cards they gave it. Raises Forbidden."""
+    are not known is under `elsewhere`, because other schedulers do not say which cards they gave it. CPUs are in cores, memory
+    in bytes, that of cards in MiB. What is not measured is null. Raises Forbidden."""
     call.validate_query()
     call.require("list", kinds.NODE)
-    cache = call.context.cache
-    found = {objects.name(node): (node, NodeState(parse_node(node), 0)) for node in cache.nodes()}
-    nodes = {name: _node_json(node, room) for name, (node, room) in sorted(found.items())}
+    cache, usage = call.context.cache, call.context.pod_usage
+    views: dict[str, _NodeView] = {}
+    for node in sorted(cache.nodes(), key=objects.name):
+        room = NodeState(parse_node(node), 0)
+        views[objects.name(node)] = _NodeView(node, room, _node_json(node, room, cache.cluster))
     for number, pod in enumerate(list(cache.pods()), 1):
-        name = str(objects.dig(pod, "spec.nodeName") or "")
-        if name in nodes and pod_status(pod) in _HOLDING:
-            _add_pod(nodes[name], found[name][1], pod, cache)
+        view = views.get(str(objects.dig(pod, "spec.nodeName") or ""))
+        if view is not None and objects.phase(pod) not in _ENDED:
+            view.held.add(pod, view.room)
+            if pod_status(pod) in _HOLDING:
+                _add_pod(view, pod, cache, usage)
         if number % _PODS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return {"nodes": [_with_sums(node) for node in nodes.values()]}
+    return {"nodes": [_with_sums(view, call.context.clock()) for view in views.values()]}
 
 
-def _node_json(node: Object, room: NodeState) -> dict[str, Any]:
+def _node_json(node: Object, room: NodeState, cluster: str) -> dict[str, Any]:
+    domain, clique = nvlink_ids(node)
     return {
+        "clusterUuid": cluster,
+        "createdAt": objects.meta(node).get("creationTimestamp"),
+        "readyGpus": room.node.gpus if node_status(node) == "Ready" else 0,
+        "totalGpus": _total_gpus(node, room),
+        "cpu": room.node.cpu / 1000,
+        "memory": room.node.memory,
+        "nvLinkDomainUid": domain,
+        "nvLinkCliqueId": clique,
         "name": objects.name(node),
         "status": node_status(node),
         "unschedulable": room.node.unschedulable,
@@ -57,6 +115,12 @@ def _node_json(node: Object, room: NodeState) -> dict[str, Any]:
         "cards": [{"index": index, "allocated": 0, "holders": []} for index in range(room.node.gpus)],
         "elsewhere": [],
     }
+
+
+def _total_gpus(node: Object, room: NodeState) -> int:
+    """Those that are installed: a broken one is in a node's capacity, and not allocatable."""
+    text = str(objects.dig(node, "status.capacity", {}).get(compute.GPU, ""))
+    return max(int(text) if objects.is_digits(text) else 0, room.node.gpus)
 
 
 def _topology(node: Object) -> list[dict[str, str]]:
@@ -70,17 +134,32 @@ def _topology(node: Object) -> list[dict[str, str]]:
     return [found[rank] for rank in sorted(found)]
 
 
-def _add_pod(node: dict[str, Any], room: NodeState, pod: Object, cache: InformerCache) -> None:
+def _add_pod(view: _NodeView, pod: Object, cache: InformerCache, usage: PodUsageSource | None) -> None:
     shape = pod_shape(pod)
     if not shape.wants_gpu:
         return
-    cards = node["cards"]
+    cards = view.body["cards"]
     known = [index for index in assigned_devices(pod) if index < len(cards)]
-    holder = {**_holder_json(pod, cache), "share": room.device_portion(shape) / WHOLE_GPU}
+    holder = {**_holder_json(pod, cache), "share": view.room.device_portion(shape) / WHOLE_GPU}
     for index in known:
         cards[index]["holders"].append(holder)
     for _ in range(shape.device_count - len(known)):
-        node["elsewhere"].append(holder)
+        view.body["elsewhere"].append(holder)
+    _add_usage(view, pod, known, usage)
+
+
+def _add_usage(view: _NodeView, pod: Object, indices: list[int], usage: PodUsageSource | None) -> None:
+    """What a pod uses of each of its cards: its node measures them in the order in which they were assigned."""
+    latest = usage.latest(objects.uid(pod)) if usage is not None else None
+    measured = list(latest.gpus.items()) if latest is not None else []
+    is_known = latest is not None and len(measured) == len(indices)
+    for number, index in enumerate(indices):
+        card = view.used.setdefault(index, _CardUsage())
+        if latest is not None and is_known:
+            name, (busy, memory) = measured[number]
+            card.add(busy, memory, latest.gpu_idle_since.get(name, math.inf))
+        else:
+            card.add(math.nan, math.nan, math.inf)
 
 
 def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
@@ -97,8 +176,23 @@ def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
     }
 
 
-def _with_sums(node: dict[str, Any]) -> dict[str, Any]:
-    """The node with the allocated share of each card, and the sum for the node, in cards."""
-    cards = [{**card, "allocated": round(sum(one["share"] for one in card["holders"]), 2)} for card in node["cards"]]
+def _with_sums(view: _NodeView, now: float) -> dict[str, Any]:
+    """The node with the allocated share of each card and what is used of it, and the sums for the node, GPUs in cards."""
+    node, nobody = view.body, _CardUsage()
+    cards = [
+        {
+            **card,
+            "allocated": round(sum(one["share"] for one in card["holders"]), 2),
+            **view.used.get(card["index"], nobody).to_json(now),
+        }
+        for card in node["cards"]
+    ]
     total = sum(card["allocated"] for card in cards) + sum(one["share"] for one in node["elsewhere"])
-    return {**node, "cards": cards, "allocated": round(total, 2)}
+    return {
+        **node,
+        "cards": cards,
+        "allocated": round(total, 2),
+        "allocatedCpu": view.held.cpu / 1000,
+        "allocatedMemory": view.held.memory,
+        "pods": view.held.pods,
+    }

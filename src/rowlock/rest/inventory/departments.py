@@ -38,7 +38,9 @@ def _select_departments(call: RestCall) -> tuple[Sequence[Object], list_query.Qu
 def _department_json(call: RestCall, queue: Object) -> dict[str, Any]:
     cache, identifier = call.context.cache, departments.department_id(queue)
     members = sorted((p for p in cache.projects().values() if p.department == identifier), key=lambda p: p.name)
-    return departments.department_json(queue, members, cache.cluster)
+    scopes = call.context.scopes
+    overtime = scopes.overtime(("department", identifier)) if scopes else None
+    return departments.department_json(queue, members, cache.cluster, overtime)
 
 
 async def index(call: RestCall) -> Any:

@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rowlock import objects
 from rowlock.objects import Object
@@ -18,6 +18,7 @@ from rowlock.rest.workload_routes.usage_history import Gauges, Steps, UsageHisto
 from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.workloads import compute, runai_json
 from rowlock.workloads.figures.gauges import GAUGES
+from rowlock.workloads.figures.overtime import OvertimeMeans
 from rowlock.workloads.figures.usage_series import NOT_MEASURED, PodUsageSource, UsageSample, UsageSeries
 from rowlock.workloads.inventory import nodes, quotas
 from rowlock.workloads.inventory.departments import department_id, is_department
@@ -53,6 +54,28 @@ class _NodeLook(NamedTuple):
     used: UsageSample
 
 
+class _GpuUse(NamedTuple):
+    """Of measured GPUs of a project's pods: the sum of their percents and their count; bytes in use, and those that are held."""
+
+    busy: float = 0.0
+    gpus: int = 0
+    used_memory: float = 0.0
+    held_memory: float = 0.0
+
+    def plus(self, other: _GpuUse) -> _GpuUse:
+        return _GpuUse(
+            self.busy + other.busy,
+            self.gpus + other.gpus,
+            self.used_memory + other.used_memory,
+            self.held_memory + other.held_memory,
+        )
+
+    def sample(self, allocated: Decimal) -> tuple[float, float, float]:
+        """In the order of `overtime.FIGURES`."""
+        memory = self.used_memory * 100 / self.held_memory if self.held_memory and self.gpus else NOT_MEASURED
+        return float(allocated), self.busy / self.gpus if self.gpus else NOT_MEASURED, memory
+
+
 class ScopeHistory:
     """The figures of every scope, by its key."""
 
@@ -62,6 +85,7 @@ class ScopeHistory:
         self._cache, self._usage, self._pod_usage, self._clock = cache, usage, pod_usage, clock
         self._steps: dict[ScopeKey, Steps] = {}
         self._series: dict[ScopeKey, UsageSeries] = {}
+        self._means: dict[ScopeKey, OvertimeMeans] = {}
 
     async def run(self) -> None:
         """Take samples until cancelled."""
@@ -72,13 +96,14 @@ class ScopeHistory:
     async def look(self) -> None:
         """Take one sample: store values that have changed, and delete those of deleted objects."""
         held, counts = await self._look_at_workloads()
+        looks, gpu_use = await self._look_at_nodes()
         now = self._clock()
         present = {
             CLUSTER,
-            *self._note_organisation(now, held),
-            *self._note_pools(now, await self._look_at_nodes(), counts),
+            *self._note_organisation(now, held, gpu_use),
+            *self._note_pools(now, looks, counts),
         }
-        for known in (self._steps, self._series):
+        for known in (self._steps, self._series, self._means):
             for key in [key for key in known if key not in present]:
                 del known[key]
 
@@ -89,6 +114,11 @@ class ScopeHistory:
     def series(self, key: ScopeKey) -> UsageSeries | None:
         """What the pods of a node, of a pool's nodes or of all nodes used; None when it is not measured."""
         return self._series.get(key)
+
+    def overtime(self, key: ScopeKey) -> dict[str, Any] | None:
+        """Run:ai's `overtimeData` of a project or department: means since this server began; None before its first sample."""
+        means = self._means.get(key)
+        return means.to_json(self._clock()) if means else None
 
     # ------------------------------------------------------------ workloads, projects, departments
 
@@ -107,27 +137,38 @@ class ScopeHistory:
                 await asyncio.sleep(0)
         return held, counts
 
-    def _note_organisation(self, now: float, held: dict[str, Gauges]) -> list[ScopeKey]:
+    def _note_organisation(self, now: float, held: dict[str, Gauges], gpu_use: dict[str, _GpuUse]) -> list[ScopeKey]:
         keys: list[ScopeKey] = []
         by_department: dict[str, Gauges] = {}
+        use_by_department: dict[str, _GpuUse] = {}
         for namespace, project in self._cache.projects().items():
             amounts = held.get(namespace, _NOTHING)
+            use = gpu_use.get(namespace, _GpuUse())
             by_department[project.department] = _sum(by_department.get(project.department, _NOTHING), amounts)
+            use_by_department[project.department] = use.plus(use_by_department.get(project.department, _GpuUse()))
             keys.append(("project", namespace))
+            self._note_means(keys[-1], now, use.sample(amounts[0]))
             self._note(keys[-1], now, _organisation_gauges(self._cache.queue(project.queue), amounts))
         for queue in filter(is_department, self._cache.queues()):
             keys.append(("department", department_id(queue)))
-            self._note(keys[-1], now, _organisation_gauges(queue, by_department.get(keys[-1][1], _NOTHING)))
+            amounts, use = by_department.get(keys[-1][1], _NOTHING), use_by_department.get(keys[-1][1], _GpuUse())
+            self._note(keys[-1], now, _organisation_gauges(queue, amounts))
+            self._note_means(keys[-1], now, use.sample(amounts[0]))
         return keys
 
     def _note(self, key: ScopeKey, now: float, values: Gauges) -> None:
         self._steps.setdefault(key, Steps()).add(now, values)
 
+    def _note_means(self, key: ScopeKey, now: float, sample: Sequence[float]) -> None:
+        self._means.setdefault(key, OvertimeMeans()).add(now, sample)
+
     # ------------------------------------------------------------ nodes, pools, the cluster
 
-    async def _look_at_nodes(self) -> dict[str, _NodeLook]:
+    async def _look_at_nodes(self) -> tuple[dict[str, _NodeLook], dict[str, _GpuUse]]:
+        """What every node has and what its pods use; and what those of each namespace use of their GPUs."""
         allocated: dict[str, Decimal] = {}
         used: dict[str, list[UsageSample]] = {}
+        gpu_use: dict[str, _GpuUse] = {}
         for number, pod in enumerate(list(self._cache.pods()), 1):
             place = str(objects.dig(pod, "spec.nodeName") or "")
             if place and objects.phase(pod) in ("Pending", "Running"):
@@ -135,6 +176,9 @@ class ScopeHistory:
                 allocated[place] = allocated.get(place, Decimal(0)) + gpus
                 latest = self._pod_usage.latest(objects.uid(pod)) if self._pod_usage else None
                 if latest is not None:
+                    held_memory = float(gpus * self._cache.card_memory(place)) * 2**20
+                    space = objects.namespace(pod)
+                    gpu_use[space] = _use_of(latest.gpus.values(), held_memory).plus(gpu_use.get(space, _GpuUse()))
                     busy = math.fsum(part for part, _ in latest.gpus.values() if not math.isnan(part))
                     used.setdefault(place, []).append(
                         latest.sample._replace(gpu_utilization=busy if latest.gpus else NOT_MEASURED)
@@ -148,7 +192,7 @@ class ScopeHistory:
             looks[name] = _NodeLook(
                 nodes.pool_name(node), parse_node(node).gpus, allocated.get(name, Decimal(0)), sample
             )
-        return looks
+        return looks, gpu_use
 
     def _note_pools(self, now: float, looks: dict[str, _NodeLook], counts: dict[str, int]) -> list[ScopeKey]:
         keys: list[ScopeKey] = []
@@ -175,6 +219,15 @@ class ScopeHistory:
 
     def _total_quota(self) -> Decimal:
         return sum((max(Decimal(0), project.quota) for project in self._cache.projects().values()), Decimal(0))
+
+
+def _use_of(parts: Iterable[tuple[float, float]], held_memory: float) -> _GpuUse:
+    """Of one pod; `parts` are the percent and the bytes of each of its GPUs."""
+    measured = [(busy, memory) for busy, memory in parts if not math.isnan(busy)]
+    if not measured:
+        return _GpuUse()
+    memory = math.fsum(memory for _, memory in measured)
+    return _GpuUse(math.fsum(busy for busy, _ in measured), len(measured), memory, held_memory)
 
 
 def _sum(one: Gauges, other: Gauges) -> Gauges:

@@ -16,6 +16,7 @@ from rowlock.errors import ApiError
 from rowlock.objects import Object
 from rowlock.workloads import list_query, runai_json
 from rowlock.workloads.figures import times
+from rowlock.workloads.figures.idle_gpus import count_idle_gpus
 from rowlock.workloads.figures.resources import json_number
 from rowlock.workloads.phase import WorkloadStatus
 from rowlock.workloads.projects import Project
@@ -86,6 +87,12 @@ def _allocated_gpus(row: WorkloadRow) -> Any:
     return json_number(runai_json.allocated_gpus(workload)) if workload else 0
 
 
+def _idle_gpus(row: WorkloadRow) -> int | None:
+    """Read anew each time: it changes without a change of the workload's objects."""
+    workload = row.cache.workload(row.uid) if row.cache.phase(row.uid) in ("Running", "Degraded") else None
+    return count_idle_gpus(workload.pods, workload.latest_usage, row.cache.clock()) if workload else None
+
+
 _milestones = _remember("milestones", lambda row: times.read_milestones(row.job))
 
 _OF_THE_WORKLOAD: dict[str, Read] = {
@@ -116,6 +123,8 @@ FIELDS: list_query.Readers[WorkloadRow] = {
     "phase": lambda row: row.cache.phase(row.uid),
     "totalPendingTimeSeconds": lambda row: _milestones(row).waiting_seconds(row.cache.clock()),
     "totalRunningTimeSeconds": lambda row: _milestones(row).running_seconds(row.cache.clock()),
+    "idleGpus": _idle_gpus,
+    "idleAllocatedGpus": _idle_gpus,
 }
 """How each field of `query.FIELDS` is read from a row."""
 

@@ -20,6 +20,7 @@ from rowlock.rest.openapi.vocabulary import (
     ref,
     with_optional,
 )
+from rowlock.workloads.figures.overtime import FIGURES, RANGES
 from rowlock.workloads.phase import V1_STATUSES
 
 _PHASE = choice(*sorted({*V1_STATUSES, "Deleted"}))
@@ -38,13 +39,16 @@ _WORKLOAD: dict[str, Schema] = {
     "tenantId": WHOLE, "clusterId": TEXT, "projectId": TEXT, "projectName": TEXT, "departmentId": TEXT,
     "departmentName": TEXT, "namespace": TEXT, "source": choice("CLI", "Control-plane", "Other"), "submittedBy": TEXT,
     "category": TEXT, "priority": nullable(WHOLE), "priorityClassName": TEXT, "preemptible": FLAG,
-    "sourceApi": nullable(TEXT), "createdAt": TIME, "updatedAt": TIME, "deletedAt": nullable(TIME),
+    "sourceApi": nullable(TEXT), "aiApplicationId": nullable(TEXT), "aiApplicationName": nullable(TEXT),
+    "guaranteedRuntimeEndsAt": nullable(TIME), "idleGpus": nullable(WHOLE), "idleAllocatedGpus": nullable(WHOLE), "createdAt": TIME, "updatedAt": TIME, "deletedAt": nullable(TIME),
     "completedAt": nullable(TIME), "phaseUpdatedAt": TIME, "k8sPhaseUpdatedAt": TIME,
     "totalPendingTimeSeconds": nullable(WHOLE), "totalRunningTimeSeconds": nullable(WHOLE), "phase": _PHASE,
     "phaseMessage": TEXT, "phaseReason": nullable(TEXT), "k8sPhase": TEXT, "conditions": list_of(ref("Condition")),
     "actionsSupport": record(delete=FLAG, suspend=FLAG), "requestedNodePools": list_of(TEXT),
     "currentNodePools": list_of(TEXT), "runningPods": WHOLE,
-    "requestedPods": record(number=WHOLE, min=nullable(WHOLE), max=nullable(WHOLE)),
+    "requestedPods": record(
+        number=WHOLE, min=nullable(WHOLE), max=nullable(WHOLE), parallelism=nullable(WHOLE), completions=nullable(WHOLE)
+    ),
     "workloadRequestedResources": ref("RequestedResources"), "podsRequestedResources": ref("RequestedResources"),
     "allocatedResources": ref("AllocatedResources"), "images": list_of(TEXT), "command": TEXT, "arguments": TEXT,
     "environmentVariables": OBJECT, "urls": list_of(TEXT), "datasources": _REFERENCES, "environments": _REFERENCES,
@@ -64,6 +68,9 @@ _WORKLOAD_USAGE: dict[str, Schema] = {
     "id": TEXT, "name": TEXT, "projectName": TEXT, "phase": _PHASE, "podCount": WHOLE, "gpus": NUMBER, "usage": _USED,
     "idleSeconds": nullable(WHOLE),
 }  # fmt: skip
+_OVERTIME = nullable(record(**{
+    name: record(**{figure: nullable(NUMBER) for figure in FIGURES}, updatedAt=nullable(TIME)) for name in RANGES
+}))  # fmt: skip
 _USAGE = record(gpu=NUMBER, cpu=NUMBER, memory=NUMBER)
 
 _POLICY_META = record(
@@ -179,7 +186,7 @@ ANSWERS: dict[str, Schema] = {
         ),
         totalResources=ref("TotalResources"), resources=list_of(ref("Resources")), effective=OBJECT,
         enforceRunaiScheduler=FLAG, parent=record(id=TEXT, name=TEXT, type=TEXT), defaultNodePools=list_of(TEXT),
-        createdAt=TIME, updatedAt=TIME,
+        nodeTypes=nullable(OBJECT), schedulingRules=nullable(OBJECT), overtimeData=_OVERTIME, createdAt=TIME, updatedAt=TIME,
     ),
     "Projects": page_of("projects", "Project"),
     "Department": record(
@@ -187,7 +194,7 @@ ANSWERS: dict[str, Schema] = {
         updatedBy=nullable(TEXT), children=list_of(record(id=TEXT, name=TEXT)),
         status=record(quotaStatus=ref("QuotaStatus")), totalResources=ref("TotalResources"),
         resources=list_of(ref("Resources")), defaultNodePools=list_of(TEXT), nodeTypes=nullable(OBJECT),
-        schedulingRules=nullable(OBJECT),
+        schedulingRules=nullable(OBJECT), overtimeData=_OVERTIME,
     ),
     "Departments": page_of("departments", "Department"),
     "Ranks": record(priorities=list_of(record(name=TEXT, value=WHOLE, isDefault=FLAG))),
@@ -275,8 +282,13 @@ ANSWERS: dict[str, Schema] = {
     ),
     "NodeCards": record(
         name=TEXT, status=TEXT, unschedulable=FLAG, nodePool=TEXT, gpuType=TEXT, cardMemory=WHOLE, allocated=NUMBER,
+        clusterUuid=TEXT, createdAt=nullable(TIME), readyGpus=WHOLE, totalGpus=WHOLE, cpu=NUMBER, allocatedCpu=NUMBER,
+        memory=WHOLE, allocatedMemory=WHOLE, pods=WHOLE, nvLinkDomainUid=nullable(TEXT), nvLinkCliqueId=nullable(TEXT),
         topology=list_of(record(label=TEXT, value=TEXT)),
-        cards=list_of(record(index=WHOLE, allocated=NUMBER, holders=list_of(ref("CardHolder")))),
+        cards=list_of(record(
+            index=WHOLE, allocated=NUMBER, holders=list_of(ref("CardHolder")), usedMemory=nullable(WHOLE),
+            utilization=nullable(NUMBER), idleSeconds=nullable(WHOLE),
+        )),
         elsewhere=list_of(ref("CardHolder")),
     ),
     "Cards": record(nodes=list_of(ref("NodeCards"))),

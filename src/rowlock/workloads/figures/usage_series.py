@@ -9,6 +9,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 NOT_MEASURED = math.nan
@@ -186,6 +187,8 @@ class LatestUsage(NamedTuple):
     net_transmit_bytes: float
     gpus: Mapping[str, tuple[float, float]]
     """Its GPUs, by their id: utilization in percent, bytes of memory."""
+    gpu_idle_since: Mapping[str, float] = MappingProxyType({})
+    """Since when each of its GPUs that does nothing has done nothing, by its id."""
 
 
 class PodUsageSource(Protocol):

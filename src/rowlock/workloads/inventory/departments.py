@@ -76,8 +76,10 @@ def gpu_quota(queue: Object) -> float:
     return float(total_resources_json(queue)["gpuQuota"])
 
 
-def department_json(queue: Object, members: Sequence[Project], cluster: str) -> dict[str, Any]:
-    """Run:ai's Department JSON; `children` are its projects."""
+def department_json(
+    queue: Object, members: Sequence[Project], cluster: str, overtime: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Run:ai's Department JSON; `children` are its projects, `overtime` its `overtimeData`."""
     created = str(objects.meta(queue).get("creationTimestamp") or "")
     return {
         "id": department_id(queue),
@@ -95,4 +97,5 @@ def department_json(queue: Object, members: Sequence[Project], cluster: str) -> 
         "defaultNodePools": ["default"],
         "nodeTypes": None,
         "schedulingRules": None,
+        "overtimeData": overtime,
     }

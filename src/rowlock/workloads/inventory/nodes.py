@@ -28,6 +28,16 @@ def gpu_type(node: Object) -> str:
     return objects.labels(node).get("nvidia.com/gpu.product", "")
 
 
+_CLIQUE_LABEL = "nvidia.com/gpu.clique"
+
+
+def nvlink_ids(node: Object) -> tuple[str | None, str | None]:
+    """The NVLink domain and the clique in it, as NVIDIA's GPU feature discovery writes them into one label
+    (the domain, a dot, the clique); (None, None) for a node without that label."""
+    domain, _, clique = objects.labels(node).get(_CLIQUE_LABEL, "").rpartition(".")
+    return domain or None, clique or None
+
+
 def updated_at(node: Object) -> str:
     """When one of its conditions changed last; heartbeats are no changes."""
     conditions = objects.dig(node, "status.conditions", [])
@@ -44,6 +54,7 @@ def node_json(node: Object, cluster: str) -> dict[str, Any]:
     gpus = parse_node(node).gpus
     conditions = objects.dig(node, "status.conditions", [])
     taints = objects.dig(node, "spec.taints", [])
+    domain, clique = nvlink_ids(node)
     return {
         "id": objects.uid(node),
         "name": objects.name(node),
@@ -52,8 +63,8 @@ def node_json(node: Object, cluster: str) -> dict[str, Any]:
         "taints": [{field: str(t.get(field) or "") for field in ("key", "value", "effect")} for t in taints],
         "nodePool": pool_name(node),
         "gpuInfo": {"gpuType": gpu_type(node), "gpuCount": gpus} if gpus else None,
-        "nvLinkDomainUid": None,
-        "nvLinkCliqueId": None,
+        "nvLinkDomainUid": domain,
+        "nvLinkCliqueId": clique,
         "clusterUuid": cluster,
         "createdAt": _created_at(node),
         "updatedAt": updated_at(node),

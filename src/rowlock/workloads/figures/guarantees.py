@@ -1,0 +1,67 @@
+"""For how long after its start a workload's GPUs are nobody else's: the minimum runtimes of the queues, as KAI has them.
+
+`preemptMinRuntime` protects from gangs of the same queue: the nearest setting upward from it. `reclaimMinRuntime` protects from
+other queues: the nearest one upward from the queue below the first one that both are under. What holds against everybody is the
+least of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION, parse_duration
+
+
+class RuntimeGuarantees:
+    """The seconds of every queue, of the Queues as they are now; each is computed when it is asked for first."""
+
+    def __init__(self, queues: Iterable[Object]) -> None:
+        self._queues = objects.by_name(queues)
+        self._children = Counter(_parent(queue) for queue in self._queues.values())
+        self._known: dict[str, float] = {}
+
+    def seconds(self, queue: str) -> float:
+        """For how long after its start nothing is taken from a preemptible gang of this queue; 0 where it may be at once."""
+        if queue not in self._known:
+            path = self._path(queue)
+            rivals = [n for n, one in enumerate(path) if self._children[_parent(one)] > 1]
+            bounds = [
+                _nearest(path, "preemptMinRuntime"),
+                *(_nearest(path[n:], "reclaimMinRuntime") for n in rivals),
+            ]
+            self._known[queue] = min(bounds)
+        return self._known[queue]
+
+    def _path(self, name: str) -> list[Object]:
+        """The queue and those above it."""
+        path: list[Object] = []
+        queue = self._queues.get(name)
+        while queue is not None and queue not in path:
+            path.append(queue)
+            queue = self._queues.get(_parent(queue))
+        return path
+
+
+def _parent(queue: Object) -> str:
+    return str(objects.dig(queue, "spec.parentQueue") or "")
+
+
+def _nearest(path: Sequence[Object], field: str) -> float:
+    for queue in path:
+        if (found := parse_duration(objects.dig(queue, f"spec.{field}"))) is not None:
+            return found
+    return 0.0
+
+
+def started_at(group: Object | None) -> float:
+    """When all pods of a gang ran, in seconds since the epoch, as its scheduler wrote it down; 0 before that."""
+    if group is None:
+        return 0.0
+    text = objects.dig(group, "status.startTime") or objects.annotations(group).get(LAST_START_ANNOTATION)
+    try:
+        return objects.seconds(str(text or ""))
+    except ValueError:
+        return 0.0  # anybody may write an annotation
