@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rowlock.kubelet.mounts import rootfs
+from rowlock.kubelet.mounts import machine_files
 
 BASE_VARIABLES = (
     "HOME",
@@ -53,7 +53,7 @@ def interpreter_directories(data: str) -> list[tuple[str, str]]:
     """What a root file system shares (`RootfsSpec.shared`) so that the interpreter is seen in it: where it and its
     packages lie (rowlock's own, too, which may be a checkout), as far as they lie in directories of the machine that no
     container sees, `data` among them."""
-    hidden = (*rootfs.TEMPORARY, data)
+    hidden = (*machine_files.TEMPORARY, data)
     wanted = {sys.prefix, sys.base_prefix, *site_paths(), str(PACKAGE_PARENT)}
     below = sorted(p for p in wanted if any(p == h or p.startswith(h + "/") for h in hidden))
     outer = [p for n, p in enumerate(below) if not any(p.startswith(q + "/") for q in below[:n])]

@@ -369,6 +369,9 @@ class LayeredBuild:
             hidden=[str(self._directory.parent)],
             overlaid=[str(self._python)],
             shared=interpreter_directories(str(self._directory.parent)),
+            own=(),
+            entry="",
+            is_kept=True,
         )
 
     def _layer(

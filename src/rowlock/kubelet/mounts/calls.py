@@ -15,8 +15,9 @@ _LOCKED_FLAGS = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_
 ) else ()  # fmt: skip
 _RELATIME = (4096, 1 << 21)
 _PIVOT_ROOT_SYSCALLS = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
-_OPEN_TREE, _MOVE_MOUNT = 428, 429
-"""System calls (Linux 5.2) that have one number on all architectures."""
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+"""System calls (Linux 5.2, 5.12) that have one number on all architectures."""
+_ATTR_RDONLY = 1
 _TREE_CLONE, _TREE_RECURSIVE, _EMPTY_PATH, _MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 1, 0x8000, 0x1000, 0x4, 0x40
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
@@ -63,6 +64,23 @@ def detached_copy(place: str | int) -> int:
 def attach(tree: int, place: int) -> None:
     """Mounts a `detached_copy` on what a descriptor leads to."""
     syscall(_MOVE_MOUNT, tree, b"", place, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
+
+
+class _MountAttr(ctypes.Structure):
+    """`struct mount_attr`."""
+
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def make_read_only(tree: int) -> None:
+    """Everything that is mounted in a `detached_copy`. Raises OSError."""
+    attr = _MountAttr(attr_set=_ATTR_RDONLY)
+    syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _TREE_RECURSIVE, ctypes.byref(attr), ctypes.sizeof(attr))
 
 
 def pivot_root(root: str, old: str) -> None:

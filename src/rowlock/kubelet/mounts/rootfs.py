@@ -10,34 +10,16 @@ Standard library only, because shims are made of it; Linux only (mount_setattr: 
 """
 
 import contextlib
-import ctypes
 import os
 import stat
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from rowlock.kubelet.files import beneath
-from rowlock.kubelet.mounts import calls, volume_mounts
+from rowlock.kubelet.mounts import calls, machine_files, volume_mounts
 
-_MOUNT_SETATTR, _EMPTY_PATH, _RECURSIVE, _ATTR_RDONLY = 442, 0x1000, 0x8000, 1
-_NOSUID, _BIND, _REC = 0x2, 0x1000, 0x4000
-_DEVICES = (
-    "null",
-    "zero",
-    "full",
-    "random",
-    "urandom",
-    "tty",
-    "ptmx",
-    "pts",
-    "mqueue",
-    "fuse",
-    "kfd",
-    "dri",
-    "infiniband",
-)
-_DEVICE_PREFIXES = ("nvidia",)
+_NOSUID, _BIND, _REC, _NEWNS = 0x2, 0x1000, 0x4000, 0x20000
+_HOSTS = "/etc/hosts"
 _DEVICE_LINKS = (
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
@@ -45,12 +27,6 @@ _DEVICE_LINKS = (
     ("stderr", "/proc/self/fd/2"),
 )
 _MACHINE_SETTINGS = ("sys", "sysrq-trigger", "irq", "bus")
-TEMPORARY = ("/tmp", "/var/tmp")
-"""Directories whose files on this machine no container sees."""
-_KERNEL_FILE_SYSTEMS = frozenset(
-    "proc sysfs devtmpfs devpts mqueue cgroup cgroup2 debugfs tracefs securityfs pstore bpf configfs efivarfs fusectl "
-    "hugetlbfs binfmt_misc autofs rpc_pipefs nsfs selinuxfs".split()
-)
 
 
 class RootfsSpec(TypedDict):
@@ -68,27 +44,91 @@ class RootfsSpec(TypedDict):
     """Directories below hidden ones that it sees nevertheless, under the image's layers."""
     shared: Sequence[Sequence[str]]
     """Path and mode (`rw` or `ro`) of directories that it shares with the machine."""
+    own: Sequence[Sequence[str]]
+    """The same, of this run alone: mounted last."""
+    entry: str
+    """The file that names the layers, of an image; "" = there is none. What was assembled ahead is of no use when it changes."""
+    is_kept: bool
+    """Is what is written a layer of an image? Else nobody needs it after a crash of the machine, and nothing waits until
+    it is on the disk."""
 
 
 class RootfsError(Exception):
     """A root file system that could not be made; a sentence."""
 
 
-def enter(spec: RootfsSpec, mounts: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Makes it, moves into it and mounts the volumes there (`volume_mounts.mount_volumes`). Raises RootfsError or MountError."""
+def enter(spec: RootfsSpec, mounts: Sequence[Mapping[str, Any]] = (), hosts: str = "", ahead: int = -1) -> None:
+    """Moves into it, and mounts there what is this run's own: `own` of the spec, the file `hosts`, the volumes
+    (`volume_mounts.mount_volumes`).
+
+    Makes it, in the mount namespace of the calling process; or takes the one of the mount namespace `ahead`, which
+    `assemble_ahead` made of the same spec (where it cannot be entered, a new one is made after all). Raises RootfsError
+    or MountError."""
     sources = volume_mounts.open_sources(mounts, detached=True)
     try:
-        root = _Assembly(spec).mount_all()
-        os.chdir(root)
-        calls.pivot_root(".", ".")
-        calls.detach(".")
-        os.chdir("/")
+        own = [(path, _open_shared(path, mode)) for path, mode in spec["own"]]
+        hosts_file = _open_shared(hosts, "ro") if hosts and os.path.exists(_HOSTS) else -1
+        if ahead < 0 or not _join(ahead):
+            if ahead >= 0:
+                calls.unshare_mounts()
+            _pivot_into(_Assembly(spec).mount_all())
+        _attach_own(own, hosts_file)
     except OSError as error:
         where = f" ({error.filename})" if isinstance(error.filename, str) else ""
         raise RootfsError(
             f"the image's root file system could not be mounted: {error.strerror or error}{where}"
         ) from None
     volume_mounts.bind_volumes(mounts, sources)
+
+
+def assemble_ahead(spec: RootfsSpec) -> int:
+    """Makes all but what is a run's own, in a mount namespace that `enter` takes: its descriptor. The calling process is
+    inside afterwards, and of no use for anything else. Raises OSError."""
+    os.umask(0o022)
+    calls.unshare(_NEWNS)
+    calls.make_private()
+    _pivot_into(_Assembly(spec).mount_all())
+    return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _pivot_into(root: str) -> None:
+    os.chdir(root)
+    calls.pivot_root(".", ".")
+    calls.detach(".")
+    os.chdir("/")
+
+
+def _join(namespace: int) -> bool:
+    """Moves to the root of a mount namespace. False where this process may not: it is where it was."""
+    try:
+        calls.setns(namespace, _NEWNS)
+    except OSError:
+        return False
+    return True
+
+
+def _open_shared(path: str, mode: str) -> int:
+    """A directory or file of the machine, as a mount that lies nowhere yet."""
+    tree = calls.detached_copy(path)
+    if mode == "ro":
+        calls.make_read_only(tree)
+    return tree
+
+
+def _attach_own(own: Sequence[tuple[str, int]], hosts_file: int) -> None:
+    """In the new root: mounts what `_open_shared` opened, and closes it."""
+    root = os.open("/", beneath.DIRECTORY)
+    for path, tree in own:
+        place = _open_place(root, path)
+        calls.attach(tree, place)
+        os.close(place)
+        os.close(tree)
+    if hosts_file >= 0:
+        if (file := _open_file(root, _HOSTS)) is not None:
+            calls.attach(hosts_file, file)
+            os.close(file)
+        os.close(hosts_file)
+    os.close(root)
 
 
 def root_path(spec: RootfsSpec) -> str:
@@ -119,7 +159,7 @@ def protect_proc(proc: str) -> None:
             tree = calls.detached_copy(f"{proc}/{name}")
             place = os.open(f"{proc}/{name}", beneath.REFERENCE)
             try:
-                _make_read_only(tree)
+                calls.make_read_only(tree)
                 calls.attach(tree, place)
             finally:
                 os.close(place)
@@ -138,7 +178,15 @@ def probe(directory: str) -> str:
             upper, layer = f"{directory}/upper", f"{directory}/layer"
             os.makedirs(f"{layer}/rowlock")
             spec = RootfsSpec(
-                layers=[layer], upper=upper, scratch=f"{directory}/scratch", hidden=(), overlaid=(), shared=()
+                layers=[layer],
+                upper=upper,
+                scratch=f"{directory}/scratch",
+                hidden=(),
+                overlaid=(),
+                shared=(),
+                own=(),
+                entry="",
+                is_kept=False,
             )
             enter(spec)
             os.mkdir("/rowlock/writable")
@@ -176,7 +224,7 @@ class _Assembly:
         self._root_fd = -1
         self._layer_fds: list[int] = []
         self._skeleton = f"{self._memory}/skeleton"
-        self._in_user_namespace = not _is_initial_user_namespace()
+        self._in_user_namespace = not machine_files.is_initial_user_namespace()
 
     def mount_all(self) -> str:
         """Everything, parents first; where it lies."""
@@ -194,17 +242,21 @@ class _Assembly:
         for path in (self._root, self._memory, self._work, spec["upper"]):
             os.makedirs(path, exist_ok=True)
         os.chmod(self._root, 0o755)
-        other_mounts = list(_other_mounts([*TEMPORARY, *spec["hidden"], spec["scratch"], spec["upper"], "/dev"]))
+        other_mounts = list(
+            machine_files.other_mounts(
+                [*machine_files.TEMPORARY, *spec["hidden"], spec["scratch"], spec["upper"], "/dev"]
+            )
+        )
         calls.sys_mount("tmpfs", self._memory, "tmpfs", 0, "mode=755")
         os.mkdir(f"{self._memory}/empty")
         if self._in_user_namespace:
             os.mkdir(self._skeleton)
             points = {path for path, _ in other_mounts}
-            other_mounts = sorted([*other_mounts, *_copy_skeleton("/", self._skeleton, points)])
+            other_mounts = sorted([*other_mounts, *machine_files.copy_skeleton("/", self._skeleton, points)])
         # before anything is mounted: an overlay may not be changed from below
         for path in (
-            *TEMPORARY,
-            *(path for path, kind in other_mounts if _may_be_layer(path, kind)),
+            *machine_files.TEMPORARY,
+            *(path for path, kind in other_mounts if machine_files.may_be_layer(path, kind)),
             *spec["overlaid"],
         ):
             _make_directories(spec["upper"], path)
@@ -213,7 +265,7 @@ class _Assembly:
         self._mount_machine()
         for path, kind in other_mounts:
             self._mount_other(path, kind)
-        for path in TEMPORARY:
+        for path in machine_files.TEMPORARY:
             self._overlay(path, machine=False)
         self._mount_devices()
         for path in spec["hidden"]:
@@ -221,14 +273,13 @@ class _Assembly:
         for path in spec["overlaid"]:
             self._overlay(path, machine=True)
         for path, mode in spec["shared"]:
-            self._share(path, read_only=mode == "ro")
+            with self._place(path) as target:
+                self._bind(path, target, read_only=mode == "ro")
 
     @contextlib.contextmanager
     def _place(self, path: str) -> Iterator[str]:
         """A name for a directory of the new root, made where it is missing: no link of the image is followed."""
-        fd = _open_directory(self._root_fd, path)  # nearly always there, and one call
-        if fd is None:
-            fd = beneath.make_directories(self._root_fd, path.lstrip("/"), 0o755)
+        fd = _open_place(self._root_fd, path)
         try:
             yield f"/proc/self/fd/{fd}"
         finally:
@@ -292,6 +343,8 @@ class _Assembly:
             options = f"lowerdir={':'.join(reference(layer) for layer in layers)}"
             if upper:
                 options += f",upperdir={reference(upper)},workdir={reference(work)}"
+                if not self._spec["is_kept"] and os.geteuid() == 0:  # who is not root could not remove what this leaves
+                    options += ",volatile"
             if self._in_user_namespace:
                 options += ",userxattr"
             calls.sys_mount("overlay", target, "overlay", 0, options)
@@ -302,7 +355,7 @@ class _Assembly:
     def _mount_other(self, path: str, kind: str) -> None:
         """Another file system of the machine; nothing where the image has something else there."""
         is_directory = os.path.isdir(path)
-        if _may_be_layer(path, kind):
+        if machine_files.may_be_layer(path, kind):
             with contextlib.suppress(OSError):  # not every file system can be a layer
                 self._overlay(path, machine=True)
                 return
@@ -320,9 +373,8 @@ class _Assembly:
         with self._place("/dev") as place:
             calls.sys_mount("tmpfs", place, "tmpfs", _NOSUID, "mode=755,size=64k")
         with self._place("/dev") as target:
-            for name in sorted(os.listdir("/dev")):
-                if name in _DEVICES or name.startswith(_DEVICE_PREFIXES):
-                    self._bind_device(f"/dev/{name}", f"{target}/{name}")
+            for name in machine_files.device_names():
+                self._bind_device(f"/dev/{name}", f"{target}/{name}")
             for name, to in _DEVICE_LINKS:
                 os.symlink(to, f"{target}/{name}")
             os.mkdir(f"{target}/shm")
@@ -341,15 +393,11 @@ class _Assembly:
             with self._place(path) as target:
                 calls.sys_mount("tmpfs", target, "tmpfs", _NOSUID, "mode=755,size=64k")
 
-    def _share(self, path: str, *, read_only: bool) -> None:
-        with self._place(path) as target:
-            self._bind(path, target, read_only=read_only)
-
     def _bind(self, path: str, target: str, *, read_only: bool) -> None:
         tree = calls.detached_copy(path)
         try:
             if read_only:
-                _make_read_only(tree)
+                calls.make_read_only(tree)
             calls.attach(tree, int(target.rpartition("/")[2]))
         finally:
             os.close(tree)
@@ -357,32 +405,6 @@ class _Assembly:
     def _next(self) -> int:
         self._count += 1
         return self._count
-
-
-def _may_be_layer(path: str, kind: str) -> bool:
-    """Can an overlay lie on this file system of the machine?"""
-    return kind not in _KERNEL_FILE_SYSTEMS and os.path.isdir(path)
-
-
-def _copy_skeleton(path: str, copy: str, points: set[str]) -> Iterator[tuple[str, str]]:
-    """Makes the entries of a directory in `copy`, empty: links as they are, and what is to be mounted there. Goes down
-    where something is mounted (`points`) below; gives what nothing is mounted on, which can be a layer of its own."""
-    for entry in sorted(os.scandir(path), key=lambda e: e.name):
-        target = f"{copy}/{entry.name}"
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), target)
-        elif not entry.is_dir(follow_symlinks=False):
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
-            yield entry.path, ""
-        else:
-            os.mkdir(target)
-            if entry.path in points or entry.path in (*TEMPORARY, "/proc", "/sys", "/dev"):
-                continue
-            if any(point.startswith(f"{entry.path}/") for point in points):
-                with contextlib.suppress(PermissionError):  # what we may not look into stays empty
-                    yield from _copy_skeleton(entry.path, target, points)
-            else:
-                yield entry.path, ""
 
 
 def _make_directories(base: str, path: str) -> None:
@@ -399,14 +421,7 @@ def _make_directories(base: str, path: str) -> None:
 def _open_way_to_interpreter(upper: str) -> None:
     """Where the interpreter lies in a home that only its owner enters, users of the image (USER) find it nevertheless: they may
     go through, and list nothing."""
-    closed = []
-    for program in {sys.executable, os.path.realpath(sys.executable)}:
-        directory = os.path.dirname(program)
-        while directory not in ("/", ""):
-            if not os.stat(directory).st_mode & stat.S_IXOTH:
-                closed.append(directory)
-            directory = os.path.dirname(directory)
-    for directory in closed:
+    for directory in machine_files.closed_directories():
         if not os.path.isdir(upper + directory):
             _make_directories(upper, directory)
             os.chmod(upper + directory, stat.S_IMODE(os.stat(directory).st_mode) | stat.S_IXGRP | stat.S_IXOTH)
@@ -419,6 +434,12 @@ def _copy_mode(model: str, path: str) -> None:
         os.chown(path, seen.st_uid, seen.st_gid)
 
 
+def _open_place(root: int, path: str) -> int:
+    """A directory below an open root, made where it is missing: no link of the image is followed."""
+    fd = _open_directory(root, path)  # nearly always there, and one call
+    return beneath.make_directories(root, path.lstrip("/"), 0o755) if fd is None else fd
+
+
 def _open_directory(directory: int, path: str) -> int | None:
     """The directory of that path below another one; None where there is none, or a link is on the way: a layer is an
     image's, and its links mean files of the container."""
@@ -428,40 +449,13 @@ def _open_directory(directory: int, path: str) -> int | None:
         return None
 
 
-def _other_mounts(skipped: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Mount point and type of the machine's mounts but /, without those that lie below another or below `skipped`."""
-    with open("/proc/self/mountinfo") as file:
-        rows = [line.split() for line in file]
-    covered = tuple(path.rstrip("/") + "/" for path in skipped)
-    for path, kind in sorted({_unescape(row[4]): row[row.index("-") + 1] for row in rows}.items()):
-        if path != "/" and not f"{path}/".startswith(covered):
-            yield path, kind
-            covered += (f"{path}/",)
-
-
-def _unescape(path: str) -> str:
-    for escaped, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        path = path.replace(escaped, character)
-    return path
-
-
-def _is_initial_user_namespace() -> bool:
-    with open("/proc/self/uid_map") as file:
-        return file.read().split() == ["0", "0", "4294967295"]
-
-
-class _MountAttr(ctypes.Structure):
-    """`struct mount_attr`."""
-
-    _fields_ = (
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
-    )
-
-
-def _make_read_only(tree: int) -> None:
-    """Everything that is mounted in a detached tree."""
-    attr = _MountAttr(attr_set=_ATTR_RDONLY)
-    calls.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _RECURSIVE, ctypes.byref(attr), ctypes.sizeof(attr))
+def _open_file(directory: int, path: str) -> int | None:
+    """The regular file of that path below a directory; None where an image has removed it, or put something else there."""
+    try:
+        fd = beneath.open_beneath(directory, path.lstrip("/"), beneath.REFERENCE)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    return None

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import beneath
-from rowlock.kubelet.mounts import calls, rootfs, volume_mounts
+from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.shim import cgroups, netns, stdio
 from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
 from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
@@ -31,8 +31,10 @@ _PDEATHSIG = 1
 class ContainerInit:
     """The way of one container's program to its first instruction. `begin` becomes it, or returns why it could not."""
 
-    def __init__(self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str]) -> None:
-        self._request, self._netns, self._begin = request, netns, begin
+    def __init__(
+        self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
+    ) -> None:
+        self._request, self._netns, self._begin, self._spare_root = request, netns, begin, spare_root
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
         """Becomes the program, or returns a sentence why not."""
@@ -54,7 +56,7 @@ class ContainerInit:
             write_fact(run_fact_path(request, "start") + ".begun", self._shim_identity() | process)
             os.setsid()
             if request.network:
-                netns.enter_pod_network(request.network, self._netns)
+                netns.enter_pod_network(request.network, self._netns, has_own_root=request.rootfs is not None)
             apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only
             self._set_up_mounts()
             os.chdir(request.cwd)
@@ -107,13 +109,24 @@ class ContainerInit:
             mount_specs.append(
                 {"source": run_fact_path(request, "message"), "target": target, "volume": "termination message"}
             )
-        if (mount_specs or request.rootfs) and not request.network:
-            calls.unshare_mounts()
         if request.rootfs:
-            rootfs.enter(request.rootfs, mount_specs)
-            os.makedirs(request.cwd, exist_ok=True)  # as a container runtime does it
+            self._enter_root(request.rootfs, mount_specs)
         elif mount_specs:
+            if not request.network:
+                calls.unshare_mounts()
             volume_mounts.mount_volumes(mount_specs, request.directory, request.image_copy[1:])
+
+    def _enter_root(self, spec: rootfs.RootfsSpec, mount_specs: Sequence[Mapping[str, Any]]) -> None:
+        """A root file system of its own: one that was assembled ahead, if there is one."""
+        request = self._request
+        has_spare = self._spare_root >= 0 and spare_roots.adopt(request.spare, spec)
+        if not (
+            has_spare and request.network
+        ):  # a pod's network begins where nothing that is mounted is seen elsewhere
+            calls.unshare_mounts()
+        hosts = request.network["hosts"] if request.network else ""
+        rootfs.enter(spec, mount_specs, hosts, self._spare_root if has_spare else -1)
+        os.makedirs(request.cwd, exist_ok=True)  # as a container runtime does it
 
 
 def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any]:

@@ -231,11 +231,14 @@ def join_namespace(fd: int, kind: int) -> None:
     _call("setns", fd, kind)
 
 
-def enter_pod_network(network: Mapping[str, object], fd: int) -> None:
-    """In a program's own process, before exec: the pod's network, its host name and its hosts file."""
+def enter_pod_network(network: Mapping[str, object], fd: int, *, has_own_root: bool = False) -> None:
+    """In a program's own process, before exec: the pod's network, its host name and its hosts file, this in a mount
+    namespace of its own. Who will have a root file system of its own gets both of them there (`rootfs.enter`)."""
     _call("setns", fd, _NEWNET)
-    _call("unshare", _NEWNS | _NEWUTS)
+    _call("unshare", _NEWUTS if has_own_root else _NEWNS | _NEWUTS)
     socket.sethostname(str(network["hostname"]))
-    if os.path.exists("/etc/hosts"):  # the pods of a namespace share the file: none of them writes in it
+    if not has_own_root and os.path.exists(
+        "/etc/hosts"
+    ):  # the pods of a namespace share the file: none of them writes in it
         _mount(str(network["hosts"]), "/etc/hosts", _BIND)
         calls.remount_read_only("/etc/hosts")

@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rowlock.kubelet.mounts import pod_mounts, rootfs, volume_mounts
+from rowlock.kubelet.mounts import pod_mounts, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.shim import cgroups, exec_process, fork_server, netns, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 8
+PROTOCOL = 9
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -58,6 +58,7 @@ class PodHost:
         self._listeners: dict[int, socket.socket] = {}
         self._mounts = pod_mounts.PodMounts()
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
+        self._spare_roots = spare_roots.SpareRoots(close_other_fds)
         self._fork_server = fork_server.ForkServer(shim.become_shim, close_other_fds)
         self._forked_shims: dict[int, int] = {}
         self._limits = cgroups.detect_backend()
@@ -83,17 +84,24 @@ class PodHost:
     def run(self) -> None:
         """Until idle: no connection and no shim; or until dismissed."""
         while not self._is_dismissed:
-            events = self._selector.select(_IDLE_TIMEOUT)
+            pause = self._spare_roots.wait_seconds()
+            events = self._selector.select(_IDLE_TIMEOUT if pause is None else pause)
             self._reap()
-            if not events:
+            is_idle = not events and pause is None
+            if is_idle:
                 self._drop_ended_shims()
             for key, _ in events:
                 if key.fileobj is self._listener:
                     self._accept()
                 else:
                     self._receive(key.fileobj)  # type: ignore[arg-type] # only sockets are registered
-            if not events and not self._buffers and not self._shims and not self._forked_shims:
+            self._spare_roots.advance()
+            if is_idle and not self._buffers and not self._shims and not self._forked_shims:
                 return
+
+    def close(self) -> None:
+        """Nothing of it is left on the disk."""
+        self._spare_roots.close()
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -172,6 +180,7 @@ class PodHost:
             return {"error": f"{type(error).__name__}: {error}"}, None
 
     def _hello(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._spare_roots.settle(str(request["directory"]))
         return {
             "pid": os.getpid(),
             "protocol": PROTOCOL,
@@ -191,22 +200,39 @@ class PodHost:
                 raise ValueError(f"there is no fabric for the pod's network: {self.problem}")
             netns = self._fabric.pod_netns(network["uid"], network["ip"])
         mount_namespace = self._mounts.namespace_of(shim_request.pod_uid, memory_volumes) if memory_volumes else -1
-        fds, cold_reason = {"network": netns, "room": mount_namespace}, ""
+        fds = {"network": netns, "room": mount_namespace}
+        spare = self._spare_roots.take(shim_request.rootfs) if shim_request.rootfs else None
+        if spare is None:
+            return self._fork_shim(shim_request, request["request"], fds)
+        try:
+            return self._fork_shim(
+                shim_request._replace(spare=spare.directory),
+                {**request["request"], "spare": spare.directory},
+                {**fds, "root": spare.namespace},
+            )
+        finally:
+            os.close(spare.namespace)
+
+    def _fork_shim(
+        self, shim_request: ShimRequest, plain_request: dict[str, Any], fds: dict[str, int]
+    ) -> dict[str, Any]:
+        """The shim of a request, which is there as it came, too."""
+        cold_reason = ""
         if shim_request.warm:
-            pid, cold_reason = self._warm_parents.fork(request["request"], fds)
+            pid, cold_reason = self._warm_parents.fork(plain_request, fds)
             if pid:
                 self._forked_shims[pid] = ticks(pid)
                 return {"shim": pid, "warm": True}
         if not shim_request.warm:
-            pid = self._fork_server.fork(request["request"], fds)
+            pid = self._fork_server.fork(plain_request, fds)
             self._forked_shims[pid] = ticks(pid)
             return {"shim": pid, "cold": ""}
         pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
         if pid == 0:
-            close_other_fds(netns, mount_namespace)
-            shim.run_forked(shim_request, netns, mount_namespace)
+            close_other_fds(*fds.values())
+            shim.become_shim(plain_request, fds)
         self._shims.add(pid)
-        self._warm_parents.add_cold_run(request["request"], pid)
+        self._warm_parents.add_cold_run(plain_request, pid)
         return {"shim": pid, "cold": cold_reason}
 
     def _pod_socket(self, request: dict[str, Any]) -> socket.socket:
@@ -313,6 +339,7 @@ def main(listening_fd: str, path: str, network: str, join: str = "") -> None:
     gc.freeze()
     gc.disable()
     host.run()
+    host.close()
     with contextlib.suppress(OSError):
         if os.stat(path).st_ino == own_inode:  # a newer pod host may listen there by now
             os.unlink(path)

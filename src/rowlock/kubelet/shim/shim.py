@@ -43,9 +43,11 @@ def _noop_handler(*_: object) -> None:
 class Shim:
     """The life of one container's program, from claim to exit fact."""
 
-    def __init__(self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str]) -> None:
+    def __init__(
+        self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
+    ) -> None:
         self._request = request
-        self._container_init = container_init.ContainerInit(request, netns, begin)
+        self._container_init = container_init.ContainerInit(request, netns, begin, spare_root)
         self._log: log_writer.LogFile
         self._child = -1
         self._exit_status: int | None = None
@@ -306,8 +308,10 @@ def run_forked(
     netns: int,
     mount_namespace: int = -1,
     begin: Callable[[ShimRequest], str] = container_init.exec_program,
+    spare_root: int = -1,
 ) -> None:
-    """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod.
+    """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod;
+    `spare_root`: one in which its root file system was assembled ahead.
 
     `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
@@ -316,7 +320,7 @@ def run_forked(
         if mount_namespace >= 0:
             pod_mounts.enter_namespace(mount_namespace)
             os.close(mount_namespace)
-        Shim(request, netns, begin).run()
+        Shim(request, netns, begin, spare_root).run()
         status = 0
     finally:
         if status:
@@ -331,7 +335,7 @@ def become_shim(
 ) -> None:
     """In a process that was forked for it: `run_forked` of a request as JSON, which the pod host has checked, with
     descriptors by name."""
-    run_forked(ShimRequest(**request), fds.get("network", -1), fds.get("room", -1), begin)
+    run_forked(ShimRequest(**request), fds.get("network", -1), fds.get("room", -1), begin, fds.get("root", -1))
 
 
 def prime_caches(times: int) -> None:

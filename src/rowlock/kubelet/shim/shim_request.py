@@ -86,6 +86,8 @@ class ShimRequest(NamedTuple):
     """The pod's: `path` and `size` in bytes, 0 = no limit."""
     rootfs: RootfsSpec | None = None
     """What its root file system is made of; None = the machine's."""
+    spare: str = ""
+    """Where the pod host has one for it that was assembled ahead (`spare_roots.SpareRoot`); "" = nowhere."""
     image_copy: Sequence[str] = ()
     """Where there is no root file system of its own: where the image's files are, and where the run's copy of them goes."""
     user: UserSpec = UserSpec()

@@ -134,18 +134,20 @@ class ProcessBackend:
                 f" can be none ({self.node.rootfs_problem}): build it again with `rowlock build`"
             )
         scratch, data = start.directory / "rootfs", str(self.node.data_dir)
+        own, shared = [(str(start.directory.parent), "rw"), (program.checkpoints, "rw")], interpreter_directories(data)
         if any(images.is_kubectl_delivery(images.normalise(c.image)) for c in start.pod.init_containers):
             # mpirun's way into the workers leads through the pod host's socket (`images/kubectl_delivery.py`)
-            shared = [(data, "rw")]
-        else:
-            shared = [(str(start.directory.parent), "rw"), (program.checkpoints, "rw")]
+            own, shared = [], [(data, "rw"), *shared]
         return RootfsSpec(
             layers=program.image.layers,
             upper=str(scratch / "upper"),
             scratch=str(scratch),
             hidden=[data],
             overlaid=[program.image.python],
-            shared=shared + interpreter_directories(data),
+            shared=shared,
+            own=own,
+            entry=str(self.node.data_dir / "images" / images.mangle(program.image.name) / "image.json"),
+            is_kept=False,
         )
 
     def _work_directory(self, start: ContainerStart, user: EffectiveSecurityContext) -> str:

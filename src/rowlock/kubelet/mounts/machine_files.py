@@ -1,0 +1,149 @@
+"""What of this machine a root file system shows: its other file systems, its devices, its directories; and whether all that
+is as it was. Standard library only, because shims are made of it; Linux only.
+"""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+
+TEMPORARY = ("/tmp", "/var/tmp")
+"""Directories whose files on this machine no container sees."""
+_DEVICES = (
+    "null",
+    "zero",
+    "full",
+    "random",
+    "urandom",
+    "tty",
+    "ptmx",
+    "pts",
+    "mqueue",
+    "fuse",
+    "kfd",
+    "dri",
+    "infiniband",
+)
+_DEVICE_PREFIXES = ("nvidia",)
+_KERNEL_FILE_SYSTEMS = frozenset(
+    "proc sysfs devtmpfs devpts mqueue cgroup cgroup2 debugfs tracefs securityfs pstore bpf configfs efivarfs fusectl "
+    "hugetlbfs binfmt_misc autofs rpc_pipefs nsfs selinuxfs".split()
+)
+_MOUNTS = "/proc/self/mountinfo"
+
+Likeness = tuple[object, ...]
+"""What an assembled root file system depends on; compared, and nothing else."""
+
+
+def is_initial_user_namespace() -> bool:
+    with open("/proc/self/uid_map") as file:
+        return file.read().split() == ["0", "0", "4294967295"]
+
+
+def device_names() -> list[str]:
+    """Of the devices that every container has, and of the accelerators: what is in /dev here."""
+    return sorted(name for name in os.listdir("/dev") if name in _DEVICES or name.startswith(_DEVICE_PREFIXES))
+
+
+def may_be_layer(path: str, kind: str) -> bool:
+    """Can an overlay lie on this file system of the machine?"""
+    return kind not in _KERNEL_FILE_SYSTEMS and os.path.isdir(path)
+
+
+def copy_skeleton(path: str, copy: str, points: set[str]) -> Iterator[tuple[str, str]]:
+    """Makes the entries of a directory in `copy`, empty: links as they are, and what is to be mounted there. Goes down
+    where something is mounted (`points`) below; gives what nothing is mounted on, which can be a layer of its own."""
+    for entry in sorted(os.scandir(path), key=lambda e: e.name):
+        target = f"{copy}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif not entry.is_dir(follow_symlinks=False):
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644))
+            yield entry.path, ""
+        else:
+            os.mkdir(target)
+            if entry.path in points or entry.path in (*TEMPORARY, "/proc", "/sys", "/dev"):
+                continue
+            if any(point.startswith(f"{entry.path}/") for point in points):
+                with contextlib.suppress(PermissionError):  # what we may not look into stays empty
+                    yield from copy_skeleton(entry.path, target, points)
+            else:
+                yield entry.path, ""
+
+
+def other_mounts(skipped: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Mount point and type of the machine's mounts but /, without those that lie below another or below `skipped`."""
+    with open(_MOUNTS) as file:
+        rows = [line.split() for line in file]
+    covered = tuple(path.rstrip("/") + "/" for path in skipped)
+    for path, kind in sorted({_unescape(row[4]): row[row.index("-") + 1] for row in rows}.items()):
+        if path != "/" and not f"{path}/".startswith(covered):
+            yield path, kind
+            covered += (f"{path}/",)
+
+
+def _unescape(path: str) -> str:
+    for escaped, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        path = path.replace(escaped, character)
+    return path
+
+
+# ---------------------------------------------------------------- is it as it was?
+
+
+def closed_directories() -> list[str]:
+    """Those on the way to the interpreter that only their owner enters."""
+    closed = []
+    for program in {sys.executable, os.path.realpath(sys.executable)}:
+        directory = os.path.dirname(program)
+        while directory not in ("/", ""):
+            if not os.stat(directory).st_mode & stat.S_IXOTH:
+                closed.append(directory)
+            directory = os.path.dirname(directory)
+    return closed
+
+
+def watched_paths(paths: Iterable[str]) -> list[str]:
+    """What `likeness` looks at for a root file system that is made of these paths: they, the way to the interpreter, and all
+    directories above them and above the machine's mount points (not these themselves: a server may not answer there)."""
+    programs = (sys.executable, os.path.realpath(sys.executable))
+    return sorted({*paths, *programs, *TEMPORARY, *_above((*paths, *programs, *TEMPORARY)), *mount_parents()})
+
+
+def mount_parents() -> list[str]:
+    """The directories above the machine's mount points. In a user namespace their entries become layers one by one."""
+    return sorted({"/", *_above(path for path, _ in other_mounts((*TEMPORARY, "/dev")))})
+
+
+def _above(paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        while path := path.rpartition("/")[0]:
+            yield path
+
+
+def likeness(watched: Iterable[str], versions: Iterable[str]) -> Likeness:
+    """What the machine is like at the moment: the mounts that this process sees, the devices, what lies at the
+    `watched` paths, whose it is and who may do what, and when what lies at `versions` was last changed.
+
+    Equal = what was assembled then would be assembled in the same way now."""
+    with open(_MOUNTS) as file:
+        mounts = file.read()
+    devices = tuple((name, *_identity(f"/dev/{name}")) for name in device_names())
+    return mounts, devices, tuple(map(_identity, watched)), tuple(map(_version, versions))
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return ()
+    return seen.st_dev, seen.st_ino, seen.st_mode, seen.st_uid, seen.st_gid, seen.st_rdev
+
+
+def _version(path: str) -> tuple[int, ...]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return ()
+    return seen.st_ino, seen.st_mtime_ns

@@ -1,0 +1,303 @@
+"""Root file systems that are assembled before a container needs them, for images that are in use.
+
+An image's root file system is some thirty mounts and five hundred system calls; nearly all of them depend on the image and
+on the machine, not on the pod. So after a container of an image has started, a process forked from the pod host makes all
+that once more, in a mount namespace of its own, and ends; the pod host keeps the namespace as a descriptor. The next
+container of the image moves into it, mounts what is its own, and is the only one that ever does.
+
+A spare has a directory of its own for what will be written; it becomes the container's by a rename. It is of use only
+as long as the machine and the image are as they were (`machine_files.likeness`). Whoever dies: the namespaces go with the
+last descriptor, and the directories with the next pod host. Standard library only.
+"""
+
+import contextlib
+import fcntl
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rowlock.kubelet.files import beneath
+from rowlock.kubelet.mounts import machine_files, rootfs
+from rowlock.kubelet.mounts.rootfs import RootfsSpec
+
+SPARES_PER_IMAGE = 2
+MAX_IMAGES = 4
+"""Images at a time that have spares: each spare is some overlays, which the kernel keeps. The one that has not been
+started for longest has none any more."""
+IDLE_TIMEOUT = 900.0
+"""Seconds after which an image that is not started has no spares any more."""
+PAUSE = 0.01
+"""Seconds between a start and the making of a spare: the program that starts has the CPUs first."""
+_POLL_INTERVAL = 0.005
+"""Seconds between two looks whether one has been made."""
+CHECK_INTERVAL = 3.0
+"""Seconds between two looks whether spares are still of use."""
+_ASSEMBLY_TIMEOUT = 10.0
+_RETRY_SECONDS = 60.0
+_MAX_ANSWER = 4096
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class SpareRoot(NamedTuple):
+    """One of them: a directory with `upper` in it, and the mount namespace (a descriptor)."""
+
+    directory: str
+    namespace: int
+
+
+class _Stock:
+    """The spares of one image, as they are made as long as the machine and the image are what they are now."""
+
+    def __init__(self, spec: RootfsSpec) -> None:
+        self.spec, self.spares = spec, list[SpareRoot]()
+        self.used_at = 0.0
+        self.try_at = 0.0
+        """When the next one may be tried: later, when one could not be made."""
+        named = (*spec["layers"], *spec["hidden"], *spec["overlaid"], *(path for path, _ in spec["shared"]))
+        self._watched = machine_files.watched_paths(named)
+        self._versions = [spec["entry"]] if spec["entry"] else []
+        if not machine_files.is_initial_user_namespace():
+            self._versions += machine_files.mount_parents()
+        self._likeness = machine_files.likeness(self._watched, self._versions)
+
+    def is_valid(self) -> bool:
+        """Is all that they depend on as it was?"""
+        return machine_files.likeness(self._watched, self._versions) == self._likeness
+
+    def fail(self, problem: str) -> None:
+        """One could not be made: containers make their own, and the pod host's log says why."""
+        self.try_at = time.monotonic() + _RETRY_SECONDS
+        print(f"no root file system was assembled ahead: {problem}", file=sys.stderr, flush=True)
+
+
+class _Assembler(NamedTuple):
+    """A process that makes a spare."""
+
+    pid: int
+    connection: socket.socket
+    stock: _Stock
+    directory: str
+    began: float
+
+
+class SpareRoots:
+    """All of them, as their one owner, the pod host, sees them. `close_other_fds` closes, in a fork, everything but the
+    descriptors it is given."""
+
+    def __init__(self, close_other_fds: Callable[..., None]) -> None:
+        self._close_other_fds = close_other_fds
+        self._directory, self._directory_fd, self._count = "", -1, 0
+        self._stocks: dict[tuple[object, ...], _Stock] = {}
+        self._assembler: _Assembler | None = None
+        self._due_at = self._checked_at = 0.0
+
+    def settle(self, data: str) -> None:
+        """From now on spares are made, in a new directory below `data`, the data directory; what pod hosts that are no more
+        have left there goes. Does nothing the second time."""
+        if self._directory_fd >= 0:
+            return
+        with contextlib.suppress(OSError):  # a full disk, say: then there are no spares
+            parent = f"{data}/.roots"
+            os.makedirs(parent, mode=0o700, exist_ok=True)
+            _remove_abandoned(parent)
+            self._directory = f"{parent}/{os.getpid()}-{time.monotonic_ns()}"
+            os.mkdir(self._directory, 0o700)
+            self._directory_fd = _lock(self._directory)
+
+    def take(self, spec: RootfsSpec) -> SpareRoot | None:
+        """One for a container that starts; who takes it closes its namespace. None = it has to make its own. Either way
+        there will be spares for the next one."""
+        if self._directory_fd < 0 or spec["is_kept"] or spec["upper"] != f"{spec['scratch']}/upper":
+            return None
+        self._collect()
+        key = _key(spec)
+        stock = self._stocks.pop(key, None)
+        if stock is None or not stock.is_valid():
+            self._discard(stock.spares if stock else [])
+            stock = self._new_stock(spec)
+        self._stocks[key] = stock  # the last one is the one asked last
+        stock.used_at = time.monotonic()
+        while len(self._stocks) > MAX_IMAGES:
+            self._drop(next(iter(self._stocks)))
+        if not self._assembler and self._due_at <= stock.used_at:  # else others wait for theirs since before
+            self._due_at = stock.used_at + PAUSE
+        return stock.spares.pop(0) if stock.spares else None
+
+    def wait_seconds(self) -> float | None:
+        """After how much time `advance` has something to do; None = there is nothing."""
+        if self._assembler:
+            return _POLL_INTERVAL
+        return max(0.0, self._due_at - time.monotonic()) if self._next_stock() else None
+
+    def advance(self) -> None:
+        """Whenever the pod host has done what it was asked: takes what has been made, begins the next one when it is
+        time, and drops what is of no use any more."""
+        self._collect()
+        now = time.monotonic()
+        self._drop_useless(now)
+        if not self._assembler and now >= self._due_at and (stock := self._next_stock()):
+            self._start_assembler(stock)
+
+    def _drop_useless(self, now: float) -> None:
+        """From time to time: those whose image has changed or is not used any more, and those that would be made in
+        another way by now."""
+        if now - self._checked_at < CHECK_INTERVAL:
+            return
+        self._checked_at = now
+        for key, stock in list(self._stocks.items()):
+            if now - stock.used_at > IDLE_TIMEOUT or not stock.is_valid():
+                self._drop(key)
+
+    def close(self) -> None:
+        """Nothing is left of them."""
+        self._collect()
+        if self._assembler:
+            self._abandon_assembler(self._assembler)
+        for spare in (spare for stock in self._stocks.values() for spare in stock.spares):
+            os.close(spare.namespace)
+        self._stocks.clear()
+        if self._directory_fd >= 0:
+            beneath.remove_path(self._directory)
+            os.close(self._directory_fd)
+            self._directory_fd = -1
+            with contextlib.suppress(OSError):  # another pod host's lie there
+                os.rmdir(os.path.dirname(self._directory))
+
+    def _new_stock(self, spec: RootfsSpec) -> _Stock:
+        stock = _Stock({**spec, "own": ()})
+        pods = os.path.dirname(spec["scratch"])
+        if os.stat(pods).st_dev != os.fstat(self._directory_fd).st_dev:
+            stock.try_at = math.inf  # a directory cannot be renamed to another file system
+        return stock
+
+    def _next_stock(self) -> _Stock | None:
+        """The image, of those that need one more spare, that was started last."""
+        now, stocks = time.monotonic(), reversed(self._stocks.values())
+        return next((s for s in stocks if len(s.spares) < SPARES_PER_IMAGE and s.try_at <= now), None)
+
+    def _start_assembler(self, stock: _Stock) -> None:
+        if not stock.is_valid():
+            stock.try_at = math.inf  # its image may have gone: the next start will tell
+            return
+        self._count += 1
+        directory = f"{self._directory}/{self._count}"
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            stock.fail(str(error))
+            ours.close()
+            theirs.close()
+            return
+        if pid == 0:
+            self._close_other_fds(theirs.fileno())
+            _assemble({**stock.spec, "scratch": directory, "upper": f"{directory}/upper"}, theirs)
+        theirs.close()
+        ours.setblocking(False)
+        self._assembler = _Assembler(pid, ours, stock, directory, time.monotonic())
+
+    def _collect(self) -> None:
+        """Takes what the process has made that makes a spare, if it is ready."""
+        assembler = self._assembler
+        if assembler is None:
+            return
+        try:
+            text, fds, _, _ = socket.recv_fds(assembler.connection, _MAX_ANSWER, 1, _CLOSE_ON_EXEC)
+        except BlockingIOError:
+            if time.monotonic() - assembler.began > _ASSEMBLY_TIMEOUT:
+                assembler.stock.fail(f"it took longer than {_ASSEMBLY_TIMEOUT:g} s")
+                self._abandon_assembler(assembler)
+            return
+        self._assembler = None
+        assembler.connection.close()
+        if not fds:
+            assembler.stock.fail(text.decode(errors="replace") or "the process that makes it was killed")
+            beneath.remove_path(assembler.directory)
+            return
+        spare = SpareRoot(assembler.directory, fds[0])
+        if assembler.stock in self._stocks.values():
+            assembler.stock.spares.append(spare)
+        else:
+            self._discard([spare])
+
+    def _abandon_assembler(self, assembler: _Assembler) -> None:
+        """It is not waited for: a file system that does not answer may hold it. The pod host buries whoever ends."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(assembler.pid, signal.SIGKILL)
+        assembler.connection.close()
+        self._assembler = None
+        beneath.remove_path(assembler.directory)
+
+    def _drop(self, key: tuple[object, ...]) -> None:
+        self._discard(self._stocks.pop(key).spares)
+
+    def _discard(self, spares: list[SpareRoot]) -> None:
+        """In a process of its own: when the last one leaves a file system the kernel may wait for the disk."""
+        if not spares:
+            return
+        try:
+            if os.fork() == 0:
+                try:
+                    self._close_other_fds(*(spare.namespace for spare in spares))
+                    for spare in spares:
+                        beneath.remove_path(spare.directory)
+                finally:
+                    os._exit(0)
+        except OSError:  # no process can be made: then it is done here, and the directories go with the pod host
+            pass
+        for spare in spares:
+            os.close(spare.namespace)
+
+
+def _key(spec: RootfsSpec) -> tuple[object, ...]:
+    """Equal for containers that can use each other's spares."""
+    shared = tuple((path, mode) for path, mode in spec["shared"])
+    return spec["entry"], tuple(spec["layers"]), tuple(spec["hidden"]), tuple(spec["overlaid"]), shared
+
+
+def _assemble(spec: RootfsSpec, connection: socket.socket) -> None:
+    """In the process that was forked for it; never returns."""
+    try:
+        try:
+            namespace = rootfs.assemble_ahead(spec)
+        except (OSError, rootfs.RootfsError) as error:
+            connection.send((str(error) or "it cannot be assembled").encode()[:_MAX_ANSWER])
+        else:
+            socket.send_fds(connection, [b"."], [namespace])
+    finally:
+        os._exit(0)
+
+
+def _lock(directory: str) -> int:
+    """Says that a directory is in use, as long as this process lives. Raises OSError when it is another's."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _remove_abandoned(parent: str) -> None:
+    """What nobody has locked."""
+    for name in os.listdir(parent):
+        with contextlib.suppress(OSError):  # it is another pod host's, or has just gone
+            fd = _lock(f"{parent}/{name}")
+            beneath.remove_path(f"{parent}/{name}")
+            os.close(fd)
+
+
+def adopt(directory: str, spec: Mapping[str, Any]) -> bool:
+    """In the container's own process: what a spare will hold of written files becomes this run's. False when it cannot."""
+    beneath.remove_path(spec["scratch"])
+    try:
+        os.rename(directory, spec["scratch"])
+    except OSError:
+        return False
+    return True
