@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from rowlock import __version__
+from rowlock.kube.install.monitoring import MONITOR_API_VERSION, metrics_role, service_monitor
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.manifests import install_objects
 from rowlock.kube.rights import DIALECT_RULES
@@ -36,6 +37,9 @@ image: rowlock:{version}
 scheduler: own
 # Who makes the pods of jobs: kubeflow (its training operator), or own (rowlock, which brings the kinds of jobs)
 operator: kubeflow
+# Whether the server may make, read and change the Secrets of all namespaces: the credentials of its owner need it, and users with tokens
+# of their own do not
+credentials: false
 # The volume of the archive; with the class "" the cluster's default is used
 storage:
   size: 10Gi
@@ -43,6 +47,10 @@ storage:
 # The name under which an Ingress leads to the server; "" = no Ingress
 ingress:
   host: ""
+# Whether the Prometheus operator is told of /metrics, where its kind ServiceMonitor is there; the ClusterRole rowlock-metrics
+# lets who reads it in: bind it to the service account of Prometheus, unless that may read /metrics already
+metrics:
+  serviceMonitor: false
 """
 CHART_FILE = """apiVersion: v2
 name: rowlock
@@ -73,11 +81,18 @@ def chart_files() -> dict[str, str]:
         "crds/scheduling.yaml": _text(crds),
         "templates/rights.yaml": _text(rest),
         "templates/scheduler-rights.yaml": _when('eq .Values.scheduler "own"', _text(scheduling)),
+        "templates/credentials.yaml": _when(".Values.credentials", _text(_credential_rights())),
         "templates/other-schedulers.yaml": _other_schedulers(),
         "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
         "templates/server.yaml": _text([obj for obj in server if obj not in ingress]),
+        "templates/monitoring.yaml": _when(".Values.metrics.serviceMonitor", _monitoring()),
         "templates/ingress.yaml": _when(".Values.ingress.host", _text(ingress)),
     }
+
+
+def _credential_rights() -> list[Object]:
+    everything = install_objects(scheduler="own", crds=True, credentials=True)
+    return [obj for obj in everything if name(obj) == "rowlock-credentials"]
 
 
 def _other_schedulers() -> str:
@@ -87,6 +102,12 @@ def _other_schedulers() -> str:
         condition = f'or (eq .Values.scheduler "{scheduler}") (eq .Values.scheduler "auto")'
         texts.append(_when(condition, _text([obj for obj in objects if name(obj) == f"rowlock-{scheduler}"])))
     return "---\n".join(texts)
+
+
+def _monitoring() -> str:
+    """A cluster without the kind would refuse the whole release."""
+    condition = f'.Capabilities.APIVersions.Has "{MONITOR_API_VERSION}"'
+    return _text([metrics_role()]) + _when(condition, "---\n" + _text([service_monitor()]))
 
 
 def _keep(obj: Object) -> Object:

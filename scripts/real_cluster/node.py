@@ -25,6 +25,8 @@ PLUGINS = Path("/usr/lib/cni")
 _PROGRAMS = ("containerd", "ctr", "runc", "ip")
 _HOST_DIRECTORIES = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc/alternatives", "/etc/ssl")
 SOCKET = "containerd.address"
+REGISTRIES = "registries"
+"""The directory of `hosts.toml` files, by which a test stands in for a registry: containerd reads them at each pull."""
 PAUSE, HOST = "localhost/pause:1", "localhost/host:1"
 INIT_IMAGE = "docker.io/library/alpine:3.10"
 """What the training operator's init container of a worker runs nslookup in."""
@@ -90,6 +92,8 @@ state = "{state}"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{plane.dir}/{REGISTRIES}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{PLUGINS}"
     conf_dir = "{networks}"

@@ -201,9 +201,10 @@ class Server:
             pod_usage=cluster.kubelet.usage if cluster.kubelet else None,
             audit_log=audit_log,
         )
+        view = cluster.store.view
         sources = MetricSources(
-            cluster.store, requests, rest_api.cache.count_phases, self._clock, watchdog,
-            database=self.data_dir / "cluster.db", scheduler=cluster.scheduler,
+            partial(view.all, kinds.POD), partial(view.all, kinds.NODE), requests, rest_api.cache.count_phases, self._clock,
+            watchdog=watchdog, store=cluster.store, database=self.data_dir / "cluster.db", scheduler=lambda: cluster.scheduler,
             usage=cluster.kubelet.usage if cluster.kubelet else None,
         )  # fmt: skip
         api_settings = replace(

@@ -18,7 +18,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
@@ -30,19 +30,22 @@ from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers import loop_watchdog
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
-from rowlock.gangs.dialects import OWN
+from rowlock.gangs.dialects import OWN, Dialect
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_operator.operator import KubeOperator
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
+from rowlock.metrics.exposition import MetricSources, render_metrics
+from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage.journal import acquire_lock
@@ -78,17 +81,13 @@ class KubeServer(Server):
         browser_listeners = sockets.open_browser_listeners(self.data_dir, port, "")
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
-            await _require_access(kube, self.options.kubeconfig)
-            missing = await require_kinds(
-                kube, install=self.options.install_crds, has_operator=self.options.operator == "own"
-            )
-            dialect, consequence = await choose_dialect(kube, self.options.scheduler)
-            notice = "; ".join(filter(None, (missing, consequence)))
+            dialect, notice = await self._look_at_cluster(kube)
             if self._certificate_process.wait():
                 raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
             token = server_files.ensure_token(self.data_dir / "token")
-            scheduler = await self._make_scheduler(stack) if dialect is OWN else None
-            operator = await self._make_operator(stack) if self.options.operator == "own" else None
+            clients: list[Kube] = []
+            scheduler = await self._make_scheduler(stack, clients) if dialect is OWN else None
+            operator = await self._make_operator(stack, clients) if self.options.operator == "own" else None
             users = KubeUsers.connect(
                 kube, self.options.kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
@@ -97,6 +96,7 @@ class KubeServer(Server):
                 token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
                 authenticate_token=users.authenticate, look_up_token=users.look_up,
             )  # fmt: skip
+            probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()
             archive = Archive(self.data_dir / "archive", Retention(self.options.keep_runs, self.options.archive_size))
             audit_log = AuditLog(self.data_dir)
             diagnostics = KubeDiagnostics(kube, archive)
@@ -108,22 +108,30 @@ class KubeServer(Server):
                 archive=archive,
                 audit_log=audit_log,
                 index_events=True,
+                observe=requests.count_rest_request,
+                silence=probe.silence,
             )
             kube.kept_log = users.kept_log = partial(read_kept_log, archive)
             diagnostics.pods_of = rest_api.cache.pods_of
             collector = LogCollector(kube, rest_api.cache, archive)
             proxy = ApiProxy(users.connection_for)
             door = self.open_door(rest_api, token, browser_listeners)
-            health = health_routes(rest_api.cache.has_synced)
-            app = Starlette(routes=[*health, door.code_route, *rest_api.routes, Mount("/", app=proxy)])
             url = f"https://{sockets.HOST}:{port}"
-            with loop_watchdog.LoopWatchdog(self._clock):
+            with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
+                cache = rest_api.cache
+                figures = MetricSources(
+                    cache.pods, cache.nodes, requests, cache.count_phases, self._clock, watchdog=watchdog,
+                    scheduler=scheduler.current if scheduler else lambda: None, silent_seconds=probe.silent_seconds,
+                )  # fmt: skip
+                own = [*health_routes(cache.can_answer), metrics_route(users, figures), door.code_route]
+                app = Starlette(routes=[*own, *rest_api.routes, Mount("/", app=proxy)])
                 await self.serve_http(
                     _KubernetesFirst(proxy, app),
                     door,
                     listeners,
                     (
                         rest_api.run(),
+                        supervise("the probe of the cluster", probe.run),
                         supervise("the logs of pods", collector.run),
                         door.run(),
                         users.run(),
@@ -135,15 +143,27 @@ class KubeServer(Server):
                     announce=partial(self.write_server_json, url, door, self.options.kubeconfig, notice),
                 )
 
-    async def _make_scheduler(self, stack: AsyncExitStack) -> KubeScheduler:
+    async def _look_at_cluster(self, kube: Kube) -> tuple[Dialect, str]:
+        """The scheduler that jobs go to, and what is to be said of the cluster. Raises ApiError where it cannot be used."""
+        await _require_access(kube, self.options.kubeconfig)
+        dialect, consequence = await choose_dialect(kube, self.options.scheduler)
+        notices = await require_kinds(
+            kube, install=self.options.install_crds, has_operator=self.options.operator == "own",
+            has_scheduler=dialect is OWN,
+        )  # fmt: skip
+        return dialect, "; ".join(filter(None, (*notices, consequence)))
+
+    async def _make_scheduler(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeScheduler:
         """Raises Forbidden where these credentials may not schedule, with what they lack."""
         lack = ("the scheduler does", "`rowlock manifests`", "--scheduler own")
-        return KubeScheduler(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
+        clients.append(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
+        return KubeScheduler(clients[-1])
 
-    async def _make_operator(self, stack: AsyncExitStack) -> KubeOperator:
+    async def _make_operator(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeOperator:
         """Raises Forbidden where these credentials may not do its work, and Conflict where Kubeflow's operator does it."""
         lack = ("the job operators do", "`rowlock manifests --operator own`", "--operator own")
-        operator = KubeOperator(await self._connect_with_rights(stack, OPERATOR_RULES, *lack), process_name())
+        clients.append(await self._connect_with_rights(stack, OPERATOR_RULES, *lack))
+        operator = KubeOperator(clients[-1], process_name())
         await operator.refuse_second()
         return operator
 
@@ -186,6 +206,20 @@ def health_routes(is_ready: Callable[[], bool]) -> list[Route]:
     return [Route("/livez", live), Route("/healthz", live), Route("/readyz", ready)]
 
 
+def metrics_route(users: KubeUsers, sources: MetricSources) -> Route:
+    """`/metrics`, for the owner and for those whom the cluster's roles allow this path, as on an API server."""
+
+    async def metrics(request: HttpRequest) -> Response:
+        try:
+            await users.require_path(request)
+        except ApiError as error:
+            return JSONResponse(error.status(), error.code)
+        text, media = await render_metrics(sources, request.headers.get("accept", ""))
+        return Response(text, media_type=media)
+
+    return Route("/metrics", metrics)
+
+
 _CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.group)
 
 
@@ -198,9 +232,11 @@ def connect(kubeconfig: Path, context: str) -> Kube:
 
 
 async def _require_access(kube: Kube, kubeconfig: Path) -> None:
-    """Raises the cluster's refusal, with the file that led there."""
+    """Raises the cluster's refusal, with the file that led there; rights that are missing are told later, where they are needed."""
     try:
         await kube.list(kinds.NAMESPACE, limit=1)
+    except Forbidden:
+        return  # it knows us
     except ApiError as error:
         message = f"the cluster of {kubeconfig} cannot be used: {error.message}"
         raise type(error)(message) from error

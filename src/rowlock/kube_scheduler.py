@@ -59,6 +59,10 @@ class KubeScheduler:
             raise Unavailable(f"this process does not schedule: {leader} leads. Ask the server of that process")
         return self._term.scheduler.snapshot(self._term.view, time.time())
 
+    def current(self) -> Scheduler | None:
+        """The scheduler while this process leads, for figures; None while another one does."""
+        return self._term.scheduler if self._term is not None else None
+
     async def _run_elected(self) -> None:
         await self.election.run(self._schedule)
 

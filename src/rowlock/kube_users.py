@@ -17,6 +17,7 @@ from starlette.requests import Request as HttpRequest
 from rowlock import kinds
 from rowlock.api import Change
 from rowlock.authentication.users import LOOPBACK_ADDRESSES, User
+from rowlock.authorization.authorizer import Attributes, require
 from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.authorization.user_rights import UserRights
 from rowlock.errors import Unauthorized, Unavailable
@@ -80,6 +81,8 @@ class KubeUsers:
         self.kept_log: LogSource | None = None
         """Where logs of pods are that are gone (`Kube.kept_log`)."""
         self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
+        self.client = Kube(anonymous)
+        """By which users' requests go out; it has no credentials of its own."""
         self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up)
 
     @classmethod
@@ -112,6 +115,14 @@ class KubeUsers:
         api = Kube(self._users.connection_of(token), decoder=self._kube.decoder)
         api.kept_log = self.kept_log
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
+
+    async def require_path(self, request: HttpRequest) -> None:
+        """Raises Unauthorized for whom nobody knows, and Forbidden for a user of the cluster whose roles do not have this path among
+        their `nonResourceURLs`."""
+        await self._authenticator.look_up(request)
+        principal = self._authenticator.authenticate(request)
+        if isinstance(principal.rights, UserRights):
+            require(principal.rights.authorizer, principal.rights.user, Attributes("get", path=request.url.path))
 
     async def connection_for(self, request: HttpRequest) -> Connection | UserConnection:
         """The cluster's API as whoever asks may use it. Raises Unauthorized, Unavailable."""

@@ -108,6 +108,89 @@ def test_a_real_api_server_takes_the_chart(kubeconfig: Path, tmp_path: Path, sch
     assert apply_as_dry_run(kubeconfig, text, tmp_path).count("(server dry run)") > 15
 
 
+MONITOR_CRD: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["selector", "endpoints"],
+                                "properties": {
+                                    "selector": {
+                                        "type": "object",
+                                        "properties": {
+                                            "matchLabels": {
+                                                "type": "object",
+                                                "additionalProperties": {"type": "string"},
+                                            }
+                                        },
+                                    },
+                                    "endpoints": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {
+                                                **{
+                                                    field: {"type": "string"}
+                                                    for field in ("port", "path", "interval", "bearerTokenFile")
+                                                },
+                                                "scheme": {"type": "string", "enum": ["http", "https"]},
+                                                "tlsConfig": {
+                                                    "type": "object",
+                                                    "properties": {"insecureSkipVerify": {"type": "boolean"}},
+                                                },
+                                            },
+                                        },
+                                    },
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+"""The fields of the Prometheus operator's kind that are used here, with its types."""
+
+
+@pytest.mark.real
+def test_a_real_api_server_takes_the_service_monitor(kubeconfig: Path, tmp_path: Path) -> None:
+    """From the chart where the kind is there and asked for, and from the manifests; they are the same."""
+    if "rowlock-system" not in kubectl(kubeconfig, "get", "namespaces", "-o", "name"):
+        kubectl(kubeconfig, "create", "namespace", "rowlock-system")
+    (tmp_path / "crd.json").write_text(json.dumps(MONITOR_CRD))
+    kubectl(kubeconfig, "apply", "-f", str(tmp_path / "crd.json"))
+    kubectl(kubeconfig, "wait", "--for=condition=Established", f"crd/{MONITOR_CRD['metadata']['name']}")
+    flags = ("--set", "metrics.serviceMonitor=true")
+    assert "ServiceMonitor" not in render(*flags) and "rowlock-metrics" in render(*flags), "the kind is not there"
+    assert "rowlock-metrics" not in render()
+    chart = render(*flags, "--api-versions", "monitoring.coreos.com/v1")
+    assert apply_as_dry_run(kubeconfig, chart, tmp_path).count("servicemonitor") == 1
+    command = [str(BIN / "rowlock"), "manifests", "--image", INSTALL.image, "--service-monitor"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert apply_as_dry_run(kubeconfig, text, tmp_path).count("servicemonitor") == 1
+    (of_chart,), (of_manifests,) = (
+        [obj for obj in yaml.safe_load_all(one) if obj and obj["kind"] == "ServiceMonitor"] for one in (chart, text)
+    )
+    assert of_chart["spec"] == of_manifests["spec"]
+    service = next(obj for obj in yaml.safe_load_all(chart) if obj and obj["kind"] == "Service")
+    assert of_chart["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+
+
 def render(*flags: str) -> str:
     """What helm would apply; skips the test where helm is not built."""
     helm = shutil.which("helm") or f"{where()}/helm"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.end_to_end.cluster import Cluster, lent
 from rowlock.errors import BadRequest
 from rowlock.kube.comparison.engines import read_job
 from rowlock.kube.comparison.job_observation import compare, observe_job
+from rowlock.objects import dig
 
 
 def job(**spec: Any) -> dict[str, Any]:
@@ -64,18 +66,80 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_a_job_of_three_ranks_has_the_same_pods_and_variables_on_both(other: Path, tmp_path: Path) -> None:
-    compare_with(other, tmp_path)
+    compare_with(other, tmp_path, [job()])
 
 
-def compare_with(other: Path, directory: Path) -> None:
+def roles(kind: str, field: str, container: str, **counts: int) -> dict[str, Any]:
+    """A job of another framework, with this many pods of each role."""
+    template = {"spec": {"containers": [{"name": container, "image": "rowlock.dev/host", "command": ["true"]}]}}
+    specs = {
+        role: {"replicas": count, "restartPolicy": "Never", "template": template} for role, count in counts.items()
+    }
+    return {**job(), "kind": kind, "spec": {field: specs}}
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The job of three ranks, with other fields of its worker, of its pods or of its container."""
+    made: dict[str, Any] = json.loads(json.dumps(job()))
+    worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]
+    pod = worker["template"]["spec"]
+    worker |= changes.get("replica", {})
+    pod |= changes.get("pod", {})
+    pod["containers"][0] |= changes.get("container", {})
+    worker["template"]["metadata"] = changes.get("metadata", {})
+    return made
+
+
+def twenty_jobs() -> list[dict[str, Any]]:
+    """Each of a kind, or with a field, that changes what an operator makes."""
+    port = {"name": "pytorchjob-port", "containerPort": 29400}
+    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    workers_only = {"Worker": job()["spec"]["pytorchReplicaSpecs"]["Worker"]}
+    return [
+        job(),
+        job(runPolicy={"cleanPodPolicy": "All"}),
+        job(runPolicy={"suspend": True}),
+        job(runPolicy={"backoffLimit": 3, "ttlSecondsAfterFinished": 60}),
+        job(nprocPerNode="2"),
+        job(pytorchReplicaSpecs=workers_only),
+        changed(replica={"replicas": 1}),
+        changed(replica={"restartPolicy": "ExitCode"}),
+        changed(replica={"restartPolicy": "OnFailure"}),
+        changed(container={"env": [{"name": "MASTER_PORT", "value": "1"}, {"name": "MINE", "value": "2"}]}),
+        changed(container={"ports": [port]}),
+        changed(container={"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "1"}}}),
+        changed(pod={"initContainers": [{"name": "first", "image": "rowlock.dev/host", "command": ["true"]}]}),
+        changed(pod={"nodeSelector": {"pool": "a"}, "tolerations": [{"operator": "Exists"}]}),
+        changed(pod=scratch, container={"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}),
+        changed(metadata={"labels": {"team": "a"}, "annotations": {"note": "b"}}),
+        roles("TFJob", "tfReplicaSpecs", "tensorflow", Chief=1, PS=1, Worker=2),
+        roles("TFJob", "tfReplicaSpecs", "tensorflow", Worker=2, Evaluator=1),
+        roles("XGBoostJob", "xgbReplicaSpecs", "xgboost", Master=1, Worker=2),
+        roles("JAXJob", "jaxReplicaSpecs", "jax", Worker=2),
+    ]
+
+
+def test_there_are_twenty_of_them_and_all_differ() -> None:
+    assert len({json.dumps(one, sort_keys=True) for one in twenty_jobs()}) == 20
+
+
+def compare_with(other: Path, directory: Path, jobs: list[dict[str, Any]]) -> None:
+    """Four at a time: most of it is waiting for what the operators do."""
     with lent(directory) as served:
         served.up("--pretend-nodes", "1", "--without", "kubelet,scheduler")
-        path = directory / "job.json"
-        path.write_text(json.dumps(job()))
-        command = ("rowlock", "diff-engines", "-f", str(path), "--kubeconfig", str(other), "--wait", "4s")
-        told = served.run(*command, code=None)
-        assert "pods: the same" in told and "environment: the same" in told, told
-        assert not told.startswith("0 variables"), told
+
+        def compare_job(number: int, wanted: dict[str, Any]) -> str:
+            path = directory / f"job-{number}.json"
+            path.write_text(json.dumps(wanted))
+            command = ("rowlock", "diff-engines", "-f", str(path), "--kubeconfig", str(other), "--wait", "4s")
+            return served.run(*command, code=None)
+
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(compare_job, range(len(jobs)), jobs))
+        for wanted, told in zip(jobs, answers, strict=True):
+            assert "pods: the same" in told and "environment: the same" in told, f"{told}\n{json.dumps(wanted)}"
+            is_suspended = dig(wanted, "spec.runPolicy.suspend")
+            assert is_suspended or not told.startswith("0 variables"), told
         assert not leftovers(served), "nothing stays behind"
         refusal = served.run("rowlock", "diff-engines", "-f", "/nowhere.yaml", "--kubeconfig", str(other), code=2)
         assert "cannot be read" in refusal

@@ -79,7 +79,7 @@ def spell(resource: str) -> str:
 
 
 def listed_rights() -> set[str]:
-    rules = [rule for role in roles_of("own", "own").values() for rule in role]
+    rules = [rule for role in roles_of("own", "own", credentials=True).values() for rule in role]
     return {f"{verb} {spell(resource)}" for rule in rules for resource in rule.resources for verb in rule.verbs}
 
 
@@ -94,7 +94,7 @@ def walked(tmp_path: Path) -> Iterator[tuple[Cluster, Path, Path]]:
         if not (tmp_path / "audit.jsonl").exists():
             pytest.skip("the cluster of ROWLOCK_REAL_CLUSTER_KUBECONFIG keeps no audit log here: unset it")
         stack.enter_context(played_nodes(admin, 2, 4))
-        account = account_kubeconfig(admin, tmp_path, "--operator", "own")
+        account = account_kubeconfig(admin, tmp_path, "--operator", "own", "--credentials")
         served = stack.enter_context(lent(tmp_path / "served"))
         served.up("--kubeconfig", str(account), "--scheduler", "own", "--operator", "own")
         yield served, account, tmp_path / "audit.jsonl"
@@ -127,6 +127,7 @@ def walk(served: Cluster, account: Path) -> None:
     served.api("PUT", f"/api/v1/org-unit/projects/{project['id']}", {"name": "team-a", "description": "a team"})
     submit(served, "one", 2, "team-a")
     served.until(lambda: len(bound_pods(served, "one")) == 2, "the gang is placed")
+    walk_assets(served, project["id"])
     served.run("rowlock", "status")
     for verb in ("list", "describe one", "explain one", "why one", "exec one -- true", "suspend one"):
         word, *rest = verb.split()
@@ -144,3 +145,21 @@ def walk(served: Cluster, account: Path) -> None:
     served.run("rowlock", "delete", "--all", "--yes", "-p", "team-a", code=None)
     served.until(lambda: not served.api("GET", "/api/v1/workloads")["workloads"], "the jobs are gone")
     served.run("rowlock", "project", "delete", "--yes", "team-a")
+
+
+def walk_assets(served: Cluster, project: str) -> None:
+    """An environment and a credential, from create to delete."""
+    meta = {"scope": "project", "projectId": int(project)}
+    assets = "/api/v1/asset"
+    pair = {"keyValuePairs": [{"key": "KEY", "value": "word"}]}
+    for path, spec, changed in (
+        ("environment", {"image": "nothing:1"}, {"image": "nothing:2"}),
+        ("credentials/generic-secret", pair, pair),
+    ):
+        made = served.api("POST", f"{assets}/{path}", {"meta": {**meta, "name": "walked"}, "spec": spec})
+        one = f"{assets}/{path}/{made['meta']['id']}"
+        served.api("PUT", one, {"meta": {"name": "walked-again"}, "spec": changed})
+        served.api("DELETE", one)
+    served.api("POST", f"{assets}/credentials/generic-secret", {"meta": {**meta, "name": "kept"}, "spec": pair})
+    named = {"existingSecretName": "kept"}
+    served.api("POST", f"{assets}/credentials/generic-secret", {"meta": {**meta, "name": "again"}, "spec": named})

@@ -23,13 +23,16 @@ class Asked:
 
 @dataclass
 class Answer:
-    """`lines` are sent as a chunked stream. `cut` drops the connection: before any answer, or in mid-stream."""
+    """`lines` are sent as a chunked stream. `cut` drops the connection: before any answer, or in mid-stream. `hold` says no more
+    after the lines, and keeps the connection; `silent` says nothing at all."""
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[Any] | None = None
     cut: bool = False
+    hold: bool = False
+    silent: bool = False
 
 
 def refusal(code: int, reason: str, message: str = "no", **details: Any) -> dict[str, Any]:
@@ -96,6 +99,8 @@ async def _write(writer: asyncio.StreamWriter, answer: Answer) -> bool:
     """False when the connection is to be dropped."""
     if answer.cut and answer.lines is None:
         return False
+    if answer.silent:
+        await asyncio.Event().wait()
     body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body or {}).encode()
     length = "Transfer-Encoding: chunked" if answer.lines is not None else f"Content-Length: {len(body)}"
     lines = [f"HTTP/1.1 {answer.status} x", length, *(f"{k}: {v}" for k, v in answer.headers.items())]
@@ -108,6 +113,8 @@ async def _write(writer: asyncio.StreamWriter, answer: Answer) -> bool:
         chunk = line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
         writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
         await writer.drain()
+    if answer.hold:
+        await asyncio.Event().wait()
     if answer.cut:
         return False
     writer.write(b"0\r\n\r\n")

@@ -27,8 +27,9 @@ class Lists:
         return Page([], 1, "", None)
 
 
-def notice(refused: dict[Kind, ApiError]) -> str:
-    return asyncio.run(require_kinds(Lists(refused), install=False))  # type: ignore[arg-type]
+def notice(refused: dict[Kind, ApiError], *, has_scheduler: bool = False) -> str:
+    api = Lists(refused)
+    return "; ".join(asyncio.run(require_kinds(api, install=False, has_scheduler=has_scheduler)))  # type: ignore[arg-type]
 
 
 def test_a_cluster_with_everything_needs_no_words() -> None:
@@ -77,12 +78,18 @@ def test_a_scheduler_that_was_chosen_is_taken_or_refused() -> None:
         dialect("kai", KAI_ABSENT)
 
 
-def test_missing_kinds_of_jobs_are_named_and_none_at_all_is_refused() -> None:
+def test_missing_kinds_are_named_with_what_to_do() -> None:
     assert "does not serve jaxjobs.kubeflow.org" in notice({kinds.JAXJOB: NotFound("no")})
-    with pytest.raises(Unavailable, match="training operator"):
-        notice({kind: NotFound("no") for kind in kinds.JOBS})
+    assert "training operator, with `kubectl apply" in notice({kind: NotFound("no") for kind in kinds.JOBS})
+    said = notice({kinds.QUEUE: NotFound("no")})
+    assert "queues.scheduling.run.ai: install KAI Scheduler" in said and "--install-crds" in said
 
 
-def test_a_missing_queue_is_refused_with_what_to_do() -> None:
+def test_a_missing_queue_is_refused_where_our_scheduler_would_need_it() -> None:
     with pytest.raises(Unavailable, match=r"queues\.scheduling\.run\.ai: install KAI Scheduler.*--install-crds"):
-        notice({kinds.QUEUE: NotFound("no")})
+        notice({kinds.QUEUE: NotFound("no")}, has_scheduler=True)
+
+
+def test_what_may_not_be_listed_is_named_and_taken_to_be_there() -> None:
+    assert "does not show pytorchjobs.kubeflow.org to this server: no" in notice({kinds.PYTORCHJOB: Forbidden("no")})
+    assert "does not show queues" in notice({kinds.QUEUE: Forbidden("no")}, has_scheduler=True)

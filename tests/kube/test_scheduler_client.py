@@ -20,6 +20,7 @@ from rowlock import kinds
 from rowlock.api import Change
 from rowlock.errors import AlreadyExists, Conflict, Timeout
 from rowlock.kinds import Kind
+from rowlock.kube import scheduler_client
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.config import Credentials
@@ -242,3 +243,42 @@ def claim(claim_name: str, volume_name: str) -> Object:
     }
     metadata = {"name": claim_name, "namespace": "runai-default"}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+class Gated:
+    """A connection whose binds wait for `gate`, and the cache that shows them at once."""
+
+    def __init__(self) -> None:
+        self.gate, self.sent, self.view = asyncio.Event(), list[str](), self
+
+    def get(self, *_: object) -> None:
+        return None
+
+    async def wait_for_object(self, *_: object) -> None: ...
+
+    async def send(self, request: Request, warnings: list[str] | None = None) -> dict[str, Any]:
+        if request.path.endswith("/binding"):
+            await self.gate.wait()
+        self.sent.append(request.path.rpartition("/")[2])
+        return {}
+
+
+@pytest.mark.parametrize(("delay", "order"), [(60.0, ["binding", "events"]), (0.0, ["events", "binding"])])
+def test_events_let_a_burst_of_binds_go_first(delay: float, order: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_client, "EVENT_DELAY_S", delay)
+
+    async def run() -> list[str]:
+        gated = Gated()
+        client = SchedulerClient(cast(Connection, gated), cast(Cache, gated))
+        binding = asyncio.create_task(client.bind("n", "p", "node"))
+        await asyncio.sleep(0)
+        event = {"metadata": {"name": "e", "namespace": "n"}}
+        telling = asyncio.create_task(client.create(kinds.EVENT, event))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        gated.gate.set()
+        await asyncio.gather(binding, telling)
+        await client.create(kinds.EVENT, event)
+        return gated.sent
+
+    assert asyncio.run(run()) == [*order, "events"]

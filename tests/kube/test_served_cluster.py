@@ -156,8 +156,13 @@ def kubectl(kubeconfig: Path, *argv: str) -> str:
 
 @pytest.mark.real
 def test_a_real_cluster_without_the_kinds_is_refused_or_gets_them(served: Cluster, real_kubeconfig: Path) -> None:
-    refusal = served.run("rowlock", "up", "-d", "--kubeconfig", str(real_kubeconfig), code=1)
+    refusal = served.run("rowlock", "up", "-d", "--kubeconfig", str(real_kubeconfig), "--scheduler", "own", code=1)
     assert "queues.scheduling.run.ai" in refusal and "--install-crds" in refusal
+    notice = served.run("rowlock", "up", "-d", "--kubeconfig", str(real_kubeconfig))
+    assert "queues.scheduling.run.ai" in notice and "--install-crds" in notice
+    refusal = served.run("rowlock", "project", "create", "team-a", code=1)
+    assert "the cluster does not serve queues.scheduling.run.ai" in refusal
+    served.run("rowlock", "down")
     ready = served.run("rowlock", "up", "-d", "--kubeconfig", str(real_kubeconfig), "--install-crds")
     assert "no gang scheduler" in ready
     served.run("rowlock", "project", "create", "team-a")

@@ -31,7 +31,7 @@ class Node:
     def __init__(self, seen: dict[str, Any]) -> None:
         self.seen = seen
         self.notify: Callable[[str], None] = lambda uid: None
-        self.has_synced = True
+        self.knows_runs = True
 
     def subscribe(self, notify: Callable[[str], None]) -> None:
         self.notify = notify

@@ -21,8 +21,9 @@ import pytest
 import yaml
 from tests.conformance.subjects import REPO, real_cluster, real_cluster_missing
 from tests.end_to_end.cluster import BIN, Cluster, lent
-from tests.install.test_engines import compare_with
+from tests.install.test_engines import compare_with, twenty_jobs
 from tests.kube.test_served_cluster import kubectl
+from tests.kube_evidence.played_registry import played_registry
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]  # a cluster starts in the first one
 TRAIN = """
@@ -34,7 +35,7 @@ print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {int(total)}", flu
 dist.destroy_process_group()
 """
 SPEAK = "for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || exec sleep 600; while [ ! -e /tmp/go ]; do sleep 0.1; done"
-WORKERS = 4
+WORKERS = 8
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +148,99 @@ def why(served: Cluster) -> str:
     return served.run("rowlock", "why", "works", "-p", "team-a", code=None)
 
 
-def test_a_job_is_the_same_on_both_engines(node: Path, tmp_path: Path) -> None:
-    compare_with(node, tmp_path)
+SEED_000 = """runai submit-pytorch --name distributed-training-pytorch --workers=1 -g 1 \\
+        -i docker.io/YOUR-USER-NAME/distributed_training_pytorch
+"""
+SEED_000_TF = """runai submit-tf --name distributed-training-tf --workers=2 -g 1 \\
+        -i docker.io/YOUR-USER-NAME/distributed_training_tensorflow --no-master
+"""
+SEED_001 = """runai submit-dist pytorch --name distributed-training-pytorch --workers=1 -g 1 \\
+        -i docker.io/YOUR-USER-NAME/distributed_training_pytorch
+"""
+SEED_002 = """runai config project team-a
+runai submit-dist pytorch dist-train1 --workers=2 -g 0.1 \\
+    -i /kubeflow/pytorch-dist-mnist:latest
+"""
+TF_PROGRAM = "import json, os; task = json.loads(os.environ['TF_CONFIG'])['task']; print('I am', task['type'], task['index'], flush=True)"
+
+
+def follow_to_its_end(served: Cluster, name: str, *said: str) -> None:
+    """Wait for the job, read its logs, and delete it, all with the words of the seeds."""
+    served.run("rowlock", "wait", name, "-p", "team-a", "--timeout", "120s")
+    served.until(lambda: all(line in logs(served, name) for line in said), f"{name} has said {said}")
+    assert "Succeeded" in served.run("runai", "describe", "job", name, "-p", "team-a")
+    served.run("runai", "delete", "job", name, "-p", "team-a")
+    served.until(lambda: not pods(served), "the pods are gone")
+
+
+def test_seeds_000_to_002_as_they_are_printed(served: Cluster, node: Path) -> None:
+    """But for YOUR-USER-NAME, which its reader replaces. A registry on loopback stands in for docker.io."""
+    python = str(REPO / ".venv/bin/python")
+    torch, tensorflow = [python, "-c", TRAIN], [python, "-c", TF_PROGRAM]
+    images = {
+        "ekink/distributed_training_pytorch": torch,
+        "ekink/distributed_training_tensorflow": tensorflow,
+        "kubeflow/pytorch-dist-mnist": torch,
+    }
+    served.run("runai", "config", "project", "team-a")
+    with played_registry(node.parent, images):
+        for script in (SEED_000, SEED_001):
+            served.run("bash", "-c", script.replace("YOUR-USER-NAME", "ekink"))
+            both = ("rank 0 of 2 has 3", "rank 1 of 2 has 3")
+            follow_to_its_end(served, "distributed-training-pytorch", *both)
+        served.run("bash", "-c", SEED_000_TF.replace("YOUR-USER-NAME", "ekink"))
+        follow_to_its_end(served, "distributed-training-tf", "I am worker 0", "I am worker 1")
+        refusal = served.run("bash", "-c", SEED_002, code=1)
+        assert "share of a GPU" in refusal and "KAI" in refusal, "nobody would enforce a share of a GPU here"
+        served.run("bash", "-c", SEED_002.replace("-g 0.1", "-g 1"))
+        three = (f"rank {rank} of 3 has 6" for rank in range(3))
+        follow_to_its_end(served, "dist-train1", *three)
+
+
+def test_volumes_secrets_and_templates_of_the_rest_api(served: Cluster, node: Path) -> None:
+    """A credential, data sources of a Secret, a ConfigMap and a host's path, an environment and a template: pods of a real kubelet
+    have what they say."""
+    projects = served.api("GET", "/api/v1/org-unit/projects")["projects"]
+    project = next(one["id"] for one in projects if one["name"] == "team-a")
+    cluster = served.api("GET", "/api/v1/clusters")[0]["uuid"]
+
+    def make(path: str, name: str, spec: dict[str, Any]) -> str:
+        meta = {"name": name, "scope": "project", "projectId": int(project)}
+        made = served.api("POST", f"/api/v1/asset/{path}", {"meta": meta, "spec": spec})
+        return str(made["meta"]["id"])
+
+    pair = {"keyValuePairs": [{"key": "WANDB_API_KEY", "value": "word-of-the-secret"}]}
+    credential = make("credentials/generic-secret", "keys", pair)
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"lr": "0.1"}}
+    (node.parent / "settings.json").write_text(json.dumps(config))
+    kubectl(node, "apply", "-n", "runai-team-a", "-f", str(node.parent / "settings.json"))
+    (node.parent / "set").mkdir(exist_ok=True)
+    (node.parent / "set" / "data.txt").write_text("of the host\n")
+    sources: dict[str, dict[str, Any]] = {
+        "secrets": {"credentialAssetId": credential, "mountPath": "/keys", "defaultMode": "0400"},
+        "config-map": {"configMap": "settings", "mountPath": "/settings"},
+        "host-path": {"path": str(node.parent / "set"), "mountPath": "/set", "readOnly": True},
+    }
+    ids = [make(f"datasource/{path}", f"of-{path}", spec) for path, spec in sources.items()]
+    script = "cat /keys/WANDB_API_KEY /settings/lr /set/data.txt; echo; echo word $WORD"
+    environment = make("environment", "host", {"image": "localhost/host:1", "command": f"sh -c '{script}'"})
+    meta = {"name": "two", "scopeType": "project", "scopeId": project}
+    content = {"meta": meta, "spec": {"distributedFramework": "PyTorch", "numWorkers": 1}}
+    template = served.api("POST", "/api/v1/workload-templates/distributed", content)
+    variable = {"name": "WORD", "secret": {"name": "keys", "key": "WANDB_API_KEY"}}
+    body = {
+        "name": "assets", "projectId": project, "clusterId": cluster, "templateId": template["meta"]["id"],
+        "assets": {"environment": environment, "datasources": [{"id": one} for one in ids]},
+        "spec": {"environmentVariables": [variable]},
+    }  # fmt: skip
+    served.api("POST", "/api/v1/workloads/distributed", body)
+    follow_to_its_end(served, "assets", "word-of-the-secret", "0.1", "of the host", "word word-of-the-secret")
+    served.api("DELETE", f"/api/v1/asset/credentials/generic-secret/{credential}")
+    assert "keys" not in kubectl(node, "get", "secrets", "-n", "runai-team-a", "-o", "name"), "its Secret goes with it"
+
+
+def test_twenty_jobs_are_the_same_on_both_engines(node: Path, tmp_path: Path) -> None:
+    compare_with(node, tmp_path, twenty_jobs())
 
 
 def test_the_server_runs_in_the_cluster_with_the_rights_of_its_manifests(node: Path, tmp_path: Path) -> None:

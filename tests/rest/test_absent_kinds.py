@@ -18,6 +18,7 @@ from rowlock.objects import Object, name
 from rowlock.rest import informers
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.cluster_view.hidden_kinds import TOLD_AFTER_S, HiddenKinds
 from rowlock.rest.informers import InformerCache
 from rowlock.storage.store import Store
 
@@ -51,35 +52,64 @@ def test_a_kind_that_is_not_served_counts_as_empty() -> None:
     asyncio.run(run())
 
 
-def test_a_kind_that_is_forbidden_is_named_and_rarely_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informers, "_RETRY_DELAY", 0.01)
+REFUSAL = Forbidden("queues is forbidden: user cannot list")
+
+
+async def answer_of(api: Partial, path: str = "/api/v1/workloads") -> httpx.Response:
+    face = RestApi(api, RestSettings(token=None, user="ana"))
+    task = asyncio.create_task(face.run())
+    try:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(Starlette(routes=face.routes)), base_url="http://test"
+        ) as client:
+            return await client.get(path)
+    finally:
+        task.cancel()
+
+
+@pytest.mark.parametrize("kind", [kinds.QUEUE, kinds.POD, kinds.NAMESPACE])
+def test_what_a_cluster_refuses_to_show_is_the_answer(kind: Kind) -> None:
+    answer = asyncio.run(answer_of(Partial({kind: REFUSAL})))
+    assert answer.status_code == 403
+    assert f"does not show {kind.plural} to this server: {REFUSAL.message}" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("kind", [kinds.NODE, kinds.POD_GROUP, kinds.CONFIG_MAP, kinds.JAXJOB])
+def test_what_is_hidden_and_not_needed_is_said_beside_the_answer(kind: Kind) -> None:
+    answer = asyncio.run(answer_of(Partial({kind: REFUSAL})))
+    assert answer.status_code == 200
+    assert f"does not show {kind.plural} to this server: {REFUSAL.message}" in answer.headers["warning"]
+    assert "warning" not in asyncio.run(answer_of(Partial({}))).headers
+
+
+def test_a_kind_that_is_forbidden_is_rarely_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informers, "_REFUSED_DELAY", 0.01)
 
     async def run() -> None:
-        api = Partial({kinds.QUEUE: Forbidden("queues is forbidden: user cannot list")})
+        api = Partial({kinds.QUEUE: REFUSAL})
         cache = InformerCache(api)
         task = asyncio.create_task(cache.run())
-        synced = await cache.wait_until("", lambda: len(cache._synced) == len(informers.WATCHED), timeout=0.3)
-        assert not synced
-        assert api.asked <= 7  # 0.01 s doubled: 6 tries in 0.3 s; 30 without back-off
+        assert await cache.wait_until("", cache.can_answer) and not cache.has_synced() and cache.knows_runs()
+        assert not await cache.wait_until("", lambda: api.asked > 2, timeout=0.2), "a second time soon, and then seldom"
         task.cancel()
 
     asyncio.run(run())
 
 
-def test_what_a_cluster_refuses_to_show_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        cache = InformerCache(Partial({kinds.QUEUE: Forbidden("queues is forbidden: user cannot list")}))
-        task = asyncio.create_task(cache.run())
-
-        async def wait_briefly(uid: str, condition: Any, timeout: float | None = 0.1) -> bool:
-            return await InformerCache.wait_until(cache, uid, condition, 0.1)
-
-        monkeypatch.setattr(cache, "wait_until", wait_briefly)
-        with pytest.raises(Unavailable, match="queues yet: the cluster answers `queues is forbidden"):
-            await cache.wait_for_sync()
-        task.cancel()
-
-    asyncio.run(run())
+def test_what_was_known_is_kept_and_a_short_refusal_is_not_told() -> None:
+    now = [0.0]
+    hidden = HiddenKinds(lambda: now[0])
+    hidden.note_refusal(kinds.POD, "no", is_known=True)
+    now[0] = TOLD_AFTER_S - 1
+    hidden.note_refusal(kinds.POD, "no", is_known=True)
+    hidden.require_necessary()
+    now[0] = TOLD_AFTER_S + 1
+    hidden.note_refusal(kinds.POD, "no", is_known=True)
+    with pytest.raises(Forbidden, match="does not show pods"):
+        hidden.require_necessary()
+    hidden.note_shown(kinds.POD)
+    hidden.require_necessary()
+    assert hidden.sentences() == []
 
 
 class WithoutNamespaces(Partial):
@@ -87,10 +117,10 @@ class WithoutNamespaces(Partial):
 
     def __init__(self, refusal: ApiError) -> None:
         super().__init__({})
-        self.refusal = refusal
+        self.refusal: ApiError | None = refusal
 
     async def create(self, kind: Kind, obj: Object, **options: Any) -> Object:
-        if kind is kinds.NAMESPACE:
+        if kind is kinds.NAMESPACE and self.refusal is not None:
             raise self.refusal
         return await self.store.create(kind, obj, **options)
 
@@ -116,3 +146,19 @@ def test_a_project_that_is_refused_midway_leaves_nothing_in_its_way(refusal: Api
     answer, left = asyncio.run(run())
     assert answer.status_code == refusal.code and refusal.message in answer.json()["message"]
     assert left == queues, "a queue without a project is in the way of the next attempt"
+
+
+def test_a_project_whose_answer_was_lost_is_there() -> None:
+    async def run() -> list[int]:
+        api = WithoutNamespaces(Unavailable("the API server cannot be reached"))
+        face = RestApi(api, RestSettings(token=None, user="ana"))
+        task = asyncio.create_task(face.run())
+        transport = httpx.ASGITransport(Starlette(routes=face.routes))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            codes = [(await client.post("/api/v1/org-unit/projects", json={"name": "team-a"})).status_code]
+            api.refusal = None
+            codes.append((await client.post("/api/v1/org-unit/projects", json={"name": "team-a"})).status_code)
+        task.cancel()
+        return codes
+
+    assert asyncio.run(run()) == [503, 201], "the queue of the first request is taken up by the second"

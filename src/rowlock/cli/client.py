@@ -196,6 +196,7 @@ class ServerClient:
         for none."""
         self.tells_requests = False
         """Whether to print every request to stderr."""
+        self._told_warnings: set[str] = set()
 
     # ------------------------------------------------------------ calls
 
@@ -285,6 +286,7 @@ class ServerClient:
                     response = connection.getresponse()
                 if self.tells_requests:
                     tell(f"{method} {self.url}{target}: {response.status}")
+                self._tell_warning(response)
                 return response
             except ssl.SSLCertVerificationError:
                 raise CommandError(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
@@ -299,6 +301,14 @@ class ServerClient:
             except OSError as error:
                 raise CommandError(f"the server at {self.url} cannot be reached ({error})") from None
         raise AssertionError("a fresh connection either answers or raises")
+
+    def _tell_warning(self, response: http.client.HTTPResponse) -> None:
+        """Print what the server says of its answer (a header `Warning`), each sentence once."""
+        text = response.headers.get("Warning", "").partition('"')[2].rpartition('"')[0]
+        sentence = text.replace('\\"', '"').replace("\\\\", "\\")
+        if sentence and sentence not in self._told_warnings:
+            self._told_warnings.add(sentence)
+            tell(f"warning: {sentence}")
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._connection_kept_alive is None:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from rowlock.api import Api, Change, View
-from rowlock.errors import ApiError, Expired, NotFound
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.kinds import Kind
 from rowlock.kube.cached_view import CachedView
 from rowlock.kube.rate_limit import Backoff
@@ -106,7 +106,8 @@ class Cache:
                 self._mark_synced(kind)
                 self._report_error(kind, f"the cluster has no {kind.resource}: {error.message}")
             except ApiError as error:
-                delay = backoff.next_delay()
+                is_hidden = isinstance(error, Forbidden) and kind in self._unsynced  # rights seldom come by themselves
+                delay = (missing_backoff if is_hidden else backoff).next_delay()
                 self._report_error(kind, f"cannot follow {kind.resource}: {error.message}")
             await asyncio.sleep(delay)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from rowlock.api import (
@@ -42,6 +43,9 @@ from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
 """Seconds that one watch request lasts: a random value, so that watches do not all end at once."""
+WATCH_SILENCE_S = 90.0
+"""Seconds after which a watch that says nothing is asked for anew. An API server sends a bookmark each minute, so a longer silence may
+be that of a network which has forgotten the connection and still acknowledges for the server."""
 STATE_SLICE = 256
 """Objects that are delivered before other tasks of the event loop get their turn."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
@@ -198,12 +202,22 @@ class Kube:
         raise Unavailable(f"the list of {target.kind.resource} ended before it was complete: try again")
 
     async def _watch_changes(self, target: WatchTarget, since: int) -> AsyncIterator[Change]:
-        """Yield the changes of one watch request until the server ends it. Raises Expired when the revision is compacted."""
+        """Yield the changes of one watch request until the server ends it, or is silent for too long. Raises Expired when the revision
+        is compacted."""
         timeout_seconds = str(random.randint(*WATCH_SECONDS))
         query = {**target.query, **_WATCH_QUERY, "resourceVersion": str(since), "timeoutSeconds": timeout_seconds}
         lines = LineSplitter()
         async with self.connection.stream(Request("GET", target.path, query), endless=True) as response:
-            async for chunk in response.content.iter_any():
+            while True:
+                try:
+                    async with asyncio.timeout(WATCH_SILENCE_S):
+                        chunk = await response.content.readany()
+                except TimeoutError as error:
+                    if isinstance(error, aiohttp.ClientError):
+                        raise
+                    return
+                if not chunk:
+                    return
                 for line in lines.feed(chunk):
                     yield self._parse(target.kind, line)[0]
 
@@ -211,7 +225,14 @@ class Kube:
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
         path = requests.path(kind, namespace(obj))
-        return await self._send(Request("POST", path, requests.write_query(options), obj), options.warnings)
+        try:
+            return await self._send(Request("POST", path, requests.write_query(options), obj), options.warnings)
+        except NotFound as error:
+            if error.details.get("name"):
+                raise  # of the namespace: the kind is there
+            raise NotFound(
+                f"the cluster does not serve {kind.resource}: {error.message}", details=error.details
+            ) from error
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
         path = requests.path(kind, namespace(obj), _require_name(kind, name(obj)), subresource)

@@ -1,13 +1,14 @@
 """One API server over HTTPS: sends requests, keeps within limits, renews credentials, and raises `ApiError`s.
 
-What is tried again: after 401 once, with renewed credentials; after 429 whatever the verb, when and only when the
-server says how long to wait; GETs also when the connection breaks or a server is briefly unavailable. A write whose
-answer was lost is never repeated here: the caller looks at the cluster, which knows.
+What is tried again: after 401 once, with renewed credentials; after 403 for a moment, where a connection broke just before; after
+429 whatever the verb, when and only when the server says how long to wait; GETs also when the connection breaks or a server is
+briefly unavailable. A write whose answer was lost is never repeated here: the caller looks at the cluster, which knows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,6 +24,11 @@ from rowlock.kube.http_client import HttpClient, hang_up
 from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
 from rowlock.objects import is_digits
 
+ANSWER_GRACE_S = 5.0
+"""Seconds for which an answer is waited for that was asked for before an outage which is over."""
+SETTLING_S, REFUSAL_PATIENCE_S = 15.0, 3.0
+"""Seconds after a connection broke in which a 403 may be that of an API server which has just started and does not know its roles yet;
+and for how long it is then asked again."""
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
@@ -46,6 +52,11 @@ class Request:
         """Whether it may be sent again after a connection broke: only GET changes nothing."""
         return self.method == "GET"
 
+    @property
+    def is_watch(self) -> bool:
+        """Whether its answer is a stream of changes, which begins at once and never ends by itself."""
+        return "watch" in self.query
+
 
 class Connection:
     """Opened on first use; `close` when done. Streams (watches, followed logs) each take a connection of their own."""
@@ -60,6 +71,21 @@ class Connection:
         self._retired: list[HttpClient] = []
         """Clients with earlier credentials. Streams may still use them, so they are closed with the connection."""
         self._connect_lock = asyncio.Lock()
+        self._watches: set[aiohttp.ClientResponse] = set()
+        self._unanswered: set[asyncio.Timeout] = set()
+        self._broke_at = -math.inf
+        """When a connection broke last, by the loop's clock."""
+
+    def renew_connections(self) -> None:
+        """After the network was away nobody knows whether connections still lead anywhere: those of watches are dropped, and the
+        watches go on with new ones; requests without an answer have `ANSWER_GRACE_S` left."""
+        for response in tuple(self._watches):
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()
+        latest = asyncio.get_running_loop().time() + ANSWER_GRACE_S
+        for limit in self._unanswered:
+            if not limit.expired() and ((when := limit.when()) is None or when > latest):
+                limit.reschedule(latest)
 
     async def close(self) -> None:
         """Close the HTTP clients, those of former credentials too."""
@@ -70,30 +96,42 @@ class Connection:
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """The decoded answer. Raises ApiError; the server's warnings are added to `warnings`."""
+        content = await self.fetch(request, warnings)
+        return msgspec.json.decode(content) if content else {}
+
+    async def fetch(self, request: Request, warnings: list[str] | None = None) -> bytes:
+        """The answer as `send` has it, not decoded."""
         async with self._in_flight, self.stream(request) as response:
             content = await response.read()
         if warnings is not None:
             warnings.extend(parse_warnings(response.headers.getall("warning", [])))
-        return msgspec.json.decode(content) if content else {}
+        return content
 
     @asynccontextmanager
     async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[aiohttp.ClientResponse]:
         """Stream an answer after its status was checked. `endless`: no timeout between chunks."""
         response = await self._send_with_retries(request, endless)
+        if request.is_watch:
+            self._watches.add(response)
         try:
             yield response
         except aiohttp.ClientError as error:
+            self._broke_at = asyncio.get_running_loop().time()
             raise _transport_error(request, error) from error
         finally:
+            self._watches.discard(response)
             hang_up(response)
 
     async def _send_with_retries(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
         backoff, renewed, tries_left = Backoff(), False, self.limits.max_tries
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while True:
             tries_left -= 1
             try:
                 response = await self._send_once(request, endless)
             except aiohttp.ClientError as error:
+                self._broke_at = clock()
                 if not request.is_safe or tries_left <= 0:
                     raise _transport_error(request, error) from error
                 await asyncio.sleep(backoff.next_delay())
@@ -106,6 +144,12 @@ class Connection:
                 await self._authenticated_client(refused=self._config)
                 continue
             delay = _retry_delay(request, response, refusal, backoff)
+            if (
+                response.status == 403
+                and clock() - self._broke_at < SETTLING_S
+                and clock() - began < REFUSAL_PATIENCE_S
+            ):
+                delay, tries_left = backoff.next_delay(), tries_left + 1
             if delay is None or tries_left <= 0:
                 raise refusal
             await asyncio.sleep(delay)
@@ -122,15 +166,34 @@ class Connection:
         if request.body is not None:
             content = msgspec.json.encode(request.body)
             headers["Content-Type"] = request.media
-        return await http.send(
-            request.method,
-            request.path,
-            query=request.query,
-            headers=headers,
-            content=content,
-            limits=self.limits,
-            endless=endless,
-        )
+        try:
+            async with self._answer_limit(request, endless):
+                return await http.send(
+                    request.method,
+                    request.path,
+                    query=request.query,
+                    headers=headers,
+                    content=content,
+                    limits=self.limits,
+                    endless=endless,
+                )
+        except TimeoutError as error:
+            if isinstance(error, aiohttp.ClientError):
+                raise
+            raise aiohttp.SocketTimeoutError("no answer") from error
+
+    @asynccontextmanager
+    async def _answer_limit(self, request: Request, endless: bool) -> AsyncIterator[None]:
+        """Until the head of the answer: a watch is answered at once, and what was asked before an outage is not waited for."""
+        if endless and not request.is_watch:
+            yield  # a followed log begins with its first line
+            return
+        async with asyncio.timeout(self.limits.read_timeout if endless else None) as limit:
+            self._unanswered.add(limit)
+            try:
+                yield
+            finally:
+                self._unanswered.discard(limit)
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
         """Address and credentials, for streams that do not use this client. A `refused` configuration is renewed first. Raises

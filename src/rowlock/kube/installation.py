@@ -100,29 +100,46 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
         ) from None
 
 
-async def require_kinds(api: Api, *, install: bool, has_operator: bool = False) -> str:
-    """Check that the cluster serves all necessary kinds. Returns a warning about missing kinds of jobs, or "".
+async def require_kinds(
+    api: Api, *, install: bool, has_operator: bool = False, has_scheduler: bool = False
+) -> list[str]:
+    """What is to be said of the kinds that the cluster lacks, or does not show to these credentials; the server runs all the same, and
+    what needs such a kind says so.
 
-    Raises ApiError with what to do: Queue and PodGroup are installed if `install`, kinds of jobs only where we bring
-    the operators, too (`has_operator`)."""
-    missing = await missing_kinds(api, (kinds.QUEUE, kinds.POD_GROUP))
-    if missing and not install:
-        names = " and ".join(kind.resource for kind in missing)
-        raise Unavailable(
-            f"the cluster does not serve {names}: install KAI Scheduler, or let rowlock create them with `--install-crds`"
-        )
-    if missing:
+    Raises ApiError with what to do where our own scheduler cannot work (`has_scheduler`), or an installation fails: Queue and
+    PodGroup are installed if `install`, kinds of jobs only where we bring the operators, too (`has_operator`)."""
+    notices: list[str] = []
+    missing = await _look_for(api, (kinds.QUEUE, kinds.POD_GROUP), notices)
+    if missing and install:
         await install_crds(api, missing)
-    absent_jobs = await missing_kinds(api, kinds.JOBS)
+    elif missing:
+        names = " and ".join(kind.resource for kind in missing)
+        sentence = f"the cluster does not serve {names}: install KAI Scheduler, or let rowlock create them with `--install-crds`"
+        if has_scheduler:
+            raise Unavailable(sentence)
+        notices.append(sentence)
+    absent_jobs = await _look_for(api, kinds.JOBS, notices)
     if absent_jobs and install and has_operator:
         await install_crds(api, absent_jobs)
-        return ""
-    if len(absent_jobs) == len(kinds.JOBS):
-        raise Unavailable(
-            f"the cluster serves no kind of job: install Kubeflow's training operator first, with `{OPERATOR_COMMAND}`,"
+    elif len(absent_jobs) == len(kinds.JOBS):
+        notices.append(
+            f"the cluster serves no kind of job: install Kubeflow's training operator, with `{OPERATOR_COMMAND}`,"
             " or let rowlock do its work with `--operator own --install-crds`"
         )
-    return f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}" if absent_jobs else ""
+    elif absent_jobs:
+        notices.append(f"the cluster does not serve {', '.join(kind.resource for kind in absent_jobs)}")
+    return notices
+
+
+async def _look_for(api: Api, wanted: Iterable[Kind], notices: list[str]) -> list[Kind]:
+    """The kinds that are missing; what these credentials may not list is noted, and taken to be there."""
+    missing: list[Kind] = []
+    for kind in wanted:
+        try:
+            missing += await missing_kinds(api, [kind])
+        except Forbidden as error:
+            notices.append(f"the cluster does not show {kind.resource} to this server: {error.message}")
+    return missing
 
 
 async def has_kai(api: Api) -> bool | None:

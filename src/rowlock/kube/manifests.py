@@ -15,6 +15,7 @@ import yaml
 from rowlock import kinds
 from rowlock.gangs.dialects import DIALECTS
 from rowlock.kube.install.job_kinds import job_crd_objects
+from rowlock.kube.install.monitoring import monitoring_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
 from rowlock.kube.installation import crd_objects
 from rowlock.kube.rights import SYSTEM_NAMESPACE, role_objects, roles_of
@@ -25,10 +26,18 @@ ACCOUNT = "rowlock"
 
 
 def install_objects(
-    *, scheduler: str, crds: bool, operator: str = "kubeflow", server: ServerInstall | None = None
+    *,
+    scheduler: str,
+    crds: bool,
+    operator: str = "kubeflow",
+    server: ServerInstall | None = None,
+    monitor: bool = False,
+    credentials: bool = False,
 ) -> list[Object]:
     """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
-    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `server` runs in the cluster."""
+    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `server` runs in the cluster; `monitor`
+    tells Prometheus of it; `credentials` gives the account the right to Secrets."""
+    roles = roles_of(scheduler, operator, credentials=credentials)
     labels = {"app.kubernetes.io/name": "rowlock"}
     account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
     made: list[Object] = [
@@ -37,8 +46,9 @@ def install_objects(
         *(job_crd_objects() if operator == "own" else ()),
         *_priority_classes(PRIORITIES),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
-        *(obj for role, rules in roles_of(scheduler, operator).items() for obj in role_objects(role, rules, ACCOUNT)),
+        *(obj for role, rules in roles.items() for obj in role_objects(role, rules, ACCOUNT)),
         *(server_objects(server) if server else ()),
+        *(monitoring_objects() if monitor else ()),
     ]
     return [
         {**obj, "metadata": {**obj["metadata"], "labels": {**obj["metadata"].get("labels", {}), **labels}}}
@@ -71,6 +81,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
     parser.add_argument("--storage", default="10Gi", help="size of the server's volume")
     parser.add_argument("--ingress-host", default="")
+    parser.add_argument("--service-monitor", action="store_true", help="tell the Prometheus operator of the server")
+    parser.add_argument("--credentials", action="store_true", help="let the account make and change Secrets")
     options = parser.parse_args(argv)
     server = ServerInstall(
         options.image, options.scheduler, options.storage, ingress_host=options.ingress_host, operator=options.operator
@@ -80,6 +92,8 @@ def main(argv: list[str] | None = None) -> int:
         crds=options.scheduler != "kai",
         operator=options.operator,
         server=server if options.image else None,
+        monitor=options.service_monitor,
+        credentials=options.credentials,
     )
     sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
     return 0

@@ -55,6 +55,7 @@ SERVER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods/exec", "pods/attach", "pods/portforward"), ("get", "create")),
     Rule("", ("events",), ("list", "watch")),
     Rule("", ("persistentvolumeclaims",), ("get", "create", "delete")),
+    Rule("", ("configmaps",), ("list", "watch", "create", "patch", "delete")),
     Rule(
         "rbac.authorization.k8s.io", ("roles", "rolebindings", "clusterroles", "clusterrolebindings"), ("list", "watch")
     ),
@@ -68,6 +69,12 @@ SERVER_RULES: tuple[Rule, ...] = (
     ),
 )
 """Of `rowlock up --kubeconfig`: the REST API and the commands."""
+CREDENTIAL_RULES: tuple[Rule, ...] = (
+    Rule("", ("secrets",), ("get", "create", "patch", "delete")),
+    Rule("", ("configmaps",), ("get",)),
+)
+"""Of the owner's credentials (`/api/v1/asset/credentials`), besides the server's, and only where somebody asks for it: who may get the
+Secrets of every namespace is almost an administrator. Users with tokens of their own act with their own rights, and need none of it."""
 DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
     "volcano": (
         Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),
@@ -113,7 +120,7 @@ OPERATOR_RULES: tuple[Rule, ...] = (
 `pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
 
 
-def roles_of(scheduler: str, operator: str = "kubeflow") -> dict[str, tuple[Rule, ...]]:
+def roles_of(scheduler: str, operator: str = "kubeflow", *, credentials: bool = False) -> dict[str, tuple[Rule, ...]]:
     """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`."""
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
@@ -121,6 +128,7 @@ def roles_of(scheduler: str, operator: str = "kubeflow") -> dict[str, tuple[Rule
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
         **({"rowlock-operator": OPERATOR_RULES} if operator == "own" else {}),
+        **({"rowlock-credentials": CREDENTIAL_RULES} if credentials else {}),
     }
 
 

@@ -8,11 +8,13 @@ the cache shows its outcome. While the watch is broken, nothing is decided.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 
+from rowlock.api import WRITE, WriteOptions
 from rowlock.errors import ApiError, Conflict, NotFound, Timeout, Unavailable
-from rowlock.kinds import PERSISTENT_VOLUME_CLAIM, POD
+from rowlock.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.connection import Connection
@@ -24,6 +26,8 @@ from rowlock.objects import annotations as annotations_of
 SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 CONFLICT_TIMEOUT_S = 5.0
 """Seconds to wait for the reason of a refused bind to show: it may be one that no watch tells of."""
+EVENT_DELAY_S = 5.0
+"""Seconds of a burst of binds in which Events let them go first: an Event is a courtesy, and costs the API server as much as a bind."""
 
 
 class SchedulerClient(Kube):
@@ -32,15 +36,37 @@ class SchedulerClient(Kube):
     def __init__(self, connection: Connection | UserConnection, cache: Cache) -> None:
         super().__init__(connection)
         self._cache = cache
+        self._binds, self._burst_began = 0, 0.0
+        self._no_binds = asyncio.Event()
+        self._no_binds.set()
+
+    async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
+        """Events wait until no bind is on its way, or a burst of binds has gone on for too long."""
+        if kind == EVENT and self._binds:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._burst_began + EVENT_DELAY_S - time.monotonic()):
+                    await self._no_binds.wait()
+        return await super().create(kind, obj, options=options)
 
     async def bind(
         self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
     ) -> None:
         """Raises Conflict for a pod that is bound already, when the cache shows why, and what else the server answers."""
-        target = Key(namespace, pod)
+        if not self._binds:
+            self._burst_began = time.monotonic()
+        self._binds += 1
+        self._no_binds.clear()
+        try:
+            await self._bind(Key(namespace, pod), node, annotations, uid)
+        finally:
+            self._binds -= 1
+            if not self._binds:
+                self._no_binds.set()
+
+    async def _bind(self, target: Key, node: str, annotations: Mapping[str, str] | None, uid: str) -> None:
         await self._choose_node_of_claims(target, node)
         try:
-            await super().bind(namespace, pod, node, annotations=annotations, uid=uid)
+            await super().bind(*target, node, annotations=annotations, uid=uid)
         except (Conflict, NotFound):
             with suppress(TimeoutError):  # the next decision uses what is known by then
                 async with asyncio.timeout(CONFLICT_TIMEOUT_S):

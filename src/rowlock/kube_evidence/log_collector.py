@@ -128,7 +128,7 @@ class LogCollector:
 
     async def run(self) -> None:
         """Until cancelled; files of logs that are still followed then stay for the next start."""
-        await self._cache.wait_until("", self._cache.has_synced, None)
+        await self._cache.wait_until("", self._cache.knows_runs, None)
         await self._take_leftovers()
         for uid in self._cache.job_uids():
             self._note_change(uid)

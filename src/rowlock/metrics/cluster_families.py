@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from rowlock import quantity
-from rowlock.api import View
 from rowlock.errors import BadRequest
-from rowlock.kinds import NODE, POD
-from rowlock.objects import dig, name, namespace, phase
+from rowlock.objects import Object, dig, name, namespace, phase
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.resources import WHOLE_GPU, ResourceVector
 
@@ -28,16 +26,16 @@ def job_families(phases: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]
     yield family
 
 
-def pod_families(view: View) -> Iterator[Metric]:
+def pod_families(pods: Iterable[Object]) -> Iterator[Metric]:
     """Pods by phase: a sum, where kube-state-metrics has a series for each pod."""
-    counts = Counter((namespace(pod), phase(pod) or "Pending") for pod in view.all(POD))
+    counts = Counter((namespace(pod), phase(pod) or "Pending") for pod in pods)
     family = GaugeMetricFamily("rowlock_pods", "Pods by phase.", labels=("namespace", "phase"))
     for labels, count in sorted(counts.items()):
         family.add_metric(labels, count)
     yield family
 
 
-def node_families(view: View) -> Iterator[Metric]:
+def node_families(nodes: Iterable[Object]) -> Iterator[Metric]:
     """What nodes offer, under kube-state-metrics' names."""
     labels = ("node", "resource", "unit")
     families = {
@@ -45,7 +43,7 @@ def node_families(view: View) -> Iterator[Metric]:
         "allocatable": GaugeMetricFamily("kube_node_status_allocatable", "What pods may have of it.", labels=labels),
     }
     ready = GaugeMetricFamily("rowlock_node_ready", "1 for a node that is ready, 0 for another.", labels=("node",))
-    for node in view.all(NODE):
+    for node in nodes:
         for field, family in families.items():
             amounts = dig(node, f"status.{field}")
             for resource, unit in _NODE_UNITS.items():

@@ -124,6 +124,15 @@ def controller_families(stats: ReconcileStats) -> Iterator[Metric]:
     yield from (total, duration, deciding)
 
 
+def silence_families(seconds: float) -> Iterator[Metric]:
+    """Whether a real cluster answers this server."""
+    yield GaugeMetricFamily(
+        "rowlock_cluster_silent_seconds",
+        "Seconds since a real cluster answered last; 0 while it answers. What the server shows is as old.",
+        value=seconds,
+    )
+
+
 def store_families(store: Store, database: Path | None) -> Iterator[Metric]:
     """What the store holds."""
     stored = GaugeMetricFamily("apiserver_resource_objects", "Objects in the store.", labels=("group", "resource"))

@@ -29,7 +29,7 @@ from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unsupported
+from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unavailable, Unsupported
 from rowlock.http_server.connection_limits import client_of
 from rowlock.rest import applications
 from rowlock.rest.accounts.provider_logins import ProviderLogins, describe_logins
@@ -103,10 +103,12 @@ class RestApi:
         pod_usage: PodUsageSource | None = None,
         audit_log: AuditLog | None = None,
         index_events: bool = False,
+        silence: Callable[[], str] = lambda: "",
     ) -> None:
         """`index_events`: keep an index of Events here, because the cluster has none. `observe` is called after each request
-        with method, route, code and seconds. `archive` records runs. `pod_usage` has the usage of pods."""
-        self._observe, self._audit_log = observe, audit_log
+        with method, route, code and seconds. `archive` records runs. `pod_usage` has the usage of pods. `silence` says why what
+        the cache holds may be old, or ""."""
+        self._observe, self._audit_log, self._silence = observe, audit_log, silence
         self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage)
         self.usage = UsageHistory(self.cache, clock)
@@ -151,7 +153,7 @@ class RestApi:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
 
     async def _read_ahead(self) -> None:
-        await self.cache.wait_until("", self.cache.has_synced, timeout=None)
+        await self.cache.wait_until("", self.cache.can_answer, timeout=None)
         await read_ahead(self.cache.rows())
 
     async def _record_runs(self, archive: Archive, recorder: RunRecorder) -> None:
@@ -238,14 +240,29 @@ class RestApi:
                 await self._authenticator.look_up(request)
                 call = self._authorized_call(request, right)
                 await self.cache.wait_for_sync()
-                result = await serve(call)
+                result = await self._serve(serve, call)
                 if isinstance(result, JsonResult):
                     outcome.response = json_response(result.code, result.body)
                 else:
                     outcome.response = result if isinstance(result, Response) else json_response(200, result)
+            notices = [*filter(None, [self._silence()]), *self.cache.hidden.sentences()]
+            if notices and _USER in request.scope:  # strangers are told nothing
+                outcome.response.headers["warning"] = _warning_header("; ".join(notices))
             return outcome.response
 
         return respond
+
+    async def _serve(self, serve: Endpoint, call: RestCall) -> Any:
+        """Where a real cluster takes this server's credentials for bad ones, its caller's are good all the same."""
+        try:
+            return await serve(call)
+        except Unauthorized as error:
+            if self.settings.dialect is None or call.rights is not None:
+                raise
+            raise Unavailable(
+                f"the cluster refuses the credentials of this server ({error.message}): who runs it renews those of its"
+                " kubeconfig; your own token is good"
+            ) from error
 
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
         """Authenticate and authorize a request. Returns a call whose context shows and changes only what the caller may
@@ -351,6 +368,14 @@ class RouteIndex(BaseRoute):
 
 
 _MATCHED = "rowlock.route"
+_MAX_WARNING = 4000
+"""Characters of a header at most: proxies give up at eight thousand."""
+
+
+def _warning_header(sentence: str) -> str:
+    """The header `Warning` as Kubernetes' API sends it, of one line and ASCII; `rowlock` prints it to stderr."""
+    text = " ".join(sentence.split())[:_MAX_WARNING].encode("ascii", "replace").decode()
+    return '299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _first_word(path: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Change
-from rowlock.errors import ApiError, Expired
+from rowlock.errors import ApiError, Expired, Forbidden
 from rowlock.objects import Object
 from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, events_of
 from rowlock.workloads.runai_json import Workload
@@ -145,7 +145,10 @@ async def workload_events(api: Api, index: EventIndex | None, workload: Workload
 
 
 async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:
-    """Job's uid → why one of its pods could not be created."""
+    """Job's uid → why one of its pods could not be created; nothing where the caller, or this server, may not list events."""
     if index is not None and index.is_complete:
         return create_failure_messages(index.failed_creates(namespace))
-    return create_failure_messages((await api.list(kinds.EVENT, namespace)).items)
+    try:
+        return create_failure_messages((await api.list(kinds.EVENT, namespace)).items)
+    except Forbidden:
+        return {}

@@ -18,6 +18,7 @@ from rowlock.controllers.supervisor import ERRORS
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
 from rowlock.rest.creation_order import CreationOrder, SortKey
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.scheduling.model import from_objects
@@ -41,7 +42,9 @@ WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first complete state, and a writer for its own write."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 _ABSENT_KIND_DELAY = 15.0
-"""Seconds until the cluster is asked again for a kind that it does not serve."""
+"""Seconds until the cluster is asked again for a kind that it does not serve, or refuses to show for the second time."""
+_REFUSED_DELAY = 1.0
+"""Seconds after the first refusal: an API server that starts refuses for a moment what it allows later."""
 _JOBS_PER_TURN = 256
 """Jobs that are counted before other tasks of the event loop get their turn."""
 
@@ -68,6 +71,7 @@ class InformerCache:
         self._synced: set[Kind] = set()
         self._absent: set[Kind] = set()
         self._watch_errors: dict[Kind, str] = {}
+        self.hidden = HiddenKinds()
         self._jobs: dict[str, Object] = {}
         self._ids: dict[str, str] = {}
         self._pods: dict[str, dict[Key, Object]] = {}
@@ -103,11 +107,13 @@ class InformerCache:
             except NotFound:
                 self._mark_absent(kind)
                 await asyncio.sleep(_ABSENT_KIND_DELAY)
+            except Forbidden as error:
+                delay = _ABSENT_KIND_DELAY if kind in self._watch_errors else _REFUSED_DELAY
+                self._watch_errors[kind] = error.message
+                self._note_refusal(kind, error.message)
+                await asyncio.sleep(delay)
+                delay = _RETRY_DELAY
             except ApiError as error:
-                if (
-                    isinstance(error, Forbidden) and kind in _SELECTORS
-                ):  # a real cluster may forbid them: no assets then
-                    self._mark_absent(kind)
                 delay = min(delay * 2, _MAX_RETRY_DELAY) if kind in self._watch_errors else _RETRY_DELAY
                 self._watch_errors[kind] = error.message
                 await asyncio.sleep(delay)
@@ -119,6 +125,11 @@ class InformerCache:
         self._absent.add(kind)
         self._watch_errors.pop(kind, None)
         self._synced.add(kind)
+        self._notify("")
+
+    def _note_refusal(self, kind: Kind, sentence: str) -> None:
+        """The cluster does not show the kind to this server: answers do not wait for it."""
+        self.hidden.note_refusal(kind, sentence, is_known=kind in self._synced)
         self._notify("")
 
     def is_absent(self, kind: Kind) -> bool:
@@ -139,6 +150,7 @@ class InformerCache:
                     self._synced.add(kind)
                     self._absent.discard(kind)
                     self._watch_errors.pop(kind, None)
+                    self.hidden.note_shown(kind)
                     self._notify("")
                 continue
             stale_keys.discard(key := objects.key(change.object))
@@ -264,16 +276,26 @@ class InformerCache:
                 del self._waiters[uid]
 
     async def wait_for_sync(self) -> None:
-        """Wait until the first state is complete. Raises Unavailable when that takes too long."""
-        if not self.has_synced() and not await self.wait_until("", self.has_synced):
+        """Wait until the first state is complete. Raises Unavailable when that takes too long, and Forbidden where the cluster does
+        not show what every answer needs."""
+        if not self.can_answer() and not await self.wait_until("", self.can_answer):
             missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
             reason = next(iter(self._watch_errors.values()), "")
             hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
             raise Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
+        self.hidden.require_necessary()
 
     def has_synced(self) -> bool:
         """Whether the first state is complete."""
         return len(self._synced) == len(WATCHED)
+
+    def can_answer(self) -> bool:
+        """Whether the first state is complete but for what the cluster does not show to this server."""
+        return self.has_synced() or all(kind in self._synced or self.hidden.has(kind) for kind in WATCHED)
+
+    def knows_runs(self) -> bool:
+        """Whether all jobs and their pods are known: only then is a job that is not here one that is gone."""
+        return all(kind in self._synced for kind in (*kinds.JOBS, kinds.POD, kinds.NAMESPACE))
 
     # ------------------------------------------------------------ questions
 

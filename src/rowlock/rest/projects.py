@@ -6,12 +6,15 @@ A project is a Queue and a Namespace. The Queue is written first, so that a Name
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, Conflict, NotFound
+from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
+from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_quota
 from rowlock.rest.inventory.scopes import unknown_project
@@ -97,16 +100,15 @@ async def create(call: RestCall) -> Any:
                 f"there is no department {project.department!r}: GET /api/v1/org-unit/departments lists them, and without"
                 " parentId a project is in the default one"
             )
-        await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
+        with suppress(AlreadyExists):  # another request has made it just now
+            await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
     queue = projects.to_queue(project)
-    if cache.queue(objects.name(queue)) is not None:
-        raise AlreadyExists(f"there is a queue {objects.name(queue)!r} already; choose another name for the project")
-    await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
+    is_left_behind = await _create_or_take_up(call, queue)
     try:
         namespace = await api.create(kinds.NAMESPACE, projects.to_namespace(project), options=WRITE_OPTIONS)
     except ApiError as refusal:
-        if refusal.code >= 500:
-            raise  # the namespace may exist although its answer was lost: keep its queue
+        if refusal.code >= 500 or is_left_behind:
+            raise  # the namespace may exist although its answer was lost, or be another request's: keep its queue
         await api.delete(kinds.QUEUE, "", objects.name(queue))  # a leftover queue would block the project's name
         if isinstance(refusal, AlreadyExists):
             raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
@@ -115,6 +117,33 @@ async def create(call: RestCall) -> Any:
     queue_name = objects.name(queue)
     await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
     return JsonResult(201, _project_json(call, projects.project_of(namespace, cache.queue(queue_name))))
+
+
+async def _create_or_take_up(call: RestCall, queue: Object) -> bool:
+    """Create the queue of a project; True for one that was there, because an earlier request was lost on its way. Raises AlreadyExists
+    for one that is used."""
+    cache, api, name = call.context.cache, call.context.api, objects.name(queue)
+    if cache.queue(name) is None:
+        try:
+            await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
+        except AlreadyExists:
+            await cache.wait_until("", lambda: cache.queue(name) is not None)
+        else:
+            return False
+    if call.rights is not None or not _is_left_behind(cache, queue):
+        raise AlreadyExists(f"there is a queue {name!r} already; choose another name for the project")
+    await api.patch(kinds.QUEUE, "", name, {"spec": queue["spec"]}, options=WRITE_OPTIONS)
+    return True
+
+
+def _is_left_behind(cache: InformerCache, queue: Object) -> bool:
+    """Whether this queue of a project is there and no namespace uses it: an earlier request was lost on its way."""
+    existing, name = cache.queue(objects.name(queue)), objects.name(queue)
+    if existing is None or objects.is_deleting(existing) or any(one.queue == name for one in cache.projects().values()):
+        return False
+    return objects.dig(existing, "spec.displayName") == objects.dig(queue, "spec.displayName") and (
+        objects.labels(existing).items() >= objects.labels(queue).items()
+    )
 
 
 async def update(call: RestCall) -> Any:

@@ -44,6 +44,12 @@ class VisibleCache(InformerCache):
     def has_synced(self) -> bool:
         return self._base.has_synced()
 
+    def can_answer(self) -> bool:
+        return self._base.can_answer()
+
+    def knows_runs(self) -> bool:
+        return self._base.knows_runs()
+
     async def wait_for_sync(self) -> None:
         await self._base.wait_for_sync()
 

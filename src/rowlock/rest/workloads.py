@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
-from rowlock.errors import AlreadyExists, ApiError, BadRequest, Cause, Conflict, NotFound
+from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.gangs.dialects import priority_class_of
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -24,7 +25,13 @@ from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.run_history.past_workloads import deleted_workloads
-from rowlock.rest.workload_routes.gang_objects import create_gang, require_queue
+from rowlock.rest.workload_routes.gang_objects import require_queue
+from rowlock.rest.workload_routes.job_creation import (
+    create_job,
+    ensure_claims_are_free,
+    find_earlier_try,
+    submit_identity,
+)
 from rowlock.rest.workload_routes.preview import preview
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
@@ -74,7 +81,8 @@ def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 async def submit(call: RestCall) -> Any:
     """POST /workloads/distributed: create a job and its claims from Run:ai's body. dryRun=true only shows them; with
-    requireImages=true the image must be on this machine. Raises BadRequest, AlreadyExists, Conflict, and errors of admission."""
+    requireImages=true the image must be on this machine. With the header Idempotency-Key it may be sent again. Raises BadRequest,
+    AlreadyExists, Conflict, and errors of admission."""
     call.validate_query("dryRun", "requireImages")
     body, references, check_policy = submits.expand(call, await call.json(), "Distributed")
     request = replace(submission.parse_submission(body), assets=references)
@@ -91,7 +99,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     _check_cluster(cache, request)
     _check_kind_is_served(cache, request.framework.kind)
     _check_feasible(cache, request, project)
-    identity = call.context.new_id()
+    identity = submit_identity(call, project, request)
     if request.is_name_prefix:
         request = _generate_name(request, identity)
     request = replace(request, registries=submits.registry_secrets(call, project))
@@ -108,14 +116,14 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     ]
     if dry_run:
         return preview(call, [*(claim for claim, _ in claims), *secrets, job])
-    await ensure_name_is_free(cache, project, request.name)
-    await _ensure_claims_are_free(call, [claim for claim, _ in claims])
-    with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
+    is_again = find_earlier_try(cache, job) is not None
+    if not is_again:
+        await ensure_name_is_free(cache, project, request.name)
+    await ensure_claims_are_free(call, [claim for claim, _ in claims])
+    with nullcontext() if is_again else reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         await require_queue(call, job)
-        created = await _create_job(call, job, secrets)
+        created = await create_job(call, job, secrets, claims)
         uid = objects.uid(created)
-        await _create_claims(call, created, claims)
-        await create_gang(call, created)
         await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
@@ -196,53 +204,6 @@ def _generate_name(request: Submission, identity: str) -> Submission:
         message = f"the prefix {request.name!r} has {len(request.name)} characters; the limit is {_MAX_PREFIX_LENGTH}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
-
-
-async def _create_job(call: RestCall, job: Object, secrets: Sequence[Object]) -> Object:
-    """Create the job, and before it the Secrets of its own, which pods need at once. The job owns them."""
-    api, options = call.context.api, WriteOptions(manager=WRITE_OPTIONS.manager)
-    namespace, names = objects.namespace(job), list[str]()
-    try:
-        for secret in secrets:
-            names.append(objects.name(await api.create(kinds.SECRET, secret, options=options)))
-        created = await api.create(_kind(job), job, options=options)
-    except BaseException:
-        for name in names:
-            await api.delete(kinds.SECRET, namespace, name)
-        raise
-    owner = {"metadata": {"ownerReferences": [objects.owner_reference(created)]}}
-    for name in names:
-        await api.patch(kinds.SECRET, namespace, name, owner, options=options)
-    return created
-
-
-async def _ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> None:
-    """Raises AlreadyExists when a new claim has the name of an existing one, before anything is created."""
-    for claim in claims:
-        try:
-            await call.context.api.get(kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim))
-        except NotFound:
-            continue
-        raise AlreadyExists(
-            f"the claim {objects.name(claim)} already exists: use it with --existing-pvc claimname={objects.name(claim)},path=DIR,"
-            " or choose another name"
-        )
-
-
-async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Object, bool]]) -> None:
-    """Create the job's new claims, which its pods wait for. The job owns ephemeral ones. A refused claim deletes the job."""
-    api = call.context.api
-    made: list[Object] = []
-    try:
-        for claim, is_ephemeral in claims:
-            owner = {"ownerReferences": [objects.owner_reference(job)]} if is_ephemeral else {}
-            owned = {**claim, "metadata": {**claim["metadata"], **owner}}
-            made.append(await api.create(kinds.PERSISTENT_VOLUME_CLAIM, owned, options=WRITE_OPTIONS))
-    except ApiError:
-        for claim in made:
-            await api.delete(kinds.PERSISTENT_VOLUME_CLAIM, objects.namespace(claim), objects.name(claim))
-        await api.delete(_kind(job), objects.namespace(job), objects.name(job))
-        raise
 
 
 async def wait_for_revision(cache: InformerCache, written: Object) -> None:

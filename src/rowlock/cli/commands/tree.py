@@ -368,9 +368,13 @@ MANIFESTS = Command(
             "own",
         ),
         Flag("--operator", "kubeflow|own", "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
+        Flag(
+            "--credentials", "switch", "also the right to Secrets of all namespaces, which the owner's credentials need"
+        ),
         Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
         Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),
         Flag("--ingress-host", "text", "with --image: an Ingress leads to the server under this name", value="NAME"),
+        Flag("--service-monitor", "switch", "with --image: the Prometheus operator is told of the server's figures"),
     ),
 )
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))

@@ -19,6 +19,8 @@ DATA_MOUNT = "/var/lib/rowlock"
 DATA_DIRECTORY = f"{DATA_MOUNT}/server"
 """The volume itself belongs to root, and a data directory to its user alone."""
 _SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "server"}
+SERVICE_LABELS = _SELECTOR
+"""By which a ServiceMonitor finds the Service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _service() -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _meta(),
+        "metadata": {**_meta(), "labels": dict(SERVICE_LABELS)},
         "spec": {"selector": dict(_SELECTOR), "ports": ports},
     }
 

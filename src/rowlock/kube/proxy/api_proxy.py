@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -58,5 +57,6 @@ class ApiProxy:
             raise Unsupported("this server passes on reads only: write to the cluster with its own kubeconfig")
         if "upgrade" in request.headers or any(name in request.query_params for name in _ENDLESS_QUERIES):
             raise Unsupported(_UPGRADE_MESSAGE if "upgrade" in request.headers else "watches are not passed on here")
-        answer = await connection.send(Request("GET", request.url.path, dict(request.query_params)))
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        path = request.url.path
+        content = await connection.fetch(Request("GET", path, dict(request.query_params)))
+        return Response(content, media_type="text/plain" if path.endswith("/log") else "application/json")

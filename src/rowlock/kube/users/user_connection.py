@@ -24,12 +24,20 @@ class UserConnection:
     def limits(self) -> Limits:
         return self._base.limits
 
+    def renew_connections(self) -> None:
+        """As `Connection.renew_connections`, for all users."""
+        self._base.renew_connections()
+
     async def close(self) -> None:
         """Does nothing, because the connections are shared."""
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """As `Connection.send`."""
         return await self._base.send(replace(request, token=self._token), warnings)
+
+    async def fetch(self, request: Request, warnings: list[str] | None = None) -> bytes:
+        """As `Connection.fetch`."""
+        return await self._base.fetch(replace(request, token=self._token), warnings)
 
     def stream(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """As `Connection.stream`."""

@@ -115,7 +115,7 @@ class RunRecorder:
     # ------------------------------------------------------------ looks
 
     async def _look_forever(self) -> None:
-        await self._cache.wait_until("", self._cache.has_synced, None)
+        await self._cache.wait_until("", self._cache.knows_runs, None)
         for uid in set(self._known) - set(self._cache.job_uids()):
             self._dirty[uid] = None  # it was deleted while no server ran
         looked = 0

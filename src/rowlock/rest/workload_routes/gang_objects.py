@@ -3,10 +3,9 @@ gang."""
 
 from __future__ import annotations
 
-from rowlock import kinds, objects
+from rowlock import objects
 from rowlock.api import WriteOptions
-from rowlock.errors import ApiError, BadRequest, Cause, Conflict, NotFound
-from rowlock.kinds import Kind
+from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
@@ -29,9 +28,9 @@ async def require_queue(call: RestCall, job: Object) -> None:
         raise BadRequest(message, causes=[Cause("unknown", message, "projectId")]) from None
 
 
-async def create_gang(call: RestCall, job: Object) -> None:
-    """Create the object that makes the real cluster's scheduler start the job's pods together. If that is refused,
-    delete the job."""
+async def create_gang(call: RestCall, job: Object, *, may_exist: bool = False) -> None:
+    """Create the object that makes the real cluster's scheduler start the job's pods together. `may_exist`: an earlier try of
+    this submit may have made it. Raises ApiError."""
     dialect = call.context.settings.dialect
     gang = dialect.gang_object(job) if dialect is not None else None
     if gang is None:
@@ -40,9 +39,9 @@ async def create_gang(call: RestCall, job: Object) -> None:
     assert kind is not None
     try:
         await call.context.api.create(kind, gang, options=WriteOptions(manager="rowlock"))
-    except ApiError:
-        await call.context.api.delete(job_kind(job), objects.namespace(job), objects.name(job))
-        raise
+    except AlreadyExists:
+        if not may_exist:
+            raise
 
 
 def refuse_queued(job: Object) -> None:
@@ -52,9 +51,3 @@ def refuse_queued(job: Object) -> None:
             f"{starter} starts and suspends {objects.name(job)}, and would undo this at once: set `spec.active` of its Workload"
             f" (`kubectl get workloads -n {objects.namespace(job)}`), or delete the job"
         )
-
-
-def job_kind(job: Object) -> Kind:
-    found = kinds.by_api_version(str(job["apiVersion"]), str(job["kind"]))
-    assert found is not None
-    return found

@@ -1,0 +1,72 @@
+"""Asks the API server every few seconds whether it answers: a cache cannot tell a quiet cluster from one that is gone.
+
+probe = ClusterProbe(kube.connection)
+tasks.create_task(probe.run())
+probe.silence()     # "" or a sentence, for whoever reads from a cache
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from rowlock.errors import ApiError, Forbidden, NotFound, Unauthorized
+from rowlock.kube.client import Kube
+from rowlock.kube.connection import Request
+
+INTERVAL_S, PATIENCE_S = 2.5, 4.0
+"""Seconds between two questions, and for an answer: what is shown is called old seven seconds after the cluster was lost, at the
+latest. One such question costs the API server nothing that can be measured."""
+_QUESTION = Request("GET", "/api/v1/namespaces/kube-system", is_relayed=True)
+"""A read that etcd answers. Who may not read it is refused, which is an answer, too; and a 500 is none that a second question helps."""
+_MAX_REASON = 160
+
+
+class ClusterProbe:
+    """Of one cluster. `others` are further clients of it, whose watches are renewed after an outage, too."""
+
+    def __init__(self, kube: Kube, others: Sequence[Kube] = (), *, clock: Callable[[], float] = time.time) -> None:
+        self._kube, self._others, self._clock = kube, others, clock
+        self._answered_at = clock()
+        self._reason = ""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._note(await self._ask())
+            await asyncio.sleep(INTERVAL_S)
+
+    def silence(self) -> str:
+        """Why what the caches hold may be old, as a sentence; "" while the cluster answers."""
+        if not self._reason:
+            return ""
+        then = time.strftime("%H:%M:%S UTC", time.gmtime(self._answered_at))
+        return f"the cluster does not answer ({self._reason}): what is shown is of {then}"
+
+    def silent_seconds(self) -> float:
+        """How long the cluster has not answered; 0 while it does."""
+        return self._clock() - self._answered_at if self._reason else 0.0
+
+    async def _ask(self) -> str:
+        """Why there was no good answer; "" when there was one."""
+        try:
+            async with asyncio.timeout(PATIENCE_S), self._kube.connection.stream(_QUESTION) as answer:
+                await answer.read()
+        except TimeoutError:
+            return f"nothing for {PATIENCE_S:.0f} s"
+        except (Forbidden, NotFound):
+            return ""  # it answers
+        except Unauthorized:
+            return "it refuses the credentials of this server"
+        except ApiError as error:
+            return " ".join(error.message.split())[:_MAX_REASON]
+        return ""
+
+    def _note(self, reason: str) -> None:
+        if not reason:
+            self._answered_at = self._clock()
+            if self._reason:
+                for kube in (self._kube, *self._others):
+                    kube.connection.renew_connections()
+        self._reason = reason
