@@ -10,7 +10,7 @@ import pytest
 from rowlock import kinds
 from rowlock.api import Page
 from rowlock.errors import ApiError, BadRequest, Conflict, Forbidden, NotFound, Unavailable
-from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED, KUEUE, VOLCANO
+from rowlock.gangs.dialects import BIND_REQUEST, EARLIER_LOCAL_QUEUE, INSTALLED, KUEUE, LOCAL_QUEUE, VOLCANO
 from rowlock.kinds import Kind
 from rowlock.kube.installation import choose_dialect, require_kinds
 
@@ -37,7 +37,10 @@ def test_a_cluster_with_everything_needs_no_words() -> None:
 
 
 OTHERS_ABSENT: dict[Kind, ApiError] = {
-    d.proof: NotFound("no") for d in INSTALLED if d.proof not in (None, BIND_REQUEST)
+    release.proof: NotFound("no")
+    for d in INSTALLED
+    for release in d.releases()
+    if release.proof is not None and release.proof is not BIND_REQUEST
 }
 KAI_ABSENT: dict[Kind, ApiError] = {BIND_REQUEST: NotFound("no"), **OTHERS_ABSENT}
 KAI_UNSEEN: dict[Kind, ApiError] = {BIND_REQUEST: Forbidden("no"), **OTHERS_ABSENT}
@@ -66,6 +69,20 @@ def test_auto_takes_what_is_installed_in_the_order_of_the_table() -> None:
         dialect("volcano", KAI_ABSENT)
     with pytest.raises(BadRequest, match="not volcanoe"):
         dialect("volcanoe", KAI_ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("absent", "served"),
+    [((), LOCAL_QUEUE), ((LOCAL_QUEUE,), EARLIER_LOCAL_QUEUE), ((EARLIER_LOCAL_QUEUE,), LOCAL_QUEUE)],
+)
+@pytest.mark.parametrize("choice", ["auto", "kueue"])
+def test_kueue_is_spoken_to_as_its_release_wants(choice: str, absent: tuple[Kind, ...], served: Kind) -> None:
+    queues = (LOCAL_QUEUE, EARLIER_LOCAL_QUEUE)
+    refused = {k: e for k, e in KAI_ABSENT.items() if k not in queues} | {k: NotFound("no") for k in absent}
+    chosen, _ = asyncio.run(choose_dialect(Lists(refused), choice))  # type: ignore[arg-type]
+    assert (chosen.name, chosen.queue_kind) == ("kueue", served)
+    with pytest.raises(Unavailable, match="Kueue is not installed"):
+        dialect("kueue", KAI_ABSENT)
 
 
 def test_a_scheduler_that_was_chosen_is_taken_or_refused() -> None:

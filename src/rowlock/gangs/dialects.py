@@ -25,7 +25,9 @@ from rowlock.workloads.submission import Submission
 
 PRIORITY_LABEL = "priorityClassName"
 QUEUE_LABEL = "kai.scheduler/queue"
-LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
+EARLIER_LOCAL_QUEUE = replace(LOCAL_QUEUE, version="v1beta1")
+"""What releases of Kueue before v1beta2 serve, and later ones for a while."""
 VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", (), False)
 VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 BIND_REQUEST = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
@@ -54,6 +56,8 @@ class Dialect:
     shares_gpus: bool
     proof: Kind | None = None
     """The kind that is served where this scheduler is installed."""
+    earlier_queue: Kind | None = None
+    """`queue_kind`, which is the proof as well, as earlier releases serve it."""
     group_kind: Kind | None = None
     """Of the object that declares a gang, made beside the job; its pods name it."""
     group_label: str = ""
@@ -87,6 +91,12 @@ class Dialect:
         notes = {**annotations_of(job), STARTED_BY_ANNOTATION: self.title}
         metadata = {**job["metadata"], "labels": marked, "annotations": notes}
         return {**job, "metadata": metadata, "spec": {**job["spec"], "runPolicy": policy}}
+
+    def releases(self) -> Iterator[Dialect]:
+        """The dialect as releases of its scheduler speak it, the newest first."""
+        yield self
+        if self.earlier_queue is not None:
+            yield replace(self, proof=self.earlier_queue, queue_kind=self.earlier_queue)
 
     def needed_queue(self, job: Object) -> NeededQueue | None:
         """What must be there before the job is created; None where nothing must."""
@@ -156,7 +166,7 @@ VOLCANO = Dialect(
     lost="quotas are those of Volcano's queues, not of rowlock's projects",
 )  # fmt: skip
 KUEUE = Dialect(
-    "kueue", "", "Kueue", evicts=False, shares_gpus=False, proof=LOCAL_QUEUE, queue_kind=LOCAL_QUEUE,
+    "kueue", "", "Kueue", evicts=False, shares_gpus=False, proof=LOCAL_QUEUE, queue_kind=LOCAL_QUEUE, earlier_queue=EARLIER_LOCAL_QUEUE,
     job_queue_label="kueue.x-k8s.io/queue-name",
     lost="quotas are those of Kueue's queues, not of rowlock's projects; what Kueue has admitted is placed pod by pod",
 )  # fmt: skip

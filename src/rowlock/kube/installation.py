@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rowlock import kinds
@@ -150,11 +151,20 @@ async def has_kai(api: Api) -> bool | None:
         return None
 
 
+async def find_release(api: Api, dialect: Dialect) -> Dialect | None:
+    """The dialect as the release that is installed speaks it; None where none is. Raises ApiError, Forbidden where these
+    credentials may not see it."""
+    for release in dialect.releases():
+        assert release.proof is not None
+        if not await missing_kinds(api, (release.proof,)):
+            return release
+    return None
+
+
 async def is_installed(api: Api, dialect: Dialect) -> bool | None:
     """As `has_kai`, for any scheduler that can be installed."""
-    assert dialect.proof is not None
     try:
-        return not await missing_kinds(api, (dialect.proof,))
+        return await find_release(api, dialect) is not None
     except Forbidden:
         return None
 
@@ -175,7 +185,7 @@ async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
         )
     chosen = DIALECTS.get(choice)
     if chosen in INSTALLED:
-        await _require_installed(api, chosen)
+        chosen = await _require_installed(api, chosen)
     if choice == "auto":
         chosen = await _find_installed(api) or DIALECTS["cluster"]
     assert chosen is not None
@@ -191,16 +201,23 @@ async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
 
 async def _find_installed(api: Api) -> Dialect | None:
     for dialect in INSTALLED:
-        if await is_installed(api, dialect):
-            return dialect
+        with suppress(Forbidden):
+            if (release := await find_release(api, dialect)) is not None:
+                return release
     return None
 
 
-async def _require_installed(api: Api, dialect: Dialect) -> None:
-    """Raises Unavailable when the scheduler is certainly not installed."""
-    if await is_installed(api, dialect) is False:
+async def _require_installed(api: Api, dialect: Dialect) -> Dialect:
+    """The release that is installed, the newest where that cannot be seen. Raises Unavailable when the scheduler is certainly not
+    installed."""
+    try:
+        release = await find_release(api, dialect)
+    except Forbidden:
+        return dialect
+    if release is None:
         assert dialect.proof is not None
         raise Unavailable(
             f"the cluster does not serve {dialect.proof.resource}, so {dialect.title} is not installed: install it, or let"
             " rowlock schedule with `--scheduler own`"
         )
+    return release
