@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -37,6 +38,10 @@ def open_assets(ui: Ui, tab: str) -> Any:
 def fill(dialog: Any, values: dict[str, str]) -> None:
     for label, value in values.items():
         dialog.get_by_label(label, exact=True).fill(value)
+
+
+def projects(ui: Ui) -> list[dict[str, Any]]:
+    return list(ui.cluster.api("GET", "/api/v1/org-unit/projects")["projects"])
 
 
 def kept(ui: Ui, path: str) -> dict[str, Any]:
@@ -134,16 +139,33 @@ def test_a_credential_of_each_kind_is_made_used_changed_and_deleted(ui: Ui) -> N
     fill(dialog, {"Access key id": "AK2", "Secret access key": "hush again"})
     dialog.get_by_role("button", name="SAVE").click()
     expect(page.get_by_role("row", name="a-access")).to_contain_text("accessKeyId: AK2")
+    (project,) = [one for one in projects(ui) if one["name"] == "default"]
+    meta = {"name": "short", "scope": "project", "projectId": project["id"]}
+    spec = {"accessKeyId": "AK3", "secretAccessKey": "hush"}
+    ui.cluster.api("POST", "/api/v1/asset/credentials/access-key", {"meta": meta, "spec": spec})
     page.get_by_role("tab", name="Data sources").click()
     page.get_by_role("button", name="NEW DATA SOURCE").click()
+    dialog.get_by_label("Scope").select_option("project default")
     dialog.get_by_label("Kind").select_option("S3 bucket")
     fill(dialog, {"Data source name": "books", "Bucket": "books", "Path in the pods": "/books"})
-    dialog.get_by_label("Credential with the access key").fill("nobody")
+    credential = dialog.get_by_label("Credential with the access key")
+    expect(credential.locator("option")).to_have_text(["none: it is public", "a-access", "short"])
+    short = kept(ui, "asset/credentials/access-key")["short"]
+    ui.cluster.api("DELETE", f"/api/v1/asset/credentials/access-key/{short['meta']['id']}")
+    credential.select_option("short")
     dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("there is no credential 'nobody' of the kind accessKey")
-    dialog.get_by_label("Credential with the access key").fill("a-access")
+    expect(dialog.get_by_role("alert")).to_contain_text("there is no credential 'short' of the kind accessKey")
+    credential.select_option("a-access")
+    dialog.get_by_label("Scope").select_option("project team-a")
+    expect(credential.locator("option")).to_have_text([re.compile("Credentials makes one"), "a-access (not here)"])
+    dialog.get_by_label("Scope").select_option("project default")
+    ui.pictures("credential-of-a-source")
     dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
     expect(page.get_by_role("row", name="books")).to_contain_text("a-access")
+    page.get_by_role("button", name="Edit books").click()
+    expect(credential).to_have_value("a-access")
+    expect(dialog.get_by_label("Scope")).to_have_count(0)  # it stays where it is
+    dialog.get_by_role("button", name="CANCEL").click()
     page.get_by_role("tab", name="Credentials").click()
     for name in ("a-access", "a-username", "a-registry", "a-any"):
         page.get_by_role("button", name=f"Delete {name}").click()

@@ -68,6 +68,8 @@ const row = (path: string, title: string, ...fields: FormField[]): AssetForm => 
 const secret = (path: string, title: string): FormField => ({ path, title, type: "secret" });
 const EXISTING = text("existingSecretName", "Or a Secret that is there", "its name in the project's namespace");
 const NO_CREDENTIAL = "none: it is public";
+const ANY_CREDENTIAL = ["accessKey", "password", "dockerRegistry", "genericSecret"];
+const credential = (path: string, title: string, ...credentials: string[]): FormField => ({ path, title, type: "choice", placeholder: NO_CREDENTIAL, credentials });
 const MOUNT = "Path in the pods";
 const ROWS: AssetForm[] = [
   row("datasource/pvc", "PVC", need("path", MOUNT, "/data"), flag("existingPvc", "The claim is there already"), text("claimName", "Name of the claim", "like the data source"),
@@ -77,10 +79,10 @@ const ROWS: AssetForm[] = [
   row("datasource/host-path", "Host path", need("path", "Path on the nodes", "/srv/data"), need("mountPath", MOUNT, "/data"), flag("readOnly", "Read only", true)),
   row("datasource/nfs", "NFS", need("server", "NFS server", "nfs.example.org"), need("path", "Path on the server", "/exports/data"), need("mountPath", MOUNT, "/data"), flag("readOnly", "Read only", true)),
   row("datasource/git", "Git", need("repository", "Repository", "https://github.com/ORG/REPOSITORY.git"), text("branch", "Branch", "the repository's own"), text("revision", "Commit or tag"), need("path", MOUNT, "/code"),
-    text("credentialId", "Credential", NO_CREDENTIAL), text("secretRef.name", "Or a Secret with username and password", NO_CREDENTIAL)),
-  row("datasource/s3", "S3 bucket", need("bucket", "Bucket"), need("path", MOUNT, "/data"), text("url", "Address of the service", "Amazon's own"), text("accessKeyAssetId", "Credential with the access key", NO_CREDENTIAL)),
+    credential("credentialId", "Credential", "password"), text("secretRef.name", "Or a Secret with username and password", NO_CREDENTIAL)),
+  row("datasource/s3", "S3 bucket", need("bucket", "Bucket"), need("path", MOUNT, "/data"), text("url", "Address of the service", "Amazon's own"), credential("accessKeyAssetId", "Credential with the access key", "accessKey")),
   row("datasource/config-map", "ConfigMap", need("configMap", "Name of the ConfigMap"), need("mountPath", MOUNT, "/etc/config"), text("subPath", "One key alone")),
-  row("datasource/secrets", "Secret", need("credentialAssetId", "Credential"), need("mountPath", MOUNT, "/etc/secret")),
+  row("datasource/secrets", "Secret", { ...credential("credentialAssetId", "Credential", ...ANY_CREDENTIAL), isRequired: true }, need("mountPath", MOUNT, "/etc/secret")),
   row("credentials/access-key", "Access key", text("accessKeyId", "Access key id"), secret("secretAccessKey", "Secret access key"), EXISTING),
   row("credentials/password", "Username and password", text("user", "User"), secret("password", "Password"), EXISTING),
   row("credentials/docker-registry", "Registry of images", text("url", "Registry", "ghcr.io"), text("user", "User"), secret("password", "Password or token"), EXISTING),
@@ -100,6 +102,18 @@ interface Schema {
   enum?: string[];
   required?: string[];
   properties?: Record<string, Schema>;
+}
+
+/** A field that names a credential, with those of the scope to choose from; what it names now stays there. */
+export function withCredentials(field: FormField, known: Asset[], scope: string, chosen: string): FormField {
+  const { credentials = [], isRequired, placeholder = "" } = field;
+  const projectId = /^project:(.*)$/.exec(scope)?.[1]; // a data source of a wider scope names what each project has under that name
+  const fitting = known.filter(({ meta }) => credentials.includes(meta.kind) && (projectId === undefined || String(meta.projectId) === projectId));
+  const names = [...new Set(fitting.map(({ meta }) => meta.name))].sort();
+  const isKnown = fitting.some(({ meta }) => chosen === meta.name || chosen === meta.id);
+  const others = chosen && !names.includes(chosen) ? [[chosen, isKnown ? (fitting.find(({ meta }) => meta.id === chosen)?.meta.name ?? chosen) : `${chosen} (not here)`] as const] : [];
+  const none = names.length ? (isRequired ? "choose one" : placeholder) : `${isRequired ? "" : `${placeholder}; `}Assets → Credentials makes one`;
+  return { ...field, options: [["", none], ...names.map((name) => [name, name] as const), ...others] };
 }
 
 /** The forms of a group, "datasource" or "credentials": those that the server has first, then those that it refuses. */

@@ -20,6 +20,8 @@ export interface FormField {
   step?: number | "any";
   /** Of pairs: what the name of one is called; "name" where nothing is said. */
   nameField?: "name" | "key";
+  /** Of a choice: it is one of the project's credentials, of one of these kinds; none where that may be. */
+  credentials?: readonly string[];
   /** It is there only while another field has this value. */
   only?: readonly [path: string, value: unknown];
 }
