@@ -197,6 +197,7 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai template create x --type training --workers 2", 2, "--workers is for distributed workloads"),
         ("runai template create x --framework pytroch", 2, "there is no such framework"),
         ("runai template create x --wrokers 2", 2, "Did you mean"),
+        ("runai template create x --datasource nowhere", 1, "there is no data source 'nowhere'."),
         ("runai completion tcsh", 2, "Known: bash, zsh, fish"),
         ("runai pytorch sumbit j", 2, "Did you mean `submit`?"),
         ("runai trainning list", 2, "Did you mean `training`?"),
@@ -440,10 +441,10 @@ def test_data_sources_and_templates_from_flags(served: Served) -> None:
     assert len(served.ok("runai datasource list --no-headers").splitlines()) == 4
     assert "mountPath: /corpus" in served.ok("runai datasource describe corpus")
     assert served.ok(
-        "runai template create base -i pytorch-dist-mnist --workers 2 --master-args one -- two"
+        "runai template create base -i pytorch-dist-mnist --workers 2 --datasource corpus --master-args one -- two"
     ) == "template base created successfully\n"  # fmt: skip
     served.ok("runai template create alone --type training -i pytorch-dist-mnist --scope department")
-    served.ok("runai distributed submit j --template base --datasource corpus --datasource labels")
+    served.ok("runai distributed submit j --template base --datasource labels")
     job = served.store.view.get(kinds.PYTORCHJOB, "runai-default", "j") or {}
     replicas = job["spec"]["pytorchReplicaSpecs"]
     container = replicas["Worker"]["template"]["spec"]["containers"][0]

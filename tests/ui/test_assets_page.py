@@ -210,6 +210,8 @@ def test_a_training_mounts_the_data_sources_that_were_chosen(ui: Ui) -> None:
     page.get_by_role("group", name="Data sources").get_by_label("books").check()
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.locator(".command code")).to_contain_text("--datasource books")
+    page.get_by_role("button", name="SAVE AS TEMPLATE").click()
+    expect(page.get_by_text("The template reads is kept in the project team-a.")).to_be_visible()
     page.get_by_role("button", name="CREATE TRAINING").click()
     expect(page.get_by_role("complementary")).to_contain_text("reads")
     page.get_by_role("button", name="Close").click()
@@ -220,6 +222,22 @@ def test_a_training_mounts_the_data_sources_that_were_chosen(ui: Ui) -> None:
     for replica in job["spec"]["pytorchReplicaSpecs"].values():
         (container,) = replica["template"]["spec"]["containers"]
         assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/books"]
+    begin(ui, "reads-too")
+    page.get_by_label("Template", exact=True).select_option("reads")
+    page.get_by_role("button", name="CONTINUE").click()
+    books = page.get_by_role("group", name="Data sources").get_by_label("books")
+    expect(books).to_be_checked()
+    page.get_by_label("Template", exact=True).select_option("Start from scratch")
+    expect(books).not_to_be_checked()
+    open_assets(ui, "Templates")
+    page.get_by_role("link", name="Edit reads").click()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(books).to_be_checked()
+    books.uncheck()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="SAVE TEMPLATE").click()
+    expect(page.get_by_role("row", name="reads")).to_be_visible()
+    assert kept(ui, "workload-templates")["reads"]["assets"] is None
 
 
 def test_a_template_is_made_used_and_changed(ui: Ui) -> None:

@@ -263,6 +263,60 @@ def test_a_template_that_nobody_could_submit(lab: World, word: str, spec: dict[s
     assert answer.status_code == 400 and words in answer.json()["message"]
 
 
+def test_a_template_names_data_sources(lab: World) -> None:
+    """What a submit names itself is mounted besides, each source once; a source that is gone by then is told."""
+    source, other = (
+        make(lab, "datasource/host-path", {"path": "/srv", "mountPath": path}, name).json()["meta"]["id"]
+        for name, path in (("books", "/books"), ("films", "/films"))
+    )
+    assets = {"datasources": [{"id": source, "kind": "hostPath"}]}
+    storage = {"hostPath": [{"path": "/own", "mountPath": "/own"}]}
+    made = template(lab, "distributed", {"image": "i", "numWorkers": 1, "storage": storage}, assets=assets)
+    assert made.status_code == 202 and made.json()["assets"] == assets, made.text
+    identity = made.json()["meta"]["id"]
+    one = f"{T}/distributed/{identity}"
+    assert lab.client.patch(one, json={"spec": {"numWorkers": 2}}).json()["assets"] == assets
+    for name, own, paths in (
+        ("kept", {}, ["/books"]),
+        ("more", {"assets": {"datasources": [{"id": other}]}}, ["/books", "/films"]),
+        ("again", {"assets": {"datasources": [{"id": "books"}]}}, ["/books"]),
+    ):
+        body = {"name": name, "projectId": "team-a", "templateId": identity, **own}
+        answer = lab.client.post(f"{W}/distributed", json=body)
+        assert answer.status_code == 202, answer.text
+        job = lab.store.view.get(kinds.PYTORCHJOB, "runai-team-a", name)
+        (container,) = objects.dig(job, "spec.pytorchReplicaSpecs.Worker.template.spec.containers")
+        assert [mount["mountPath"] for mount in container["volumeMounts"]] == [*paths, "/own"], name
+    assert lab.client.delete(f"{A}/datasource/host-path/{source}").status_code == 202
+    body = {
+        "name": "x",
+        "projectId": "team-a",
+        "spec": {"image": "i", "storage": "x"},
+        "assets": {"datasources": [{"id": other}]},
+    }
+    nonsense = lab.client.post(f"{W}/trainings", json=body)
+    assert nonsense.status_code == 400 and "storage: must be an object" in nonsense.json()["message"]
+    gone = lab.client.post(f"{W}/distributed", json={"name": "late", "projectId": "team-a", "templateId": identity})
+    assert gone.status_code == 400 and "no asset of the kind hostPath" in gone.json()["message"]
+    assert lab.client.put(one, json={"meta": {"name": "one"}, "spec": {"image": "i"}}).json()["assets"] is None
+
+
+@pytest.mark.parametrize(
+    ("assets", "words"),
+    [
+        ({"datasources": [{"id": "nowhere"}]}, "there is no data source 'nowhere'."),
+        ({"datasources": [{"id": "books", "kind": "git"}]}, "there is no data source 'books' of the kind git."),
+        ({"datasources": [{"idd": "books"}]}, 'Did you mean "id"?'),
+        ({"datasource": []}, 'Did you mean "datasources"?'),
+        ([], "must be an object"),
+    ],
+)
+def test_a_template_names_no_asset_that_is_not_there(lab: World, assets: Any, words: str) -> None:
+    make(lab, "datasource/host-path", {"path": "/srv", "mountPath": "/books"}, "books")
+    answer = template(lab, "trainings", {"image": "i"}, assets=assets)
+    assert answer.status_code == 400 and words in answer.json()["message"], answer.text
+
+
 def test_a_template_of_another_type_is_not_there(lab: World) -> None:
     made = template(lab, "trainings", {"image": "i"}).json()["meta"]["id"]
     submit = {"name": "x", "projectId": "team-a", "templateId": made, "spec": {}}

@@ -21,6 +21,8 @@ export interface Asset {
   };
   spec?: Record<string, unknown>;
   master?: { spec?: Record<string, unknown> } | null;
+  /** Of a template: the data sources that it names. */
+  assets?: { datasources?: { id: string; kind?: string }[] } | null;
 }
 
 const text = (path: string, title: string, placeholder = ""): FormField => ({ path, title, type: "text", placeholder });

@@ -19,7 +19,7 @@ export interface Issue {
   details: string;
 }
 
-const BLANK: Partial<Training> = { environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined };
+const BLANK: Partial<Training> = { sources: [], environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined };
 
 export class Draft {
   training = $state<Training>({
@@ -92,11 +92,16 @@ export class Draft {
   /** Fill the form with what a template says; "" begins from scratch. */
   async useTemplate(id: string): Promise<void> {
     this.templateId = id;
+    this.problem = "";
     const template = this.templates.find((one) => one.meta.id === id);
     if (!template) return this.#fill(BLANK);
     const { meta, spec, master } = template;
     this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), architecture: meta.workloadType === "Training" ? "Standard" : "Distributed" });
     if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
+    const wanted = template.assets?.datasources ?? [];
+    this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
+    const lost = wanted.length - this.training.sources.length;
+    this.problem = lost ? `This template names ${lost === 1 ? "a data source" : `${lost} data sources`} that the project ${this.training.projectName} does not have: choose others, or go on without.` : "";
   }
 
   #fill(values: Partial<Training>): void {
@@ -187,7 +192,7 @@ export class Draft {
   async keepTemplate(): Promise<void> {
     const { body } = submission(this.training);
     const path = `workload-templates/${this.training.architecture === "Standard" ? "trainings" : "distributed"}`;
-    const content = { spec: body["spec"], ...(body["masterSpec"] ? { master: { spec: body["masterSpec"] } } : {}) };
+    const content = { spec: body["spec"], ...(body["assets"] ? { assets: body["assets"] } : {}), ...(body["masterSpec"] ? { master: { spec: body["masterSpec"] } } : {}) };
     const meta = { name: this.training.name.trim(), description: this.description.trim() };
     if (this.template) await call("PUT", `${path}/${encodeURIComponent(this.template.id)}`, { meta, ...content });
     else await call("POST", path, { meta: { ...meta, scopeType: "project", scopeId: this.training.projectId }, ...content });

@@ -12,6 +12,7 @@ from rowlock.cli.output import show
 from rowlock.cli.runai_v2.flags import STANDARD, TEMPLATE
 from rowlock.cli.runai_v2.submit import framework_of
 from rowlock.cli.runai_v2.tables import Column, show_list, show_yaml, slice_items
+from rowlock.cli.submit.assets import data_sources
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.request import request_specs
 from rowlock.submit_fields import flag_names
@@ -146,6 +147,8 @@ def create_template(line: CommandLine) -> int:
     scope_id = asset_meta.pop("projectId", None) or asset_meta.pop("departmentId", None)
     meta = {"scopeType": asset_meta.pop("scope"), **asset_meta} | ({"scopeId": str(scope_id)} if scope_id else {})
     body = {"meta": meta, "spec": spec | fields} | ({"master": {"spec": master}} if master else {})
+    if sources := data_sources(line):
+        body["assets"] = {"datasources": sources}
     path = {"distributed": "distributed", "training": "trainings", "workspace": "workspaces"}[line.type]
     return _post(line, server, f"{_PATHS['template']}/{path}", body)
 

@@ -118,10 +118,10 @@ DATA_SOURCE_ASSET = (
     *_SCOPE,
 )
 _OF_ONE_SUBMIT = {
-    "--name-prefix", "--template", "--attach", "--pod-running-timeout", "--wait-for-submit", "--compute", "--datasource",
+    "--name-prefix", "--template", "--attach", "--pod-running-timeout", "--wait-for-submit", "--compute",
     "--environment", "--dry-run", "--project", "--data-dir",
 }  # fmt: skip
-"""Flags of a submit that templates do not have: a template holds values, and does not refer to other assets."""
+"""Flags of a submit that templates do not have: a template holds values, and of other assets it names data sources alone."""
 TEMPLATE = (
     Flag("--type", "distributed|training|workspace", "the workloads it is for", "distributed"),
     *(flag for flag in DISTRIBUTED if not _OF_ONE_SUBMIT & set(flag.names.split())),

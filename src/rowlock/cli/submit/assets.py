@@ -18,13 +18,18 @@ def environment_asset(line: CommandLine) -> str:
     return names[0] if names else ""
 
 
+def data_sources(line: CommandLine) -> list[dict[str, str]]:
+    """The data sources of --datasource, as REST names them."""
+    given = getattr(line, "datasource", None) or ()
+    return [{"id": name} for value in given for name in value.split(",") if name]
+
+
 def asset_references(line: CommandLine) -> dict[str, Any]:
     """`templateId` and `assets` of the request, with the names on the command line; the server resolves them."""
-    sources = [name for value in getattr(line, "datasource", None) or () for name in value.split(",") if name]
     named = {
         "environment": environment_asset(line),
         "compute": getattr(line, "compute", None),
-        "datasources": [{"id": name} for name in sources],
+        "datasources": data_sources(line),
     }
     assets = {kind: names for kind, names in named.items() if names}
     template = getattr(line, "template", None)

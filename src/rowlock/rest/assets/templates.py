@@ -16,13 +16,16 @@ from rowlock.rest.assets.asset_store import (
 )
 from rowlock.rest.call import Endpoint, JsonResult, RestCall
 from rowlock.workloads import list_query, submission
+from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
 from rowlock.workloads.assets.asset_objects import Asset, parse_body, parse_meta, template_json
 from rowlock.workloads.assets.expansion import merge
 from rowlock.workloads.body_fields import Fields
 
 TYPES = {"distributed": "Distributed", "trainings": "Training", "workspaces": "Workspace"}
 """The last word of a path and the type of workload that its templates make."""
-_CONTENT = ("spec", "masterSpecSameAsWorker", "master")
+_CONTENT = ("spec", "assets", "masterSpecSameAsWorker", "master")
+_OF_ANY_TYPE = 2
+"""So many of these, the first, are of templates of every type."""
 
 
 def _is_template(asset: Asset) -> bool:
@@ -89,7 +92,7 @@ def endpoints(path: str) -> dict[str, Endpoint]:
     """What is served below `/api/v1/workload-templates/<path>`."""
     workload_type = TYPES[path]
     kind = f"template-{workload_type.lower()}"
-    allowed = ("meta", *(_CONTENT if workload_type == "Distributed" else _CONTENT[:1]))
+    allowed = ("meta", *(_CONTENT if workload_type == "Distributed" else _CONTENT[:_OF_ANY_TYPE]))
 
     async def list_templates(call: RestCall) -> Any:
         """GET /workload-templates/TYPE: templates of a type, filtered, sorted and paged. Raises BadRequest."""
@@ -100,7 +103,7 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         call.validate_query()
         top, errors = parse_body(await call.json(), *allowed)
         meta = parse_meta(top, template=True, new=True)
-        content = _content(top)
+        content = _content(call, top)
         errors.raise_if_any()
         _check_content(content, workload_type)
         return JsonResult(202, _template_json(call, await create_asset(call, kind, meta, content)))
@@ -124,7 +127,7 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         asset = require_changeable(find_asset(call, lambda one: one.kind == kind))
         top, errors = parse_body(await call.json(), *allowed)
         meta = parse_meta(top, template=True, new=False)
-        content = merge(base, _content(top))
+        content = merge(base, _content(call, top))
         errors.raise_if_any()
         _check_content(content, workload_type)
         return JsonResult(202, _template_json(call, await change_asset(call, asset, meta, content)))
@@ -141,14 +144,37 @@ def endpoints(path: str) -> dict[str, Endpoint]:
     }  # fmt: skip
 
 
-def _content(top: Fields) -> dict[str, Any]:
+def _content(call: RestCall, top: Fields) -> dict[str, Any]:
     master = top.object("master")
     master.allow_only("spec")
+    assets = top.object("assets")
+    _check_sources(call, assets)
     return {
         "spec": dict(top.object("spec").values),
+        **({"assets": dict(assets.values)} if top.get("assets") is not None else {}),
         **({"master": {"spec": dict(master.object("spec").values)}} if top.get("master") is not None else {}),
         **({"masterSpecSameAsWorker": top.flag("masterSpecSameAsWorker")} if top.get("masterSpecSameAsWorker") is not None else {}),
     }  # fmt: skip
+
+
+def _check_sources(call: RestCall, assets: Fields) -> None:
+    """Of other assets, a template names data sources alone; that they are there. Whether a project may use them shows with each submit."""
+    assets.allow_only("datasources")
+    kinds = {row.kind for row in ASSET_KINDS if row.storage}
+    known = {
+        (kind, word)
+        for one in call.context.cache.assets()
+        if one.kind in kinds
+        for word in (one.id, one.name)
+        for kind in (one.kind, "")
+    }
+    for item in assets.items("datasources"):
+        item.allow_only("id", "kind")
+        word, kind = item.text("id"), item.text("kind")
+        if (kind, word) not in known:
+            item.add_error(
+                "id", "unknown", f"there is no data source {word[:80]!r}{f' of the kind {kind[:40]}' if kind else ''}."
+            )
 
 
 def _check_content(content: Mapping[str, Any], workload_type: str) -> None:

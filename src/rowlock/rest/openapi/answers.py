@@ -228,7 +228,7 @@ ANSWERS: dict[str, Schema] = {
             id=TEXT, name=TEXT, description=nullable(TEXT), workloadType=TEXT, scopeType=TEXT, scopeId=TEXT,
             clusterId=TEXT, departmentId=nullable(TEXT), projectId=nullable(WHOLE), **_AUTHOR,
         ),
-        spec=OBJECT, masterSpecSameAsWorker=nullable(FLAG), master=nullable(OBJECT),
+        spec=OBJECT, assets=nullable(OBJECT), masterSpecSameAsWorker=nullable(FLAG), master=nullable(OBJECT),
         runnable=record(isRunnable=FLAG, issue=nullable(TEXT)), combinedSpec=OBJECT, combinedMasterSpec=nullable(OBJECT),
     ),
     "Templates": record(

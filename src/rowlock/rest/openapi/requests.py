@@ -81,6 +81,10 @@ _ASSET_META = with_optional(
 _TEMPLATE_META = with_optional(
     record(name=TEXT, scopeType=choice("project", "department", "cluster", "tenant")), description=TEXT, scopeId=TEXT
 )
+_TEMPLATE_ASSETS: Schema = {
+    "type": "object",
+    "properties": {"datasources": list_of({"type": "object", "properties": {"id": TEXT, "kind": TEXT}})},
+}
 _LABEL: dict[str, Schema] = {"labelKey": TEXT, "labelValue": TEXT}
 _NEW_ORG_UNIT: dict[str, Schema] = {
     "clusterId": TEXT,
@@ -109,10 +113,10 @@ REQUESTS: dict[str, Schema] = {
     **user_credential_requests(),
     "AssetUpdate": {"type": "object", "properties": {"meta": record(name=TEXT), "spec": OBJECT}},
     "TemplateRequest": with_optional(
-        record(meta=_TEMPLATE_META), spec=OBJECT, master=OBJECT, masterSpecSameAsWorker=FLAG
+        record(meta=_TEMPLATE_META), spec=OBJECT, assets=_TEMPLATE_ASSETS, master=OBJECT, masterSpecSameAsWorker=FLAG
     ),
     "TemplateUpdate": {"type": "object", "properties": {
-        "meta": OBJECT, "spec": OBJECT, "master": OBJECT, "masterSpecSameAsWorker": FLAG}},
+        "meta": OBJECT, "spec": OBJECT, "assets": _TEMPLATE_ASSETS, "master": OBJECT, "masterSpecSameAsWorker": FLAG}},
     "PolicyRequest": with_optional(record(meta=_ASSET_META), policy={"type": "object", "properties": {
         "defaults": OBJECT, "rules": OBJECT, "imposedAssets": ANYTHING}}),
     "ApplicationRequest": record(name=TEXT),

@@ -216,6 +216,7 @@ def template_json(asset: Asset, cluster: str) -> dict[str, Any]:
             **_author_json(asset),
         },
         "spec": spec,
+        "assets": content.get("assets"),
         "masterSpecSameAsWorker": content.get("masterSpecSameAsWorker"),
         "master": content.get("master"),
         "runnable": {"isRunnable": bool(spec.get("image")), "issue": None if spec.get("image") else "it has no image"},

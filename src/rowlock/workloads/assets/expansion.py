@@ -1,7 +1,8 @@
 """A submit that names a template or assets → the same submit with their values written out.
 
 What the request says itself wins over its assets, those over the template. Objects are merged field by field; lists of named
-items (variables, labels) item by item; other lists are replaced. Data sources add their volumes.
+items (variables, labels) item by item; other lists are replaced. Data sources add their volumes: those of the template, and those
+that the request names.
 """
 
 from __future__ import annotations
@@ -36,29 +37,28 @@ def expand_submit(body: Any, workload_type: str, find: FindAsset) -> ExpandedSub
     errors = BodyErrors()
     top = Fields("", body, errors)
     references: dict[str, Any] = {}
-    spec, changes = _template_values(top, workload_type, find, references)
+    template = _find_named(top, "templateId", f"template-{workload_type.lower()}", find)
+    spec, changes = _template_values(top, template, references)
     assets = top.object("assets")
     assets.allow_only("environment", "compute", "datasources")
     for field in ("environment", "compute"):
         if asset := _find_named(assets, field, field, find):
             references[field] = _reference(asset)
             spec = merge(spec, _kind_of(asset).to_submit_spec(asset.spec))
-    sources = _data_sources(assets, find, references)
+    of_template = Fields("template", (template and template.content) or {}, errors).object("assets")
+    named = [*of_template.items("datasources"), *assets.items("datasources")]
+    sources = _data_sources(named, find, references)
     own_spec = top.object("spec").values
     errors.raise_if_any()
-    whole = merge(spec, own_spec)
-    for place, items in sources.items():
-        storage = whole.setdefault("storage", {})
-        storage[place] = [*items, *(storage.get(place) or [])]
+    whole = _with_volumes(merge(spec, own_spec), sources)
     rest = {name: value for name, value in body.items() if name not in ("templateId", "assets")}
     return ExpandedSubmit({**changes, **rest, "spec": whole}, references)
 
 
 def _template_values(
-    top: Fields, workload_type: str, find: FindAsset, references: dict[str, Any]
+    top: Fields, template: Asset | None, references: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the template says of `spec`, and of the fields beside it."""
-    template = _find_named(top, "templateId", f"template-{workload_type.lower()}", find)
     if template is None:
         return {}, {}
     references["template"] = _reference(template)
@@ -73,17 +73,31 @@ def _template_values(
     return template.spec, changes
 
 
-def _data_sources(assets: Fields, find: FindAsset, references: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+def _data_sources(named: list[Fields], find: FindAsset, references: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The items of `spec.storage`, by their place; a source that is named twice is mounted once."""
     sources: dict[str, list[dict[str, Any]]] = {}
-    for item in assets.items("datasources"):
+    seen: set[str] = set()
+    for item in named:
         item.allow_only("id", "kind")
         asset = _find_source(item, find)
-        if asset is not None:
+        if asset is not None and asset.id not in seen:
+            seen.add(asset.id)
             row = _kind_of(asset)
             references.setdefault("datasources", []).append({**_reference(asset), "type": asset.kind})
             spec = row.with_secret(asset.spec, partial(_find_secret, item, find))
             sources.setdefault(row.storage, []).extend(row.to_submit_spec(spec)["storage"][row.storage])
     return sources
+
+
+def _with_volumes(spec: dict[str, Any], sources: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The spec with these volumes before its own. Nonsense stays what it is, and its parser says so; the template's own storage is not
+    written into."""
+    storage = spec.get("storage") or {}
+    if not sources or not isinstance(storage, Mapping):
+        return spec
+    own = {place: storage.get(place) or [] for place in sources}
+    added = {place: [*items, *own[place]] for place, items in sources.items() if isinstance(own[place], list)}
+    return {**spec, "storage": {**storage, **added}}
 
 
 def _find_secret(item: Fields, find: FindAsset, field: CredentialField, word: str) -> str:
