@@ -48,6 +48,7 @@ def test_axe_finds_nothing(ui: Ui, scheme: Any) -> None:
         ("Metrics", "running 2"),
         ("Logs", "step"),
         ("Pods", "talks"),
+        ("Structure", "talks-worker-0"),
         ("Details", "talks"),
     ):
         page.get_by_role("tab", name=tab).click()

@@ -34,6 +34,7 @@ from rowlock.rest.workload_routes import (
     metrics,
     pods,
     standard,
+    structure,
     suspension,
     workload_telemetry,
 )
@@ -156,6 +157,7 @@ ROUTES: tuple[RouteRow, ...] = (
     ("GET", f"{_WORKLOADS}/{{id}}/pods/{{pod}}/metrics", _READ_PODS, or_past(metrics.show_pod, metrics.show_past_pod)),
     ("GET", "/api/v1/usage", _LIST_PODS, usage.index),
     ("GET", "/api/v1/usage/{id}", _READ_PODS, usage.show),
+    ("GET", f"{_WORKLOADS}/{{id}}/structure", _READ_PODS, structure.show),
     ("GET", f"{_WORKLOADS}/{{id}}/explain", _READ_EVENTS, workloads.explain),
     ("GET", f"{_WORKLOADS}/{{id}}/what-if", _READ_EVENTS, queue.what_if),
     ("GET", f"{_WORKLOADS}/{{id}}/why", _READ_LOGS, or_past(workloads.why, past_workloads.show_why)),

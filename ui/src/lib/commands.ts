@@ -11,7 +11,7 @@ export interface Entry {
 }
 
 export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["runs", "Runs"], ["queue", "Queue"], ["nodes", "Nodes"], ["projects", "Projects"], ["assets", "Assets"], ["access", "Access"]] as const;
-const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["terminal", "Terminal of"], ["pods", "Pods of"], ["details", "Details of"]] as const;
+const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["terminal", "Terminal of"], ["pods", "Pods of"], ["structure", "Structure of"], ["details", "Details of"]] as const;
 const SHOWN = 40;
 
 function open(address: string): () => void {

@@ -64,6 +64,15 @@ export interface Pod {
   allocatedResources?: { gpu?: number; gpuMemory?: string };
 }
 
+/** An object of a workload; `owner` is the `id` of the one that it stands below, null for the job. */
+export interface StructureObject {
+  id: string;
+  owner: string | null;
+  kind: string;
+  name: string;
+  status: string;
+}
+
 export interface EventRecord {
   meta: { creationTimestamp: string; type: "PhaseUpdate" | "Event" };
   spec: {

@@ -133,6 +133,9 @@ ANSWERS: dict[str, Schema] = {
         exitCode=nullable(WHOLE), message=TEXT, rank=TEXT,
     ),
     "Pods": page_of("pods", "Pod"),
+    "Structure": record(
+        objects=list_of(record(id=TEXT, owner=nullable(TEXT), kind=TEXT, name=TEXT, status=TEXT))
+    ),
     "Event": record(
         id=TEXT, createdAt=TIME, type=TEXT, clusterId=TEXT, message=TEXT, reason=TEXT, source=TEXT, count=WHOLE,
         involvedObject=record(uid=TEXT, kind=TEXT, name=TEXT, namespace=TEXT),

@@ -61,7 +61,8 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     yield "GET", f"{base}/telemetry", Operation("Telemetry", query=(*_TELEMETRY, "departmentId", "filterByPhases"))
     of_one: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
-        ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
+        ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/structure", "Structure", ()),
+        ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
         ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", (*_LOGS, "localRank")),
     )  # fmt: skip
     for word, answer, parameters in of_one:
