@@ -310,6 +310,18 @@ def test_a_new_quota_leaves_limits_weights_and_other_resources(served: Served) -
     assert (spec["resources"]["cpu"]["limit"], spec["priority"]) == (7, 75)
     code, _, err = served.run("rowlock project update a --gpus 8")
     assert code == 1 and "must be no less than deserved (8)" in err
+    served.ok("rowlock project update a --gpu-limit unlimited --gpu-over-quota-weight 0.5")
+    spec = served.do(lambda: served.store.get(kinds.QUEUE, "", "a"))["spec"]
+    assert {"limit": -1, **spec["resources"]["gpu"]} == {"quota": 4, "limit": -1, "overQuotaWeight": 0.5}
+    assert "unlimited GPUs" in served.ok("rowlock project update a --gpus unlimited")
+    for flags, words in (
+        ("--gpus many", "--gpus must be a number no less than 0, or unlimited, but is 'many'"),
+        ("--gpu-limit=-1", "--gpu-limit must be a number no less than 0"),
+        ("--gpu-over-quota-weight unlimited", "--gpu-over-quota-weight must be a number no less than 0, but is"),
+        ("", "say what to change of a: one of --gpus, --gpu-limit, --gpu-over-quota-weight, or --unix-account NAME"),
+    ):
+        code, _, err = served.run(f"rowlock project update a {flags}")
+        assert code == 2 and words in err, err
 
 
 def test_a_project_with_work_in_it_is_not_deleted(served: Served) -> None:

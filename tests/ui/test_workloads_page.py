@@ -298,6 +298,7 @@ def test_stop_run_and_delete(ui: Ui) -> None:
     expect(row).to_contain_text("Stopped")
     expect(row).to_contain_text("It is suspended")
     ui.page.get_by_role("button", name="RUN", exact=True).click()
+    expect(ui.page.get_by_text("rowlock resume talks -p default")).to_be_visible()
     expect(row).to_contain_text("Running")
     ui.page.get_by_role("button", name="SHOW DETAILS").click()
     panel = ui.page.get_by_role("complementary")
@@ -346,6 +347,14 @@ def test_a_quota_is_edited_by_whom_may_do_it(ui: Ui) -> None:
     dialog.get_by_label("At most, over quota too").fill("0.5")
     dialog.get_by_role("button", name="SAVE").click()
     expect(dialog.get_by_role("alert")).to_contain_text("must be no less than deserved")
+    dialog.get_by_label("At most, over quota too").fill("4")
+    dialog.get_by_label("Over-quota weight").fill("2")
+    command = "rowlock project update team-a --gpus 1 --gpu-limit 4 --gpu-over-quota-weight 2"
+    expect(dialog).to_contain_text(command)
+    ui.cluster.run(*command.split())
+    (project,) = [one for one in ui.cluster.json("rowlock", "project", "list", "--json") if one["name"] == "team-a"]
+    bounds = project["resources"][0]["gpu"]
+    assert (bounds["deserved"], bounds["limit"], bounds["overQuotaWeight"]) == (1, 4, 2)
     dialog.get_by_label("At most, over quota too").fill("")
     dialog.get_by_role("button", name="SAVE").click()
     expect(dialog).to_have_count(0)

@@ -49,6 +49,7 @@ export const ENVIRONMENT: AssetForm = {
     text("workingDir", "Working directory", "the image's own"),
     number("runAsUid", "User id", { placeholder: "the image's own" }),
     number("runAsGid", "Group id", { placeholder: "the image's own" }),
+    { path: "capabilities", title: "Linux capabilities", type: "words", placeholder: "NET_ADMIN, SYS_PTRACE" },
   ],
 };
 export const COMPUTE: AssetForm = {
@@ -62,6 +63,7 @@ export const COMPUTE: AssetForm = {
     { ...need("cpuMemoryRequest", "CPU memory per pod"), first: "100M" },
     number("cpuCoreLimit", "At most so many CPU cores", { step: "any", placeholder: "no limit" }),
     text("cpuMemoryLimit", "At most so much CPU memory", "no limit"),
+    { path: "extendedResources", title: "Other resources of each pod", type: "pairs", nameField: "resource", valueField: "quantity", placeholder: "example.com/nic=1, one a line" },
     flag("largeShmRequest", "A large /dev/shm"),
   ],
 };

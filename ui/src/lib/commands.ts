@@ -1,5 +1,7 @@
 // What the command palette offers: pages, things to do, and every workload with its parts.
 
+import { ACTIONS, type Action } from "./actions";
+import { requested } from "./requested.svelte";
 import { hash } from "./route.svelte";
 import type { Row } from "./types";
 
@@ -16,6 +18,12 @@ const SHOWN = 40;
 
 function open(address: string): () => void {
   return () => (location.hash = address);
+}
+
+/** The page of the workload, which asks before it does anything that cannot be undone. */
+function begin(row: Row, action: Action["name"]): void {
+  location.hash = hash("workloads", row.id, "events");
+  requested.value = { action, id: row.id };
 }
 
 function fixedEntries(): Entry[] {
@@ -38,7 +46,8 @@ export function findEntries(text: string, rows: Iterable<Row>, extra: Entry[]): 
       const parts = PARTS.map(([part, title]) => ({ id: `${row.id} ${part}`, title: `${title} ${row.name}`, about, run: open(hash("workloads", row.id, part)) }));
       const own = { id: row.id, title: row.name, about, run: open(hash("workloads", row.id, "events")) };
       const copy = { id: `${row.id} copy`, title: `Make a copy of ${row.name}`, about, run: open(hash("new", "training", row.id)) };
-      matching.push(...[own, ...parts, copy].filter(has));
+      const actions = ACTIONS.filter((action) => action.allows(row)).map(({ name }) => ({ id: `${row.id} ${name}`, title: `${name[0]}${name.slice(1).toLowerCase()} ${row.name}`, about, run: () => begin(row, name) }));
+      matching.push(...[own, ...parts, copy, ...actions].filter(has));
       if (matching.length > 20 * SHOWN) break;
     }
     found.push(...matching);

@@ -19,10 +19,12 @@ export interface FormField {
   max?: number;
   step?: number | "any";
   /** Of pairs: what the name of one is called; "name" where nothing is said. */
-  nameField?: "name" | "key";
+  nameField?: "name" | "key" | "resource";
+  /** And what its value is called; "value" where nothing is said. */
+  valueField?: "value" | "quantity";
   /** Of a choice: it is one of the project's credentials, of one of these kinds; none where that may be. */
   credentials?: readonly string[];
-  /** It is there only while another field has this value. */
+  /** It is there only while another field has this value, or one of these. */
   only?: readonly [path: string, value: unknown];
 }
 
@@ -41,7 +43,10 @@ function withValueAt(spec: Spec, path: string, value: unknown): Spec {
 }
 
 export function isShown(field: FormField, spec: Spec): boolean {
-  return !field.only || (valueAt(spec, field.only[0]) || "") === field.only[1]; // false says as little as nothing
+  if (!field.only) return true;
+  const [path, wanted] = field.only;
+  const value = valueAt(spec, path) || ""; // false says as little as nothing
+  return Array.isArray(wanted) ? wanted.includes(value) : value === wanted;
 }
 
 /** What a form begins with. */
@@ -52,7 +57,7 @@ export function firstSpec(fields: FormField[]): Spec {
 /** The value as it stands in an input. */
 export function inputText(field: FormField, spec: Spec): string {
   const value = valueAt(spec, field.path);
-  if (field.type === "pairs") return plainPairs(value).map((one) => `${one[field.nameField ?? "name"] ?? ""}=${one.value}`).join("\n");
+  if (field.type === "pairs") return plainPairs(value, field).map((one) => `${one[field.nameField ?? "name"] ?? ""}=${one[field.valueField ?? "value"]}`).join("\n");
   if (field.type === "words" && Array.isArray(value)) return value.join(", ");
   if (Array.isArray(value)) return value.map((word) => shellWord(String(word))).join(" "); // a command, as words
   return value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
@@ -75,33 +80,29 @@ export function withInput(spec: Spec, fields: FormField[], field: FormField, typ
 function valueOf(field: FormField, typed: string | boolean, before: unknown): unknown {
   if (typeof typed === "boolean") return typed === (field.first ?? false) ? undefined : typed;
   const text = field.type === "lines" || field.type === "secret" ? typed : typed.trim();
-  if (text === "") return field.type === "pairs" && referred(before).length ? referred(before) : undefined;
+  if (text === "") return field.type === "pairs" && referred(before, field).length ? referred(before, field) : undefined;
   if (field.type === "number") return Number(text);
   if (field.type === "words") return text.split(/[\s,]+/).filter(Boolean);
-  if (field.type === "pairs") return [...referred(before), ...parsePairs(text, field.nameField ?? "name")];
+  if (field.type === "pairs") return [...referred(before, field), ...parsePairs(text, field)];
   return text;
 }
 
-interface Pair {
-  name?: string;
-  key?: string;
-  value: string;
-}
+type Pair = Record<string, unknown>;
 
 /** "NAME=VALUE" lines. */
-function parsePairs(text: string, nameField: "name" | "key"): Pair[] {
+function parsePairs(text: string, { nameField = "name", valueField = "value" }: FormField): Pair[] {
   const lines = text.split("\n").map((line) => line.trim());
   return lines.filter(Boolean).map((line) => {
     const sign = line.indexOf("=");
-    return { [nameField]: sign < 0 ? line : line.slice(0, sign), value: sign < 0 ? "" : line.slice(sign + 1) };
+    return { [nameField]: sign < 0 ? line : line.slice(0, sign), [valueField]: sign < 0 ? "" : line.slice(sign + 1) };
   });
 }
 
-function plainPairs(value: unknown): Pair[] {
-  return (Array.isArray(value) ? (value as Partial<Pair>[]) : []).filter((one): one is Pair => typeof one.value === "string");
+function plainPairs(value: unknown, { valueField = "value" }: FormField): Pair[] {
+  return (Array.isArray(value) ? (value as Pair[]) : []).filter((one) => typeof one[valueField] === "string");
 }
 
 /** Those whose value stands elsewhere, in a Secret perhaps: a form shows none of it, and leaves them alone. */
-function referred(value: unknown): unknown[] {
-  return (Array.isArray(value) ? (value as Partial<Pair>[]) : []).filter((one) => typeof one.value !== "string");
+function referred(value: unknown, { valueField = "value" }: FormField): Pair[] {
+  return (Array.isArray(value) ? (value as Pair[]) : []).filter((one) => typeof one[valueField] !== "string");
 }

@@ -86,9 +86,7 @@ export function quotaText(quota: number): string {
   return quota < 0 ? "unlimited" : number(quota);
 }
 
-/** The same as a command; "" where the command line has no word for it. */
-export function commandOf(project: Project, quota: number): string {
-  const bounds = project.resources[0]?.gpu;
-  const isPlain = !bounds || (bounds.limit < 0 && bounds.overQuotaWeight === 1);
-  return quota >= 0 && isPlain ? `rowlock project update ${shellWord(project.name)} --gpus ${quota}` : "";
+/** The same as a command. */
+export function commandOf(project: Pick<Project, "name">, quota: number): string {
+  return `rowlock project update ${shellWord(project.name)} --gpus ${quota < 0 ? "unlimited" : quota}`;
 }

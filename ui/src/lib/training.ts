@@ -1,5 +1,6 @@
 // A new training: what the form holds, as the body of a request and as a command.
 
+import { flagsOf, masterFlags, withProgram } from "./flags";
 import { shellWord } from "./format";
 import type { FormField, Spec } from "./forms";
 
@@ -82,35 +83,43 @@ function isWithoutMaster(training: Training): boolean {
 }
 
 interface GeneralField extends FormField {
-  flag: string;
   fits?: (training: Training) => boolean;
 }
 
 const isElastic = (training: Training): boolean => training.architecture === "Distributed" && training.framework === "PyTorch";
 const isDistributed = (training: Training): boolean => training.architecture === "Distributed";
-const seconds = (path: string, title: string, flag: string, placeholder: string): GeneralField => ({ path, title, type: "number", min: 0, placeholder, flag });
-/** What concerns the whole job, with the flag that says the same. */
+const seconds = (path: string, title: string, placeholder: string): GeneralField => ({ path, title, type: "number", min: 0, placeholder });
+const TOGETHER = [["", "anywhere"], ["Preferred", "together, if possible"], ["Required", "together, or not at all"]] as const;
+/** What concerns the whole job. */
 export const GENERAL: GeneralField[] = [
-  { path: "minReplicas", title: "Elastic: at least so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", flag: "--min-replicas", fits: isElastic },
-  { path: "maxReplicas", title: "Elastic: at most so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", flag: "--max-replicas", fits: isElastic },
-  { path: "slotsPerWorker", title: "Processes of each worker", type: "number", min: 1, placeholder: "1", flag: "--slots-per-worker", fits: (training) => isDistributed(training) && training.framework === "MPI" },
-  { path: "nodePools", title: "Node pool", type: "words", placeholder: "the project's", flag: "--node-pools" },
-  { path: "preemptibility", title: "Preemption", type: "choice", options: [["", "by its priority"], ["preemptible", "preemptible"], ["non-preemptible", "non-preemptible"]], flag: "--preemptibility" },
-  { path: "backoffLimit", title: "Failures until the job fails", type: "number", min: 0, max: 100, placeholder: "6", flag: "--backoff-limit" },
-  seconds("terminationGracePeriodSeconds", "Grace period, in seconds", "--termination-grace-period", "30"),
-  seconds("autoDeletionTimeAfterCompletionSeconds", "Deleted so many seconds after its end", "--auto-deletion-time-after-completion", "never"),
-  { path: "cleanPodPolicy", title: "Pods that are deleted when the job ends", type: "choice", options: [["", "the framework's default"], ["Running", "those that run"], ["All", "all"], ["None", "none"]], flag: "--clean-pod-policy", fits: isDistributed },
-  { path: "labels", title: "Labels", type: "pairs", flag: "--label" },
-  { path: "annotations", title: "Annotations", type: "pairs", flag: "--annotation" },
+  { path: "minReplicas", title: "Elastic: at least so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", fits: isElastic },
+  { path: "maxReplicas", title: "Elastic: at most so many pods", type: "number", min: 1, max: 10_000, placeholder: "not elastic", fits: isElastic },
+  { path: "slotsPerWorker", title: "Processes of each worker", type: "number", min: 1, placeholder: "1", fits: (training) => isDistributed(training) && training.framework === "MPI" },
+  { path: "nodePools", title: "Node pool", type: "words", placeholder: "the project's" },
+  { path: "nodeType", title: "Node type", type: "text", placeholder: "any" },
+  { path: "podAffinity.type", title: "Pods in the topology", type: "choice", options: TOGETHER },
+  { path: "podAffinity.key", title: "Together by the nodes' label", type: "text", placeholder: "example.com/rack", only: ["podAffinity.type", ["Preferred", "Required"]] },
+  { path: "preemptibility", title: "Preemption", type: "choice", options: [["", "by its priority"], ["preemptible", "preemptible"], ["non-preemptible", "non-preemptible"]] },
+  { path: "backoffLimit", title: "Failures until the job fails", type: "number", min: 0, max: 100, placeholder: "6" },
+  seconds("terminationGracePeriodSeconds", "Grace period, in seconds", "30"),
+  seconds("autoDeletionTimeAfterCompletionSeconds", "Deleted so many seconds after its end", "never"),
+  { path: "cleanPodPolicy", title: "Pods that are deleted when the job ends", type: "choice", options: [["", "the framework's default"], ["Running", "those that run"], ["All", "all"], ["None", "none"]], fits: isDistributed },
+  { path: "labels", title: "Labels", type: "pairs" },
+  { path: "annotations", title: "Annotations", type: "pairs" },
 ];
+
+/** The field of a request in which it stands. */
+function topOf({ path }: FormField): string {
+  return path.split(".")[0] ?? path;
+}
 
 export function generalFields(training: Training): GeneralField[] {
   return GENERAL.filter((field) => field.fits?.(training) ?? true);
 }
 
 function generalSpec(training: Training): Spec {
-  const paths = generalFields(training).map((field) => field.path);
-  return Object.fromEntries(Object.entries(training.general).filter(([path]) => paths.includes(path)));
+  const names = generalFields(training).map(topOf);
+  return Object.fromEntries(Object.entries(training.general).filter(([name]) => names.includes(name)));
 }
 
 /** The address to submit to, and the body. */
@@ -136,62 +145,41 @@ export function submission(training: Training): { path: string; body: Record<str
 
 const SECURITY = ["uidGidSource", "runAsUid", "runAsGid", "supplementalGroups", "capabilities", "seccompProfileType", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation", "hostIpc", "hostNetwork"];
 
-/** A request's spec of pods. An environment says flat what a request has below `security`. */
-function podSpec(environment: Environment | undefined, compute: Compute | undefined): Spec {
+/** An environment's spec as that of a request, which has below `security` what an environment says flat. */
+export function requestSpec(environment: Spec): Spec {
   const spec: Spec = {};
   const security: Spec = {};
-  for (const [field, value] of Object.entries(environment?.spec ?? {})) {
+  for (const [field, value] of Object.entries(environment)) {
     if (value === "" || value === null || value === undefined) continue;
     if (SECURITY.includes(field)) security[field] = value;
     else spec[field] = value;
   }
   if (Object.keys(security).length) spec["security"] = { ...(spec["security"] as Spec | undefined), ...security };
-  return { ...spec, ...(compute ? { compute: compute.spec } : {}) };
+  return spec;
 }
 
-const FLAGS = new Map([
-  ["imagePullPolicy", "--image-pull-policy"], ["workingDir", "--working-dir"], ["security.runAsUid", "--run-as-uid"], ["security.runAsGid", "--run-as-gid"],
-  ["compute.gpuDevicesRequest", "--gpu-devices-request"], ["compute.gpuRequestType", "--gpu-request-type"], ["compute.gpuPortionRequest", "--gpu-portion-request"],
-  ["compute.gpuMemoryRequest", "--gpu-memory-request"], ["compute.cpuCoreRequest", "--cpu-core-request"], ["compute.cpuMemoryRequest", "--cpu-memory-request"],
-  ["compute.cpuCoreLimit", "--cpu-core-limit"], ["compute.cpuMemoryLimit", "--cpu-memory-limit"], ["compute.largeShmRequest", "--large-shm"],
-  ["noMaster", "--no-master"], ["priorityClass", "--priority"], ...GENERAL.map((field) => [field.path, field.flag] as const),
-]);
-const OTHERWISE = ["image", "command", "args", "environmentVariables", "distributedFramework", "numWorkers"]; // said in words of their own
+/** A request's spec of pods. */
+function podSpec(environment: Environment | undefined, compute: Compute | undefined): Spec {
+  return { ...requestSpec(environment?.spec ?? {}), ...(compute ? { compute: compute.spec } : {}) };
+}
 
 /** The same as a command; "" where the form holds more than it could say. */
 export function commandOf(training: Training): string {
   const { environment, compute } = training;
-  if (!environment || !compute || (hasMaster(training) && training.isMasterDifferent)) return "";
-  const spec = submission(training).body["spec"] as Spec;
-  const flat = Object.entries(spec).flatMap(([field, value]) => (["compute", "security"].includes(field) ? Object.entries(value as Spec).map(([inner, one]) => [`${field}.${inner}`, one] as const) : [[field, value] as const]));
-  const variables = environment.spec.environmentVariables ?? [];
-  if (flat.some(([path]) => !FLAGS.has(path) && !OTHERWISE.includes(path)) || variables.some((one) => one.value === undefined)) return "";
-  const words =
-    training.architecture === "Standard"
-      ? ["runai", "training", "submit", training.name]
-      : ["runai", "distributed", "submit", training.name, "--framework", training.framework, "--workers", String(training.workers)];
-  words.push("-p", training.projectName, "-i", String(spec["image"] ?? ""));
-  words.push(...flat.flatMap(([path, value]) => flagWords(FLAGS.get(path), path, value)));
-  for (const source of training.sources) words.push("--datasource", source.name);
-  for (const { name, value } of variables) words.push("-e", `${name}=${value}`);
-  const line = words.map(shellWord).join(" ");
-  const { command = "", args = "" } = environment.spec;
-  if (command) return `${line} --command -- ${[command, args].filter(Boolean).join(" ")}`;
-  return args ? `${line} -- ${args}` : line;
-}
-
-function flagWords(flag: string | undefined, path: string, value: unknown): string[] {
-  if (!flag || value === false) return [];
-  if (value === true) return [flag];
-  const unit = path.endsWith("Seconds") ? "s" : "";
-  const values = (Array.isArray(value) ? value : [value]) as (string | number | Variable)[];
-  return values.flatMap((one) => [flag, typeof one === "object" ? `${one.name}=${one.value ?? ""}` : `${one}${unit}`]);
+  if (!environment || !compute) return "";
+  const { spec, masterSpec } = submission(training).body as { spec: Spec; masterSpec?: Spec };
+  const own = flagsOf(spec);
+  const master = masterSpec ? masterFlags(podSpec(environment, compute), masterSpec) : [];
+  if (!own || !master) return "";
+  const sources = training.sources.flatMap(({ name }) => ["--datasource", name]);
+  const verb = training.architecture === "Standard" ? ["training", "submit"] : ["distributed", "submit"];
+  return withProgram(["runai", ...verb, training.name, "-p", training.projectName, ...own, ...sources, ...master], environment.spec);
 }
 
 /** What the form shows of a workload that is copied. All that it has no field for stays with the environment. */
 export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Partial<Training> {
   const { compute, numWorkers, distributedFramework, noMaster, noWorkers, priorityClass, ...others } = spec;
-  const isGeneral = (path: string): boolean => GENERAL.some((field) => field.path === path);
+  const isGeneral = (name: string): boolean => GENERAL.some((field) => topOf(field) === name);
   const environment = Object.fromEntries(Object.entries(others).filter(([path]) => !isGeneral(path)));
   const framework = String(distributedFramework ?? "PyTorch").toLowerCase();
   const master = masterSpec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -40,12 +41,35 @@ def _quota_request(line: CommandLine) -> dict[str, Any]:
     return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
 
 
+_QUOTA_FLAGS = {"deserved": "--gpus", "limit": "--gpu-limit", "overQuotaWeight": "--gpu-over-quota-weight"}
+"""Field of a project's GPUs → the flag of `update` that says it."""
+
+
 def _new_quota(line: CommandLine, project: dict[str, Any]) -> list[dict[str, Any]]:
-    """The request body with the new GPU quota; the project's limit, weight and other resources stay."""
-    (requested,) = _quota_request(line)["resources"]
+    """The request body with what the flags say of the GPUs; all else of them stays."""
     current: dict[str, Any] = next((pool["gpu"] for pool in project["resources"]), {})
-    kept = {name: current[name] for name in ("limit", "overQuotaWeight") if current.get(name) is not None}
-    return [{**requested, "gpu": {**kept, **requested["gpu"]}}]
+    kept = {name: current[name] for name in _QUOTA_FLAGS if current.get(name) is not None}
+    return [{"nodePool": {"id": "default"}, "gpu": {**kept, **_asked_quota(line)}}]
+
+
+def _asked_quota(line: CommandLine) -> dict[str, float]:
+    """The fields that the flags of `update` name. Raises CommandError."""
+    given = {"deserved": line.gpus, "limit": line.gpu_limit, "overQuotaWeight": line.gpu_over_quota_weight}
+    return {name: _amount(text, _QUOTA_FLAGS[name]) for name, text in given.items() if text is not None}
+
+
+def _amount(text: str, flag: str) -> float:
+    """A number no less than 0; -1 for `unlimited`, which a weight cannot be. Raises CommandError."""
+    if text == "unlimited" and flag != _QUOTA_FLAGS["overQuotaWeight"]:
+        return -1
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        word = "" if flag == _QUOTA_FLAGS["overQuotaWeight"] else ", or unlimited"
+        raise CommandError(f"{flag} must be a number no less than 0{word}, but is {text[:40]!r}", 2)
+    return number
 
 
 def _unix_account(line: CommandLine) -> unix_accounts.UnixUser | None:
@@ -69,13 +93,14 @@ def create(line: CommandLine) -> int:
 
 
 def update(line: CommandLine) -> int:
-    """Change a project's quota or Unix account."""
-    name, account = line.word("name"), _unix_account(line)
-    if line.gpus is None and not account:
-        raise CommandError("say what to change: `rowlock project update NAME --gpus Q`, or --unix-account NAME", 2)
+    """Change a project's quota, its bounds beyond that, or its Unix account."""
+    name, account, quota = line.word("name"), _unix_account(line), _asked_quota(line)
+    if not quota and not account:
+        flags = ", ".join(_QUOTA_FLAGS.values())
+        raise CommandError(f"say what to change of {name}: one of {flags}, or --unix-account NAME", 2)
     server = client.connect(line)
     updated = found = find_project(server, name)
-    if line.gpus is not None:
+    if quota:
         updated = server.call("PATCH", f"{PATH}/{found['id']}/resources", body=_new_quota(line, found))
     if account:
         unix_accounts.assign(server, found, account)

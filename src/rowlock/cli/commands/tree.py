@@ -322,7 +322,12 @@ PROJECTS = Group("project", "Manage projects. Each project is a namespace and a 
     Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
     Command("list", "List projects, their quotas and their usage.", "commands.projects:index", flags=(DATA_DIR, JSON), aliases="ls"),
     Command("set", "Select the default project of `rowlock` and `runai`.", "commands.projects:select", "NAME", (DATA_DIR,)),
-    Command("update", "Change a project's quota or Unix account.", "commands.projects:update", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
+    Command("update", "Change a project's quota, its bounds beyond that, or its Unix account.", "commands.projects:update", "NAME", (
+        Flag("--gpus", "text", "the project's GPU quota, or unlimited", value="Q"),
+        Flag("--gpu-limit", "text", "the most GPUs that it may hold, or unlimited", value="Q"),
+        Flag("--gpu-over-quota-weight", "text", "its share of what is beyond all quotas, beside other projects'", value="WEIGHT"),
+        _UNIX_ACCOUNT, DATA_DIR, JSON,
+    )),
     Command("delete", "Delete a project that has no unfinished jobs.", "commands.projects:delete", "NAME", (_YES, DATA_DIR)),
 ), aliases="projects")  # fmt: skip
 
