@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 
+import psutil
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import LONG, expect, run
 
@@ -63,3 +65,25 @@ def test_who_may_only_look_gets_no_shell(ui: Ui) -> None:
     open_terminal(page, "talks")
     expect(page.get_by_text("cannot get resource")).to_be_visible()
     stranger.close()
+
+
+def test_a_terminal_ends_when_its_session_signs_out(ui: Ui) -> None:
+    """In another tab; what runs in it ends, too."""
+    run(ui, "talks", LONG)
+    expect(ui.row("talks")).to_contain_text("Running")
+    open_terminal(ui.page, "talks")
+    expect(ui.page.locator(".xterm-rows")).to_contain_text(PROMPT)
+    seconds = str(100_000_000 + os.getpid())
+    ui.page.keyboard.type(f"sleep {seconds}\n")
+    ui.cluster.until(lambda: sleeps(seconds), "the terminal runs a program")
+    other = ui.open_page()
+    other.goto(ui.page.url)
+    other.get_by_role("button", name="Sign out").click()
+    expect(ui.page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(ui.page.get_by_text("Your session is over.")).to_be_visible()
+    ui.cluster.until(lambda: not sleeps(seconds), "the program of the terminal ends with the session")
+
+
+def sleeps(seconds: str) -> bool:
+    """Whether such a program runs on this machine: pods of these tests run on it."""
+    return any(process.info["cmdline"] == ["sleep", seconds] for process in psutil.process_iter(["cmdline"]))

@@ -1,5 +1,7 @@
 // How values are written: ages in one unit, times local and in UTC, counts.
 
+import { clock, zone } from "./clock.svelte";
+
 /** "12s", "5m", "3h", "2d": how long ago, or how long it took. */
 export function span(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));
@@ -13,8 +15,9 @@ export function age(time: string | null, now: number): string {
   return time ? span((now - Date.parse(time)) / 1000) : "";
 }
 
+/** By the clock that was chosen, which says so if it is not the machine's. */
 export function localTime(time: string | null): string {
-  return time ? new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" }) : "";
+  return time ? `${new Date(time).toLocaleString([], { dateStyle: "medium", timeStyle: "medium", ...zone() })}${clock.isUtc ? " UTC" : ""}` : "";
 }
 
 /** For a title: the moment in UTC. */

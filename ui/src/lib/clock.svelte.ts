@@ -1,0 +1,15 @@
+// By which clock times are written: this machine's, or UTC.
+
+import { remember, remembered } from "./prefs";
+
+export const clock = $state({ isUtc: remembered("clock", "local") === "UTC" });
+
+export function setClock(name: "local" | "UTC"): void {
+  clock.isUtc = name === "UTC";
+  remember("clock", name);
+}
+
+/** For `toLocaleString`. */
+export function zone(): { timeZone?: string } {
+  return clock.isUtc ? { timeZone: "UTC" } : {};
+}

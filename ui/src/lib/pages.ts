@@ -1,0 +1,13 @@
+// The pages beside Workloads, in a file of their own: it is loaded once the first page stands, or when one of them is the first.
+
+export { default as Access } from "../pages/Access.svelte";
+export { default as Assets } from "../pages/Assets.svelte";
+export { default as Compare } from "../pages/Compare.svelte";
+export { default as DeletedWorkloads } from "../pages/DeletedWorkloads.svelte";
+export { default as NewTraining } from "../pages/NewTraining.svelte";
+export { default as Nodes } from "../pages/Nodes.svelte";
+export { default as Overview } from "../pages/Overview.svelte";
+export { default as Projects } from "../pages/Projects.svelte";
+export { default as Queue } from "../pages/Queue.svelte";
+export { default as Run } from "../pages/Run.svelte";
+export { default as Runs } from "../pages/Runs.svelte";
