@@ -44,6 +44,26 @@ def projects(ui: Ui) -> list[dict[str, Any]]:
     return list(ui.cluster.api("GET", "/api/v1/org-unit/projects")["projects"])
 
 
+def make_each(ui: Ui, word: str, kinds: dict[str, dict[str, str]]) -> list[str]:
+    """One asset of each kind, with the form; their names, which are those of their kinds."""
+    dialog, names = ui.page.get_by_role("dialog"), [f"a-{kind.split()[0].lower()}" for kind in kinds]
+    for name, (kind, values) in zip(names, kinds.items(), strict=True):
+        ui.page.get_by_role("button", name=f"NEW {word.upper()}").click()
+        dialog.get_by_label("Kind").select_option(kind)
+        fill(dialog, {f"{word} name": name, **values})
+        dialog.get_by_role("button", name=f"CREATE {word.upper()}").click()
+        expect(dialog).to_have_count(0)
+        expect(ui.page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
+    return names
+
+
+def delete_all(ui: Ui, names: list[str]) -> None:
+    for name in names:
+        ui.page.get_by_role("button", name=f"Delete {name}").click()
+        confirm(ui)
+        expect(ui.page.get_by_role("row", name=name)).to_have_count(0)
+
+
 def kept(ui: Ui, path: str) -> dict[str, Any]:
     """By their names."""
     return {one["meta"]["name"]: one for one in ui.cluster.api("GET", f"/api/v1/{path}")["entries"]}
@@ -93,41 +113,26 @@ def test_environments_and_compute_resources_are_made_changed_and_deleted(ui: Ui)
 def test_a_data_source_of_each_kind_is_made_changed_and_deleted(ui: Ui) -> None:
     page, dialog = ui.page, open_assets(ui, "Data sources")
     expect(page.get_by_text("No data source is kept yet")).to_be_visible()
-    for kind, values in SOURCES.items():
-        page.get_by_role("button", name="NEW DATA SOURCE").click()
-        dialog.get_by_label("Kind").select_option(kind)
-        fill(dialog, {"Data source name": f"a-{kind.replace(' ', '').lower()}", **values})
-        dialog.get_by_role("button", name="CREATE DATA SOURCE").click()
-        expect(dialog).to_have_count(0)
-        expect(page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
+    names = make_each(ui, "Data source", SOURCES)
     ui.pictures("data-sources")
-    page.get_by_role("button", name="Edit a-hostpath").click()
+    page.get_by_role("button", name="Edit a-host").click()
     dialog.get_by_label("Read only").uncheck()
     dialog.get_by_label("Path in the pods").fill("nowhere")
     dialog.get_by_role("button", name="SAVE").click()
     expect(dialog.get_by_role("alert")).to_contain_text("must be a directory of the container such as /data")
     dialog.get_by_label("Path in the pods").fill("/other")
     dialog.get_by_role("button", name="SAVE").click()
-    expect(page.get_by_role("row", name="a-hostpath")).to_contain_text("/other")
-    spec = kept(ui, "asset/datasource")["a-hostpath"]["spec"]
+    expect(page.get_by_role("row", name="a-host")).to_contain_text("/other")
+    spec = kept(ui, "asset/datasource")["a-host"]["spec"]
     assert spec == {"path": "/srv", "mountPath": "/other", "readOnly": False}
-    for name in ("a-hostpath", "a-pvc", "a-git", "a-configmap"):
-        page.get_by_role("button", name=f"Delete {name}").click()
-        confirm(ui)
-        expect(page.get_by_role("row", name=name)).to_have_count(0)
+    delete_all(ui, names)
     expect(page.get_by_text("No data source is kept yet")).to_be_visible()
 
 
 def test_a_credential_of_each_kind_is_made_used_changed_and_deleted(ui: Ui) -> None:
     page, dialog = ui.page, open_assets(ui, "Credentials")
     expect(page.get_by_text("No credential is kept yet")).to_be_visible()
-    for kind, values in CREDENTIALS.items():
-        page.get_by_role("button", name="NEW CREDENTIAL").click()
-        dialog.get_by_label("Kind").select_option(kind)
-        fill(dialog, {"Credential name": f"a-{kind.split()[0].lower()}", **values})
-        dialog.get_by_role("button", name="CREATE CREDENTIAL").click()
-        expect(dialog).to_have_count(0)
-        expect(page.get_by_role("cell", name=kind, exact=True)).to_be_visible()
+    names = make_each(ui, "Credential", CREDENTIALS)
     expect(page.get_by_role("row", name="a-access")).to_contain_text("accessKeyId: AK1")
     expect(page.locator("main")).not_to_contain_text("hush")
     ui.pictures("credentials")
@@ -167,10 +172,7 @@ def test_a_credential_of_each_kind_is_made_used_changed_and_deleted(ui: Ui) -> N
     expect(dialog.get_by_label("Scope")).to_have_count(0)  # it stays where it is
     dialog.get_by_role("button", name="CANCEL").click()
     page.get_by_role("tab", name="Credentials").click()
-    for name in ("a-access", "a-username", "a-registry", "a-any"):
-        page.get_by_role("button", name=f"Delete {name}").click()
-        confirm(ui)
-        expect(page.get_by_role("row", name=name)).to_have_count(0)
+    delete_all(ui, names)
 
 
 def test_a_kind_that_the_server_does_not_have_is_refused_in_its_words(ui: Ui) -> None:
