@@ -29,6 +29,10 @@ def test_metrics_draw_what_the_server_answers_and_nothing_else(ui: Ui) -> None:
     ui.pictures("metrics")
     panel.get_by_label("Range").select_option("since it was made")
     expect(panel.get_by_role("region", name="Pods", exact=True)).to_contain_text("running 2")
+    panel.get_by_label("Pod", exact=True).select_option("talks-worker-0")
+    expect(panel.get_by_role("region", name="CPU memory", exact=True)).to_contain_text("used")
+    expect(panel.get_by_role("region", name="Pods", exact=True)).to_have_count(0)
+    expect(panel.get_by_label("Range")).to_have_value("")  # as it was chosen
 
 
 def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:

@@ -22,7 +22,10 @@ export interface Chart {
 
 type Unit = "" | "bytes" | "%" | "bytes/s";
 
-const GROUPS: [string, Unit, [string, string][]][] = [
+/** Charts: a title, a unit, and the types of the lines with the words for them. */
+type Groups = [string, Unit, [string, string][]][];
+
+export const GROUPS: Groups = [
   ["GPU utilization", "%", [["GPU_UTILIZATION", "used"]]],
   ["GPUs", "", [["GPU_ALLOCATION", "allocated"]]],
   ["GPU memory", "bytes", [["GPU_MEMORY_USAGE_BYTES", "used"], ["GPU_MEMORY_REQUEST_BYTES", "requested"]]],
@@ -32,13 +35,23 @@ const GROUPS: [string, Unit, [string, string][]][] = [
   ["Pods", "", [["RUNNING_POD_COUNT", "running"], ["POD_COUNT", "all"]]],
 ];
 
-export const METRIC_TYPES = GROUPS.flatMap(([, , lines]) => lines.map(([type]) => type));
+/** Of one pod alone: what it used, on each of its GPUs too. */
+export const POD_GROUPS: Groups = [
+  ["GPU utilization", "%", [["GPU_UTILIZATION", "used"], ["GPU_UTILIZATION_PER_GPU", "each GPU"]]],
+  ["GPU memory", "bytes", [["GPU_MEMORY_USAGE_BYTES", "used"], ["GPU_MEMORY_USAGE_BYTES_PER_GPU", "each GPU"]]],
+  ["CPU cores", "", [["CPU_USAGE_CORES", "used"]]],
+  ["CPU memory", "bytes", [["CPU_MEMORY_USAGE_BYTES", "used"]]],
+];
+
+export function typesOf(groups: Groups): string[] {
+  return groups.flatMap(([, , lines]) => lines.map(([type]) => type));
+}
 
 /** The charts of an answer, and the titles of what it has no value for. A limit or a request of nothing at all is no line. */
-export function chartsOf(measurements: Measurement[]): { charts: Chart[]; absent: string[] } {
+export function chartsOf(measurements: Measurement[], groups: Groups): { charts: Chart[]; absent: string[] } {
   const charts: Chart[] = [];
   const absent: string[] = [];
-  for (const [title, unit, wanted] of GROUPS) {
+  for (const [title, unit, wanted] of groups) {
     const found = wanted.flatMap(([type, word]) =>
       measurements.filter((one) => one.type === type && one.values.length).map((one) => ({ word, one })),
     );
