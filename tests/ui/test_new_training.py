@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -152,6 +153,39 @@ def test_a_standard_training_is_one_pod(ui: Ui) -> None:
     expect(ui.row("single")).to_contain_text("Training")
 
 
+def test_a_workspace_is_one_pod_that_is_not_preempted(ui: Ui) -> None:
+    page = ui.page
+    page.get_by_role("button", name="New Workload").click()
+    page.get_by_role("menuitem", name="Workspace").click()
+    expect(page.get_by_role("heading", name="New workspace")).to_be_visible()
+    expect(page.get_by_role("group", name="Workload architecture")).to_have_count(0)
+    page.get_by_label("Project", exact=True).select_option("team-a")
+    page.get_by_label("Workspace name").fill("desk")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("radio", name="this-machine").check()
+    page.get_by_label("Command", exact=True).fill("sleep 600")
+    page.get_by_role("radio", name="cpu-only").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.locator(".command code")).to_contain_text("runai workspace submit desk -p team-a")
+    page.get_by_role("button", name="SAVE AS TEMPLATE").click()
+    expect(page.get_by_text("The template desk is kept in the project team-a.")).to_be_visible()
+    ui.pictures("new-workspace")
+    page.get_by_role("button", name="CREATE WORKSPACE").click()
+    expect(ui.row("desk")).to_contain_text("Its pod runs.")
+    expect(ui.row("desk")).to_contain_text("Workspace")
+    (made,) = ui.cluster.api("GET", "/api/v1/workloads")["workloads"]
+    assert (made["preemptible"], made["priorityClassName"]) == (False, "high")
+    page.get_by_role("link", name="Assets").click()
+    page.get_by_role("tab", name="Templates").click()
+    page.get_by_role("link", name="Use desk").click()
+    expect(page.get_by_role("heading", name="New workspace")).to_be_visible()
+    page.get_by_label("Workspace name").fill("desk-2")
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CONTINUE").click()
+    page.get_by_role("button", name="CREATE WORKSPACE").click()
+    expect(ui.row("desk-2")).to_contain_text("Workspace")
+
+
 def test_a_copy_of_every_framework_asks_for_the_same(ui: Ui) -> None:
     """What the form shows and what it has no field for: the copy's request is the original's, but for the name."""
     (project,) = [
@@ -174,9 +208,10 @@ def test_a_copy_of_every_framework_asks_for_the_same(ui: Ui) -> None:
         "xgboost": {"distributedFramework": "XGBoost", "numWorkers": 1},
         "jax": {"distributedFramework": "JAX", "numWorkers": 2},
         "standard": {},
+        "workspace": {},
     }
     for name, fields in own.items():
-        path = "/api/v1/workloads/distributed" if fields else "/api/v1/workloads/trainings"
+        path = f"/api/v1/workloads/{'distributed' if fields else 'workspaces' if name == 'workspace' else 'trainings'}"
         body = {
             "name": f"of-{name}",
             "projectId": project["id"],
@@ -186,11 +221,11 @@ def test_a_copy_of_every_framework_asks_for_the_same(ui: Ui) -> None:
         made = ui.cluster.api("POST", path, body)
         expect(ui.row(f"of-{name}")).to_be_visible()
         ui.page.goto(ui.page.url.partition("#")[0] + f"#/new/training/{made['workloadId']}")
-        expect(ui.page.get_by_label("Training name")).to_have_value(f"of-{name}-2")
+        expect(ui.page.get_by_label(re.compile("^(Training|Workspace) name"))).to_have_value(f"of-{name}-2")
         ui.page.get_by_role("button", name="CONTINUE").click()
         expect(ui.page.get_by_role("radio", name=f"as-of-{name}").first).to_be_checked()
         ui.page.get_by_role("button", name="CONTINUE").click()
-        ui.page.get_by_role("button", name="CREATE TRAINING").click()
+        ui.page.get_by_role("button", name="CREATE WORKSPACE" if name == "workspace" else "CREATE TRAINING").click()
         expect(ui.page.get_by_role("complementary")).to_contain_text(f"of-{name}-2")
         copy = ui.page.url.split("/")[-2]
         asked = ui.cluster.api("GET", f"/api/v1/workloads/distributed/{copy}")["spec"]

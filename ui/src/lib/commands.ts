@@ -29,7 +29,7 @@ function begin(row: Row, action: Action["name"]): void {
 function fixedEntries(): Entry[] {
   return [
     ...PAGES.map(([key, title]) => ({ id: key, title, about: "page", run: open(hash(key)) })),
-    { id: "new", title: "New training", about: "NEW WORKLOAD", run: open(hash("new", "training")) },
+    ...["training", "workspace"].map((word) => ({ id: `new ${word}`, title: `New ${word}`, about: "NEW WORKLOAD", run: open(hash("new", word)) })),
   ];
 }
 

@@ -5,7 +5,7 @@ import { ApiError, call, request, sentenceOf } from "./api";
 import type { Asset } from "./assets";
 import { rows } from "./live.svelte";
 import { remember, remembered } from "./prefs";
-import { copyOf, submission, type Compute, type Environment, type Source, type Training } from "./training";
+import { copyOf, ofType, submission, workloadType, type Compute, type Environment, type Source, type Training } from "./training";
 import type { Project } from "./types";
 
 export interface Outcome {
@@ -23,7 +23,7 @@ const BLANK: Partial<Training> = { sources: [], environment: undefined, compute:
 
 export class Draft {
   training = $state<Training>({
-    projectId: "", projectName: "", clusterId: "", architecture: "Distributed", framework: "PyTorch", configuration: "Workers & master", name: "",
+    projectId: "", projectName: "", clusterId: "", type: "Training", architecture: "Distributed", framework: "PyTorch", configuration: "Workers & master", name: "",
     environment: undefined, compute: undefined, workers: 2, priority: "", sources: [], general: {}, isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined,
   });
   projects = $state.raw<Project[]>([]);
@@ -44,8 +44,9 @@ export class Draft {
   /** The template that is changed; undefined for a training, null for a new template. */
   readonly template: { id: string } | null | undefined;
 
-  constructor(template: { id: string } | null | undefined) {
+  constructor(template: { id: string } | null | undefined, type = "Distributed") {
     this.template = template;
+    Object.assign(this.training, ofType(type));
   }
 
   get isTemplate(): boolean {
@@ -54,7 +55,7 @@ export class Draft {
 
   /** Templates that the project may use, for the architecture that was chosen. */
   get fitting(): Asset[] {
-    const type = this.training.architecture === "Standard" ? "Training" : "Distributed";
+    const type = workloadType(this.training);
     return this.templates.filter(({ meta }) => meta.workloadType === type && (meta.scopeType !== "project" || String(meta.projectId) === this.training.projectId));
   }
 
@@ -83,9 +84,9 @@ export class Draft {
   async copyWorkload(id: string): Promise<void> {
     const path = `workloads/distributed/${encodeURIComponent(id)}`;
     const original = await call<{ name: string; projectId: string; spec: Record<string, unknown>; masterSpec: Record<string, unknown> | null }>("GET", path);
-    const isStandard = rows.get(id)?.type === "Training" && !original.spec["distributedFramework"]; // a job of one pod is called a training, too
+    const type = original.spec["distributedFramework"] ? "Distributed" : (rows.get(id)?.type ?? "Distributed"); // a job of one pod is called a training, too
     const copied = copyOf(original.name, original.spec, original.masterSpec);
-    this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, architecture: isStandard ? "Standard" : "Distributed", name: freeName(original.name) });
+    this.#fill({ compute: { name: `as-${original.name}`, spec: {} }, ...copied, ...ofType(type), name: freeName(original.name) });
     await this.chooseProject(original.projectId);
   }
 
@@ -96,7 +97,7 @@ export class Draft {
     const template = this.templates.find((one) => one.meta.id === id);
     if (!template) return this.#fill(BLANK);
     const { meta, spec, master } = template;
-    this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), architecture: meta.workloadType === "Training" ? "Standard" : "Distributed" });
+    this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), ...ofType(meta.workloadType ?? "Distributed") });
     if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
     const wanted = template.assets?.datasources ?? [];
     this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
@@ -191,7 +192,7 @@ export class Draft {
   /** Keep the form as a template in the project, or change the one that it came from. Throws ApiError. */
   async keepTemplate(): Promise<void> {
     const { body } = submission(this.training);
-    const path = `workload-templates/${this.training.architecture === "Standard" ? "trainings" : "distributed"}`;
+    const path = `workload-templates/${{ Distributed: "distributed", Training: "trainings", Workspace: "workspaces" }[workloadType(this.training)]}`;
     const content = { spec: body["spec"], ...(body["assets"] ? { assets: body["assets"] } : {}), ...(body["masterSpec"] ? { master: { spec: body["masterSpec"] } } : {}) };
     const meta = { name: this.training.name.trim(), description: this.description.trim() };
     if (this.template) await call("PUT", `${path}/${encodeURIComponent(this.template.id)}`, { meta, ...content });

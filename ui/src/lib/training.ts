@@ -51,6 +51,8 @@ export interface Training {
   projectId: string;
   projectName: string;
   clusterId: string;
+  /** A workspace is one pod, as a standard training is, for somebody who works in it: it is not preempted. */
+  type: "Training" | "Workspace";
   architecture: "Standard" | "Distributed";
   framework: string;
   configuration: "Workers & master" | "Workers only" | "Master only";
@@ -129,7 +131,7 @@ export function submission(training: Training): { path: string; body: Record<str
   const pod = { ...podSpec(training.environment, training.compute), ...generalSpec(training), ...priority };
   const sources = training.sources.map(({ id, kind }) => ({ id, kind }));
   const assets = sources.length ? { assets: { datasources: sources } } : {};
-  if (training.architecture === "Standard") return { path: "workloads/trainings", body: { ...head, spec: pod, ...assets } };
+  if (training.architecture === "Standard") return { path: training.type === "Workspace" ? "workloads/workspaces" : "workloads/trainings", body: { ...head, spec: pod, ...assets } };
   const spec = {
     ...pod,
     distributedFramework: training.framework,
@@ -172,8 +174,17 @@ export function commandOf(training: Training): string {
   const master = masterSpec ? masterFlags(podSpec(environment, compute), masterSpec) : [];
   if (!own || !master) return "";
   const sources = training.sources.flatMap(({ name }) => ["--datasource", name]);
-  const verb = training.architecture === "Standard" ? ["training", "submit"] : ["distributed", "submit"];
-  return withProgram(["runai", ...verb, training.name, "-p", training.projectName, ...own, ...sources, ...master], environment.spec);
+  return withProgram(["runai", workloadType(training).toLowerCase(), "submit", training.name, "-p", training.projectName, ...own, ...sources, ...master], environment.spec);
+}
+
+/** Run:ai's word for what the form makes. */
+export function workloadType(training: Training): "Distributed" | Training["type"] {
+  return training.architecture === "Distributed" ? "Distributed" : training.type;
+}
+
+/** What the form holds of a workload, or a template, of such a type. */
+export function ofType(type: string): Pick<Training, "type" | "architecture"> {
+  return { type: type === "Workspace" ? "Workspace" : "Training", architecture: type === "Distributed" ? "Distributed" : "Standard" };
 }
 
 /** What the form shows of a workload that is copied. All that it has no field for stays with the environment. */
