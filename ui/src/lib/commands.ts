@@ -29,6 +29,7 @@ function begin(row: Row, action: Action["name"]): void {
 function fixedEntries(): Entry[] {
   return [
     ...PAGES.map(([key, title]) => ({ id: key, title, about: "page", run: open(hash(key)) })),
+    ...[["pools", "Node pools"], ["policies", "Policies"], ["clusters", "Clusters"]].map(([key = "", title = ""]) => ({ id: key, title, about: "page", run: open(hash("cluster", key)) })),
     ...["training", "workspace"].map((word) => ({ id: `new ${word}`, title: `New ${word}`, about: "NEW WORKLOAD", run: open(hash("new", word)) })),
   ];
 }

@@ -25,7 +25,7 @@ const OF_MASTER = ["cpuCoreRequest", "cpuCoreLimit", "cpuMemoryRequest", "cpuMem
 
 function leaves(spec: Spec): [string, unknown][] {
   return Object.entries(spec).flatMap(([field, value]): [string, unknown][] =>
-    NESTED.includes(field) ? Object.entries((value ?? {}) as Spec).map(([inner, one]) => [`${field}.${inner}`, one]) : [[field, value]],
+    NESTED.includes(field) ? Object.entries((value ?? {}) as Spec).map(([inner, one]): [string, unknown] => [`${field}.${inner}`, one]) : [[field, value]],
   );
 }
 

@@ -2,6 +2,7 @@
 
 export { default as Access } from "../pages/Access.svelte";
 export { default as Assets } from "../pages/Assets.svelte";
+export { default as Cluster } from "../pages/Cluster.svelte";
 export { default as Compare } from "../pages/Compare.svelte";
 export { default as DeletedWorkloads } from "../pages/DeletedWorkloads.svelte";
 export { default as NewTraining } from "../pages/NewTraining.svelte";
