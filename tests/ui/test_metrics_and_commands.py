@@ -84,3 +84,8 @@ def test_workloads_are_compared_and_what_differs_is_marked(ui: Ui) -> None:
     ui.pictures("compare")
     ui.page.reload()
     expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])  # the address is all that it takes
+    ui.page.get_by_role("link", name="narrow", exact=True).first.click()
+    panel = ui.page.get_by_role("complementary")
+    panel.get_by_label("Compare with").select_option("wide")
+    panel.get_by_role("button", name="COMPARE").click()
+    expect(row.get_by_role("cell")).to_have_text(["–", "0.1"])

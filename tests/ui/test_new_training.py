@@ -70,8 +70,16 @@ def test_the_quick_start_walk(ui: Ui) -> None:
 def test_mistakes_are_named_before_anything_is_made(ui: Ui) -> None:
     run(ui, "taken", LONG, "-p", "team-a")
     page = begin(ui, "Bad_Name")
+    page.get_by_label("Training name").press("Tab")
+    expect(page.get_by_role("alert")).to_contain_text("Use 'bad-name', for example.")  # as soon as it is typed
+    expect(page.get_by_label("Training name")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Training name").fill("bad-name")
+    page.get_by_label("Training name").press("Tab")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_label("Training name").fill("Bad_Name")
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.get_by_role("alert")).to_contain_text("Use 'bad-name', for example.")
+    expect(page.get_by_role("button", name="NEW ENVIRONMENT")).to_have_count(0)
     page.get_by_label("Training name").fill("taken")
     expect(page.get_by_role("alert").first).to_contain_text("There is a workload taken in team-a already")
     page.get_by_role("button", name="CONTINUE").click()

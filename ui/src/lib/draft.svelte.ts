@@ -139,10 +139,7 @@ export class Draft {
   async check(step: number): Promise<boolean> {
     this.issues = [];
     this.problem = "";
-    const { path, body } = submission(this.training);
-    const spec = body["spec"] as { image?: string };
-    const isOpen = step === 1 || (this.isTemplate && !spec.image);
-    const asked = { ...body, ...(isOpen ? { spec: { ...spec, image: "image" } } : {}), ...(this.isTemplate ? { name: "template", useGivenNameAsPrefix: true } : {}) };
+    const { path, asked } = this.#question(step === 1);
     try {
       const answer = await call<{ objects: { kind: string }[] }>("POST", `${path}?dryRun=true`, asked);
       this.manifest = JSON.stringify(answer.objects.length === 1 ? answer.objects[0] : { apiVersion: "v1", kind: "List", items: answer.objects }, null, 2);
@@ -155,6 +152,28 @@ export class Draft {
       if (!error.issues.length) this.problem = error.message;
       return false;
     }
+  }
+
+  /** What the form asks for, to be tried; `isOpen`: what it runs is not chosen yet. */
+  #question(isOpen: boolean): { path: string; asked: Record<string, unknown> } {
+    const { path, body } = submission(this.training);
+    const spec = body["spec"] as { image?: string };
+    const stand = isOpen || (this.isTemplate && !spec.image) ? { spec: { ...spec, image: "image" } } : {};
+    return { path, asked: { ...body, ...stand, ...(this.isTemplate ? { name: "template", useGivenNameAsPrefix: true } : {}) } };
+  }
+
+  /** What the server says of the name, as soon as it is typed. */
+  async checkName(): Promise<void> {
+    const { name } = this.training;
+    if (!name || this.isTemplate) return;
+    const { path, asked } = this.#question(true);
+    let found: Issue[] = [];
+    try {
+      await call("POST", `${path}?dryRun=true`, asked);
+    } catch (error) {
+      found = error instanceof ApiError ? error.issues.filter((issue) => issue.field === "name") : []; // all else is said at CONTINUE
+    }
+    if (name === this.training.name) this.issues = [...this.issues.filter((issue) => issue.field !== "name"), ...found];
   }
 
   /** The same manifest as the server writes YAML. */
