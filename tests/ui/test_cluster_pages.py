@@ -16,6 +16,9 @@ def open_page(ui: Ui, name: str) -> None:
 def test_the_overview_of_an_empty_cluster_teaches_the_next_command(ui: Ui) -> None:
     open_page(ui, "Overview")
     expect(ui.page.get_by_role("region", name="GPUs", exact=True)).to_contain_text("0 of 2 allocated")
+    expect(ui.page.get_by_role("region", name="GPUs", exact=True)).to_contain_text(
+        "How many are at work is not measured"
+    )
     expect(ui.page.get_by_role("region", name="How to begin")).to_contain_text("rowlock run -d")
     open_page(ui, "Queue")
     expect(ui.page.get_by_text("Nobody waits")).to_be_visible()

@@ -81,6 +81,12 @@ export function countGpus(nodes: NodeCards[]): { total: number; allocated: numbe
   return { total, allocated, idle, closed: Math.max(0, total - allocated - idle) };
 }
 
+/** How many GPUs are at work now: the sum of what the measured ones say; undefined where none is measured. */
+export function usedGpus(nodes: NodeCards[]): number | undefined {
+  const measured = nodes.flatMap((node) => node.cards.map((card) => card.utilization)).filter((percent) => percent !== null);
+  return measured.length ? measured.reduce((sum, percent) => sum + percent / 100, 0) : undefined;
+}
+
 /** Labels of places that nodes have, in the order of the first that has them. */
 export function placesOf(nodes: NodeCards[]): string[] {
   return [...new Set(nodes.flatMap((node) => node.topology.map((place) => place.label)))];
