@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import FAILS, LONG, choose_columns, column_of, expect, run
@@ -22,6 +24,20 @@ def test_the_overview_of_an_empty_cluster_teaches_the_next_command(ui: Ui) -> No
     expect(ui.page.get_by_role("region", name="How to begin")).to_contain_text("rowlock run -d")
     open_page(ui, "Queue")
     expect(ui.page.get_by_text("Nobody waits")).to_be_visible()
+
+
+def test_gpus_at_work_are_counted_where_they_are_measured(ui: Ui) -> None:
+    """Simulated GPUs do no work: the server's answer, with figures of real ones."""
+
+    def measured(route: Any) -> None:
+        body = route.fetch().json()
+        for card, percent in zip(body["nodes"][0]["cards"], (90, 25), strict=True):
+            card["utilization"] = percent
+        route.fulfill(body=json.dumps(body), content_type="application/json")
+
+    ui.page.route("**/api/v1/scheduler/cards", measured)
+    open_page(ui, "Overview")
+    expect(ui.page.get_by_role("region", name="GPUs", exact=True)).to_contain_text("1.15 at work now")
 
 
 def test_the_overview_is_live_and_tells_why_something_failed(ui: Ui) -> None:
