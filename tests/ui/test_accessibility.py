@@ -118,6 +118,14 @@ def test_axe_finds_nothing_on_the_pages_of_admins_and_of_runs(ui: Ui) -> None:
             page.get_by_role("tab", name=tab, exact=True).click()
             expect(page.get_by_role("tabpanel")).to_contain_text(re.compile(r"\w+"))
             assert judge(page) == [], tab
+    page.get_by_role("link", name="Nodes", exact=True).click()
+    page.get_by_role("link", name="Node pools, policies").click()
+    for tab in ("Node pools", "Policies", "Clusters"):
+        page.get_by_role("tab", name=tab, exact=True).click()
+        expect(page.get_by_role("tabpanel")).to_contain_text(re.compile(r"\w+"))
+        assert judge(page) == [], tab
+    page.get_by_role("link", name="Assets", exact=True).click()
+    page.get_by_role("tab", name="Templates", exact=True).click()
     page.get_by_role("link", name="NEW TEMPLATE").click()
     page.get_by_label("Template name").fill("axe")
     page.get_by_role("button", name="CONTINUE").click()

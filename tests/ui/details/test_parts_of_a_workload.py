@@ -41,7 +41,7 @@ def test_each_container_has_its_log_and_its_terminal(ui: Ui) -> None:
     expect(panel.get_by_label("Container")).to_have_count(0)  # of all ranks, merged
     panel.get_by_label("Ranks").select_option("pair-master-0")
     expect(log).to_contain_text("pytorch works")
-    expect(panel.get_by_text("rowlock logs -f pair -p team-a --pod pair-master-0")).to_be_visible()
+    expect(panel.get_by_text("kubectl logs -f -n runai-team-a pair-master-0 -c pytorch")).to_be_visible()
     panel.get_by_label("Container").select_option("side")
     expect(log).to_contain_text("side works")
     expect(panel.get_by_text("kubectl logs -f -n runai-team-a pair-master-0 -c side")).to_be_visible()

@@ -2,7 +2,7 @@
 
 import { remember, remembered } from "./prefs";
 
-export const clock = $state({ isUtc: remembered("clock", "local") === "UTC" });
+export const clock = $state({ isUtc: remembered<string>("clock", "local") === "UTC" });
 
 export function setClock(name: "local" | "UTC"): void {
   clock.isUtc = name === "UTC";

@@ -39,7 +39,7 @@ def entries(workload: Workload) -> Iterator[Entry]:
         uid = objects.uid(pod)
         yield _entry(uid, root, "Pod", objects.name(pod), pod_status(pod))
         yield from _container_entries(pod)
-        for kind, name in _mounted(pod):
+        for kind, name in _volume_sources(pod):
             identity = f"{root}/{kind}/{name}"
             mounted.setdefault(identity, _entry(identity, root, kind, name, "mounted"))
     yield from mounted.values()
@@ -68,7 +68,7 @@ def _container_status(state: Object) -> str:
     return str((state.get("waiting") or {}).get("reason") or "")
 
 
-def _mounted(pod: Object) -> Iterator[tuple[str, str]]:
+def _volume_sources(pod: Object) -> Iterator[tuple[str, str]]:
     """(kind, name) of what its volumes name."""
     for volume in objects.dig(pod, "spec.volumes", []):
         for field, (kind, place) in _VOLUME_KINDS.items():
