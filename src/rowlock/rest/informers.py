@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Api
@@ -20,6 +19,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
 from rowlock.rest.creation_order import CreationOrder, SortKey
+from rowlock.rest.list_rows.object_facts import card_facts, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.scheduling.model import from_objects
 from rowlock.selectors import EVERYTHING, parse_labels
@@ -187,7 +187,7 @@ class InformerCache:
         elif kind == kinds.POD and owner:
             self._pods.setdefault(owner, {})[key] = obj
         elif kind == kinds.POD_GROUP:
-            owner = _group_owner(obj)
+            owner = group_owner(obj)
             self._groups[owner] = obj
         elif kind == kinds.NODE:
             pass  # `_store_object` has compared it
@@ -216,7 +216,7 @@ class InformerCache:
             if not job_pods:
                 self._pods.pop(owner, None)
         elif kind == kinds.POD_GROUP:
-            owner = _group_owner(obj)
+            owner = group_owner(obj)
             self._groups.pop(owner, None)
         elif kind == kinds.NODE:
             self._forget_card_memory(obj, None)
@@ -240,7 +240,7 @@ class InformerCache:
         """Forget the memory of cards, and what workloads hold of them, when a node was added, deleted or has other
         cards. Most writes of a node are heartbeats and change nothing here."""
         self._card_memory = None
-        if _card_facts(before) != _card_facts(after):
+        if card_facts(before) != card_facts(after):
             for row in self._rows_by_uid.values():
                 row.known.clear()
 
@@ -449,17 +449,3 @@ class InformerCache:
         """The workloads of this name in any project, without reading all others."""
         jobs = (job for namespace in self.projects() for job in self.jobs_named(namespace, name))
         return [self._rows_by_uid[objects.uid(job)] for job in jobs]
-
-
-def _card_facts(node: Object | None) -> tuple[Any, ...] | None:
-    """The fields of a node on which GPU figures depend."""
-    if node is None:
-        return None
-    status = node.get("status") or {}
-    return objects.labels(node), status.get("capacity"), status.get("allocatable")
-
-
-def _group_owner(group: Object) -> str:
-    """The uid of the job of a pod group: its first owner, controlling or not."""
-    owners = objects.meta(group).get("ownerReferences") or [{}]
-    return str(owners[0].get("uid", ""))
