@@ -159,16 +159,15 @@ class Server:
         self._port = listeners[0].getsockname()[1]
         browser_listeners = sockets.open_browser_listeners(self.data_dir, self._port, self.options.ui_address)
         async with self.cluster() as cluster:
-            with loop_watchdog.LoopWatchdog(self._clock) as watchdog:
-                await self._serve(cluster, listeners, browser_listeners, watchdog)
+            await self._serve(cluster, listeners, browser_listeners)
 
     async def _serve(
         self,
         cluster: LocalCluster,
         listeners: list[socket.socket],
         browser_listeners: sockets.BrowserListeners,
-        watchdog: loop_watchdog.LoopWatchdog,
     ) -> None:
+        watchdog = loop_watchdog.LoopWatchdog(self._clock)
         token, requests = server_files.ensure_token(self.data_dir / "token"), RequestStats()
         accounts, audit_log = UserAccounts.open(self.data_dir), AuditLog(self.data_dir)
         api_settings = self._api_settings(token, cluster, accounts)
@@ -223,15 +222,16 @@ class Server:
             work.append(token_sources.local_login(api_settings, self.options.system).run())
         routes = [door.code_route, *rest_api.routes]
         app = application.application(routes, cluster.store, api_settings, exec_sessions, authorizer)
-        await self.serve_http(
-            app,
-            door,
-            listeners,
-            work,
-            browser_listeners=browser_listeners,
-            announce=partial(self._announce, listeners[0], token, door, cluster.notice),
-            before_stop=partial(_report_running_pods, cluster),
-        )
+        with watchdog:  # what is made before that holds up nobody
+            await self.serve_http(
+                app,
+                door,
+                listeners,
+                work,
+                browser_listeners=browser_listeners,
+                announce=partial(self._announce, listeners[0], token, door, cluster.notice),
+                before_stop=partial(_report_running_pods, cluster),
+            )
 
     async def serve_http(
         self,

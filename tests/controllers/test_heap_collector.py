@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import warnings
 import weakref
 from collections.abc import Iterator
 from typing import cast
@@ -42,6 +43,9 @@ class Cycle:
 @pytest.fixture
 def thresholds() -> Iterator[None]:
     before = gc.get_threshold()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # what other tests of this process have left is not this one's
+        gc.collect()
     yield
     gc.set_threshold(*before)
     gc.unfreeze()

@@ -40,7 +40,8 @@ class Healthy:
             kinds.NODE: [node(labels={"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.memory": "81559"})],
             STORAGE_CLASS: [{"metadata": {"name": "fast", "annotations": DEFAULT}, "volumeBindingMode": "Immediate"}],
         }
-        self.unserved: set[Kind] = {dialect.proof for dialect in INSTALLED if dialect.proof}
+        releases = (release for dialect in INSTALLED for release in dialect.releases())
+        self.unserved: set[Kind] = {release.proof for release in releases if release.proof}
         self.refused: set[str] = set()
         self.webhook_error = ""
         self.lease: Object = {

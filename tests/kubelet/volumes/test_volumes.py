@@ -13,6 +13,7 @@ from tests.kubelet.conftest import WAY, Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
+from rowlock.kubelet.volumes import nfs_exports
 from rowlock.objects import Key, Object, dig
 
 MODES = pytest.mark.parametrize("network", ["rewrite", "auto"])
@@ -116,7 +117,7 @@ def test_config_maps_secrets_fields_and_their_sum_are_files(tmp_path: Path) -> N
         ({"configMap": {"name": "here", "items": [{"key": "no", "path": "x"}]}}, "configmap references non-existent config key: no"),
         ({"hostPath": {"path": "/etc/passwd", "type": "Directory"}}, "hostPath type check failed: /etc/passwd is not a directory"),
         ({"hostPath": {"path": "/proc/none/x"}}, "/proc/none cannot be used: No such file or directory"),
-        ({"nfs": {"server": "nas", "path": "/x"}}, "this node has not mounted the NFS export nas:/x, and pods do not mount it themselves: as root, `mount -t nfs nas:/x /mnt/NAME`; the pod starts then"),
+        ({"nfs": {"server": "nas", "path": "/x"}}, "this node has not mounted the NFS export nas:/x, and pods do not mount it themselves: as root, `mount -t nfs nas:/x /mnt/NAME`; the pod starts then" + nfs_exports.missing_client()),
         ({"iscsi": {"targetPortal": "s", "iqn": "iqn.x", "lun": 0}}, "rowlock does not mount iscsi; it mounts emptyDir, hostPath, nfs, configMap, secret, downwardAPI, projected, persistentVolumeClaim"),
         ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, "this cluster makes no service account tokens: use a Secret with a token of your own"),
         ({"emptyDir": {"medium": "HugePages"}}, 'rowlock has no medium "HugePages"; it knows "" (disk) and Memory'),

@@ -35,11 +35,11 @@ def find_export(export: str, table: Path | None = None) -> Path:
             return Path(target) / PurePosixPath(path).relative_to(shown)
     raise ContainerConfigError(
         f"this node has not mounted the NFS export {export}, and pods do not mount it themselves: as root,"
-        f" `mount -t nfs {export} /mnt/NAME`; the pod starts then{_missing_client()}"
+        f" `mount -t nfs {export} /mnt/NAME`; the pod starts then{missing_client()}"
     )
 
 
-def _missing_client() -> str:
+def missing_client() -> str:
     """That this machine can mount no exports yet, and what it lacks; "" when it can, or is no Linux."""
     if not MOUNT_TABLE.exists() or any(helper.exists() for helper in MOUNT_HELPERS):
         return ""
