@@ -6,7 +6,7 @@ import { shellWord } from "./format";
 import type { Spec } from "./forms";
 import { requestSpec } from "./training";
 
-const NOUNS: Record<string, string> = { environment: "environment", compute: "compute", datasource: "datasource", credentials: "my-credential", templates: "template" };
+const NOUNS: Record<string, string> = { environment: "environment", compute: "compute", datasource: "datasource", credentials: "credential", templates: "template" };
 
 /** `key=value` parts of one flag, from the fields of a spec; a word alone stands for a switch that is on, or off. */
 interface Parts {
