@@ -35,6 +35,7 @@ const CREDENTIALS: Record<string, Record<string, string>> = {
   "credentials/access-key": { accessKeyId: "--access-key-id" },
   "credentials/password": { user: "--user" },
   "credentials/docker-registry": { user: "--user", url: "--url" },
+  "credentials/ngc-api-key": {},
 };
 
 /** Make the asset that a form holds. `scope` is the key of one: `project:ID`, `cluster:UUID`. */

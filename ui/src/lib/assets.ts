@@ -91,7 +91,7 @@ const ROWS: AssetForm[] = [
   row("credentials/password", "Username and password", text("user", "User"), secret("password", "Password"), EXISTING),
   row("credentials/docker-registry", "Registry of images", text("url", "Registry", "ghcr.io"), text("user", "User"), secret("password", "Password or token"), EXISTING),
   row("credentials/generic-secret", "Any secret", { path: "keyValuePairs", title: "Keys and values", type: "pairs", nameField: "key", placeholder: "KEY=VALUE, one a line" }, EXISTING),
-  row("credentials/ngc-api-key", "NGC API key"),
+  row("credentials/ngc-api-key", "NGC API key", secret("ngc_api_key", "Key"), EXISTING),
 ];
 const UNSAID = ["passwordAssetId", "defaultMode", "mountPropagation"]; // other words for the same, and what hardly anybody sets
 

@@ -44,6 +44,9 @@ export class Draft {
   /** The template that is changed; undefined for a training, null for a new template. */
   readonly template: { id: string } | null | undefined;
 
+  /** The assets of the project that was chosen last. */
+  #loading: Promise<void> = Promise.resolve();
+
   constructor(template: { id: string } | null | undefined, type = "Distributed") {
     this.template = template;
     Object.assign(this.training, ofType(type));
@@ -77,7 +80,8 @@ export class Draft {
     training.sources = [];
     if (!this.fitting.some((one) => one.meta.id === this.templateId)) this.templateId = "";
     remember("project", project.id);
-    await this.loadAssets();
+    this.#loading = this.loadAssets();
+    await this.#loading;
   }
 
   /** Fill the form with what another workload asked for. */
@@ -99,6 +103,8 @@ export class Draft {
     const { meta, spec, master } = template;
     this.#fill({ ...BLANK, ...copyOf(meta.name, spec ?? {}, master?.spec ?? null), ...ofType(meta.workloadType ?? "Distributed") });
     if (meta.scopeType === "project" && String(meta.projectId) !== this.training.projectId) await this.chooseProject(String(meta.projectId));
+    await this.#loading; // the project may have been chosen a moment ago
+    if (this.templateId !== id) return;
     const wanted = template.assets?.datasources ?? [];
     this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
     const lost = wanted.length - this.training.sources.length;
