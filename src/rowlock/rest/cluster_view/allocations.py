@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
+from rowlock.rest.informers import InformerCache
 from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.pod_requests import pod_shape
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
 
-_PODS_PER_TURN = 256
+_PODS_PER_TURN = 128
 """Pods that are looked at in one go: everybody else waits meanwhile."""
 _ENDED = ("Succeeded", "Failed")
 
@@ -37,6 +39,16 @@ class HeldResources:
         self.pods += 1
 
 
+async def bound_pods(cache: InformerCache) -> AsyncIterator[tuple[str, Object]]:
+    """The pods that have a node and have not ended, each with the name of its node; others have their turn meanwhile."""
+    for number, pod in enumerate(list(cache.pods()), 1):
+        name = str(objects.dig(pod, "spec.nodeName") or "")
+        if name and objects.phase(pod) not in _ENDED:
+            yield name, pod
+        if number % _PODS_PER_TURN == 0:
+            await asyncio.sleep(0)
+
+
 async def index(call: RestCall) -> Any:
     """GET /scheduler/nodes: nodes by name. Pods count from when they are bound until they end, with what they ask for, as a
     scheduler counts them. Raises Forbidden."""
@@ -45,12 +57,9 @@ async def index(call: RestCall) -> Any:
     nodes = sorted(call.context.cache.nodes(), key=objects.name)
     rooms = {objects.name(node): NodeState(parse_node(node), 0) for node in nodes}
     held = {name: HeldResources() for name in rooms}
-    for number, pod in enumerate(list(call.context.cache.pods()), 1):
-        name = str(objects.dig(pod, "spec.nodeName") or "")
-        if name in held and objects.phase(pod) not in _ENDED:
+    async for name, pod in bound_pods(call.context.cache):
+        if name in held:
             held[name].add(pod, rooms[name])
-        if number % _PODS_PER_TURN == 0:
-            await asyncio.sleep(0)
     return {"nodes": [_node_json(node, rooms[objects.name(node)], held[objects.name(node)]) for node in nodes]}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
-from rowlock.rest.cluster_view.allocations import HeldResources
+from rowlock.rest.cluster_view.allocations import HeldResources, bound_pods
 from rowlock.rest.informers import InformerCache
 from rowlock.scheduling.model.from_objects import assigned_devices, parse_node, pod_status
 from rowlock.scheduling.model.node_state import NodeState
@@ -21,8 +20,6 @@ from rowlock.workloads import compute, runai_json
 from rowlock.workloads.figures.usage_series import PodUsageSource
 from rowlock.workloads.inventory.nodes import gpu_type, node_status, nvlink_ids, pool_name
 
-_PODS_PER_TURN = 128
-"""Pods that are processed before other tasks of the event loop get their turn."""
 _PLACES = (
     ("region",), ("zone",), ("datacenter", "dc", "building"), ("superblock", "spine"), ("block", "pod", "row"), ("rack",),
     ("leaf", "switch", "tor"), ("clique", "nvlink-domain", "nvlink_domain"),
@@ -30,7 +27,6 @@ _PLACES = (
 """Last words of labels that describe a node's place, the widest first: topology.kubernetes.io/zone, example.com/rack,
 nvidia.com/gpu.clique. A job may use any label as its topology; the view shows these."""
 _HOLDING = (Status.RUNNING, Status.RELEASING)
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
@@ -83,14 +79,11 @@ async def index(call: RestCall) -> Any:
     for node in sorted(cache.nodes(), key=objects.name):
         room = NodeState(parse_node(node), 0)
         views[objects.name(node)] = _NodeView(node, room, _node_json(node, room, cache.cluster))
-    for number, pod in enumerate(list(cache.pods()), 1):
-        view = views.get(str(objects.dig(pod, "spec.nodeName") or ""))
-        if view is not None and objects.phase(pod) not in _ENDED:
+    async for name, pod in bound_pods(cache):
+        if (view := views.get(name)) is not None:
             view.held.add(pod, view.room)
             if pod_status(pod) in _HOLDING:
                 _add_pod(view, pod, cache, usage)
-        if number % _PODS_PER_TURN == 0:
-            await asyncio.sleep(0)
     return {"nodes": [_with_sums(view, call.context.clock()) for view in views.values()]}
 
 
