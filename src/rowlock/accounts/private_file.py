@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from pathlib import Path
+from typing import TypeVar
 
-from rowlock.errors import BadRequest
+import msgspec
+
+from rowlock.errors import BadRequest, Internal
+
+_File = TypeVar("_File", bound=msgspec.Struct)
+
+
+def load_private_file(path: Path, file_type: type[_File], secret: str, kept: str) -> _File | None:
+    """A file of JSON that holds `secret`, in the words of whoever mends it; None where there is no such file. `kept` is what it keeps.
+    Raises BadRequest for a file that is damaged or open to others."""
+    try:
+        content = read_private_file(path, secret)
+        return None if content is None else msgspec.json.decode(content, type=file_type)
+    except (OSError, ValueError) as error:
+        raise BadRequest(
+            f"the {kept} in {path} cannot be read ({error}): mend the file, or move it away and make the {kept} again"
+        ) from None
+
+
+async def save_private_file(path: Path, content: msgspec.Struct) -> None:
+    """Replace such a file beside the event loop. Raises Internal, and nothing is changed then."""
+    try:
+        await asyncio.to_thread(lambda: write_private_file(path, msgspec.json.encode(content)))
+    except OSError as error:
+        raise Internal(f"{path} cannot be written ({error.strerror}): nothing was changed") from None
 
 
 def read_private_file(path: Path, what: str) -> bytes | None:

@@ -18,8 +18,8 @@ import msgspec
 
 from rowlock.accounts.login_limits import LoginLimits
 from rowlock.accounts.passwords import PasswordHashes, check_password
-from rowlock.accounts.private_file import read_private_file, write_private_file
-from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound, TooManyRequests
+from rowlock.accounts.private_file import load_private_file, save_private_file
+from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests
 
 FILE_NAME = "accounts.json"
 MAX_ACCOUNTS, MAX_NAME_LENGTH = 10_000, 128
@@ -76,14 +76,8 @@ class UserAccounts:
     def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserAccounts:
         """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
         path = data_dir / FILE_NAME
-        try:
-            content = read_private_file(path, "the hashes")
-            users = msgspec.json.decode(content, type=_File).users if content is not None else []
-        except (OSError, ValueError) as error:
-            raise BadRequest(
-                f"the accounts in {path} cannot be read ({error}): mend the file, or move it away and make the accounts again"
-            ) from None
-        return cls(path, {user.name: user for user in users}, clock)
+        file = load_private_file(path, _File, "the hashes", "accounts")
+        return cls(path, {user.name: user for user in file.users} if file else None, clock)
 
     def close(self) -> None:
         """Nobody logs in from now on."""
@@ -152,11 +146,7 @@ class UserAccounts:
             await self._replace({**self._accounts, name: changed})
 
     async def _replace(self, accounts: dict[str, UserAccount]) -> None:
-        content = msgspec.json.encode(_File(list(accounts.values())))
-        try:
-            await asyncio.to_thread(write_private_file, self._path, content)
-        except OSError as error:
-            raise Internal(f"{self._path} cannot be written ({error.strerror}): nothing was changed") from None
+        await save_private_file(self._path, _File(list(accounts.values())))
         self._accounts = accounts
 
     # ------------------------------------------------------------ logins

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from rowlock.accounts.private_file import read_private_file, write_private_file
-from rowlock.errors import AlreadyExists, BadRequest, Internal, NotFound
+from rowlock.accounts.private_file import load_private_file, save_private_file
+from rowlock.errors import AlreadyExists, BadRequest, NotFound
 
 FILE_NAME = "credentials.json"
 MAX_OF_ONE, MAX_BYTES_OF_ONE, MAX_BYTES = 100, 1 << 20, 16 << 20
@@ -61,14 +61,8 @@ class UserCredentials:
     def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserCredentials:
         """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
         path = data_dir / FILE_NAME
-        try:
-            content = read_private_file(path, "the secrets")
-            credentials = msgspec.json.decode(content, type=_CredentialFile).credentials if content is not None else []
-        except (OSError, ValueError) as error:
-            raise BadRequest(
-                f"the credentials in {path} cannot be read ({error}): mend the file, or move it away and make them again"
-            ) from None
-        return cls(path, credentials, clock)
+        file = load_private_file(path, _CredentialFile, "the secrets", "credentials")
+        return cls(path, file.credentials if file else (), clock)
 
     def of(self, user: str) -> list[UserCredential]:
         """Those of a user, by name."""
@@ -133,11 +127,5 @@ class UserCredentials:
             )
 
     async def _replace(self, credentials: Mapping[str, UserCredential]) -> None:
-        def write() -> None:
-            write_private_file(self._path, msgspec.json.encode(_CredentialFile(list(credentials.values()))))
-
-        try:
-            await asyncio.to_thread(write)
-        except OSError as error:
-            raise Internal(f"{self._path} cannot be written ({error.strerror}): nothing was changed") from None
+        await save_private_file(self._path, _CredentialFile(list(credentials.values())))
         self._by_id = credentials
