@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,68 @@ def test_a_password_leads_in_and_signing_out_leads_back(site: Site) -> None:
     log_in(page)
     expect_inside(page, "ana")
     expect_inside(other, "ana")
+    page.context.close()
+
+
+@contextmanager
+def held_until_left(page: Any, pattern: str) -> Iterator[None]:
+    """The requests of a page to these addresses wait until the block is left."""
+    held: list[Any] = []
+    page.route(pattern, lambda route: held.append(route))
+    yield
+    page.unroute(pattern)
+    assert held, f"nothing was asked for at {pattern}"
+    for route in held:
+        route.continue_()
+
+
+# Every page keeps the port of the worker that holds the stream of all pages, so that a test can say late what it said.
+KEEP_PORT = """
+const Real = SharedWorker;
+window.SharedWorker = class extends Real {
+  constructor(...given) { super(...given); window.streamPort = this.port; }
+};
+"""
+SAY_LATE = "state => streamPort.dispatchEvent(new MessageEvent('message', { data: { type: 'state', ...state } }))"
+KEY = "localStorage.getItem('rowlock.key')"
+
+
+def test_what_is_said_late_of_an_ended_session_ends_no_newer_one(site: Site) -> None:
+    """By the stream of all pages, and by a request that was on its way: the answer 401 is to the session of before."""
+    page = site.open()
+    page.context.add_init_script(KEEP_PORT)
+    page.reload()
+    log_in(page)
+    expect_inside(page, "ana")
+    other = page.context.new_page()
+    held: list[Any] = []
+    other.route(
+        "**/api/v1/**", lambda route: held.append(route) if "/ui/" not in route.request.url else route.continue_()
+    )
+    with other.expect_request(lambda request: "/api/v1/" in request.url and "/ui/" not in request.url):
+        other.goto(f"{site.url}#/nodes")
+    expect_inside(other, "ana")
+    ended = page.evaluate(KEY)
+    page.get_by_role("button", name="Sign out").click()
+    for one in (page, other):
+        expect(one.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    with held_until_left(other, "**/api/v1/ui/session"):  # the other page begins when the stream of all is live already
+        log_in(page)
+        expect_inside(page, "ana")
+    expect_inside(other, "ana")
+    begun = page.evaluate(KEY)
+    assert begun not in (None, ended)
+    page.evaluate(SAY_LATE, {"state": "signed-out", "key": ended})
+    late = [route for route in held if route.request.headers["x-rowlock-key"] == ended]
+    assert late, "no request of the first session was held"
+    for route in late:
+        with other.expect_event("requestfinished", lambda request, asked=route.request: request == asked):
+            route.fulfill(status=401, json={"message": "The session is over."})
+    for one in (page, other):
+        one.evaluate("new Promise(requestAnimationFrame)")
+        expect_inside(one, "ana")
+    assert page.evaluate(KEY) == begun
+    other.unroute_all(behavior="ignoreErrors")
     page.context.close()
 
 

@@ -21,9 +21,10 @@ function serve(port: Port): void {
       return;
     }
     stream.follow(data.key, data.url); // before it hears of a session that is over, which may not be its own
-    if (!ports.has(port)) {
-      ports.add(port);
-      port.postMessage({ type: "state", state: stream.state });
+    const isNew = !ports.has(port);
+    ports.add(port);
+    port.postMessage({ type: "state", state: stream.state, key: stream.key }); // also to a page that comes back: another may have begun the same session
+    if (isNew) {
       port.postMessage({ type: "reset", rows: [...stream.rows.values()] });
       if (stream.state === "live") port.postMessage({ type: "ready", time: Date.now() / 1000 });
     }

@@ -21,8 +21,9 @@ export function sessionKey(): string {
   return localStorage.getItem(KEY) ?? "";
 }
 
-export function forgetSession(): void {
-  localStorage.removeItem(KEY);
+/** Forget the session of this key, unless another has begun since: what ended late takes no newer one with it. */
+export function forgetSession(key: string): void {
+  if (sessionKey() === key) localStorage.removeItem(KEY);
 }
 
 /** Exchange the code of `rowlock ui`'s address for a session. Throws ApiError. */
@@ -37,11 +38,13 @@ export async function logIn(username: string, password: string): Promise<void> {
   localStorage.setItem(KEY, key);
 }
 
-/** Call `then` when the session ends under the page, or another tab begins (true) or ends (false) one. */
-export function watchSession(then: (begun: boolean) => void): void {
-  addEventListener(SIGNED_OUT, () => then(false));
+/** Call `ended` with the key of a session that is over, here or in another tab, and `begun` when another tab has begun one. */
+export function watchSession(ended: (key: string) => void, begun: () => void): void {
+  addEventListener(SIGNED_OUT, (event) => ended((event as CustomEvent<string>).detail));
   addEventListener("storage", (event) => {
-    if (event.key === KEY) then(Boolean(event.newValue));
+    if (event.key !== KEY) return;
+    if (event.newValue) begun();
+    else ended(event.oldValue ?? "");
   });
 }
 
@@ -57,17 +60,18 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
 /** A response whose status is a success. Throws ApiError. */
 export async function request(path: string, options: RequestInit = {}): Promise<Response> {
   let answer: Response;
+  const key = sessionKey();
   try {
     answer = await fetch(address(path), {
       ...options,
       cache: "no-store",
-      headers: { ...(options.headers as Record<string, string>), "X-Rowlock-Key": sessionKey() },
+      headers: { ...(options.headers as Record<string, string>), "X-Rowlock-Key": key },
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, "The server does not answer. Check it with `rowlock status`; the page comes back by itself.");
   }
-  if (answer.status === 401 && !path.startsWith("ui/")) dispatchEvent(new Event(SIGNED_OUT));
+  if (answer.status === 401 && !path.startsWith("ui/")) dispatchEvent(new CustomEvent(SIGNED_OUT, { detail: key }));
   if (!answer.ok) throw await errorOf(answer);
   return answer;
 }

@@ -62,8 +62,9 @@ function openPort(): { postMessage(message: PageMessage): void } {
 
 function take(message: StreamMessage): void {
   if (message.type === "state") {
+    if (message.key && sessionKey() && message.key !== sessionKey()) return; // about a session that another has followed
+    if (message.state === "signed-out") forgetSession(message.key);
     live.state = message.state;
-    if (message.state === "signed-out") forgetSession();
     return;
   }
   if (message.type === "ready") {

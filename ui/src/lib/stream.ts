@@ -15,7 +15,7 @@ type Tell = (message: StreamMessage) => void;
 export class WorkloadStream {
   readonly rows = new Map<string, Row>();
   state: StreamState = "connecting";
-  #key = "";
+  key = ""; // of the session that it follows with
   #url = "";
   #lastEvent = "";
   #delay = FIRST_DELAY_MS;
@@ -33,10 +33,10 @@ export class WorkloadStream {
 
   /** Follow with this key; nothing happens when that is done already. */
   follow(key: string, url: string): void {
-    if (key === this.#key && url === this.#url && this.state !== "signed-out") return;
+    if (key === this.key && url === this.#url && this.state !== "signed-out") return;
     this.stop();
-    if (key !== this.#key) this.#lastEvent = "";
-    this.#key = key;
+    if (key !== this.key) this.#lastEvent = "";
+    this.key = key;
     this.#url = url;
     this.#setState("connecting");
     void this.#connect();
@@ -50,7 +50,7 @@ export class WorkloadStream {
   /** Try now: somebody looks at the page again, or the network is back. */
   retry(): void {
     this.look();
-    if (this.#key && this.state === "reconnecting") {
+    if (this.key && this.state === "reconnecting") {
       clearTimeout(this.#retry);
       this.#delay = FIRST_DELAY_MS;
       void this.#connect();
@@ -71,9 +71,10 @@ export class WorkloadStream {
     this.#heard = new Moment();
     this.#isConnected = true;
     try {
-      const headers: Record<string, string> = { "X-Rowlock-Key": this.#key };
+      const headers: Record<string, string> = { "X-Rowlock-Key": this.key };
       if (this.#lastEvent) headers["Last-Event-ID"] = this.#lastEvent;
       const answer = await fetch(this.#url, { headers, signal: abort.signal, cache: "no-store" });
+      if (abort !== this.#abort) return; // it answers to a session that is not followed any more
       if (answer.status === 401 || answer.status === 403) {
         this.#lastEvent = "";
         this.rows.clear();
@@ -133,7 +134,7 @@ export class WorkloadStream {
   #setState(state: StreamState): void {
     if (state !== this.state) {
       this.state = state;
-      this.#tell({ type: "state", state });
+      this.#tell({ type: "state", state, key: this.key });
     }
   }
 }

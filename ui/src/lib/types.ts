@@ -107,7 +107,7 @@ export type StreamMessage =
   | { type: "rows"; rows: Row[] }
   | { type: "gone"; ids: string[] }
   | { type: "ready"; time: number }
-  | { type: "state"; state: StreamState };
+  | { type: "state"; state: StreamState; key: string }; // of the session that it is about
 
 export type StreamState = "connecting" | "live" | "reconnecting" | "signed-out";
 
