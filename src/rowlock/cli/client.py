@@ -35,6 +35,14 @@ class StatusError(CommandError):
         self.status, self.body = status, body
 
 
+class Unanswered(CommandError):
+    """No answer came. Where the request was sent (`is_sent`), it may have been carried out."""
+
+    def __init__(self, message: str, *, is_sent: bool) -> None:
+        super().__init__(message)
+        self.is_sent = is_sent
+
+
 def is_alive(server_json: dict[str, Any]) -> bool:
     """Whether the process that wrote this server.json still runs. A zombie does not count, nor does a younger process with
     the same pid. A process of another user counts, although this user cannot signal it."""
@@ -210,11 +218,18 @@ class ServerClient:
         return self.call("DELETE", path)
 
     def call(
-        self, method: str, path: str, *, body: Any = None, query: dict[str, Any] | None = None, anonymous: bool = False
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        anonymous: bool = False,
     ) -> Any:
         """Send a request and return the decoded answer. With `anonymous` no token is sent. Raises StatusError with the
-        server's sentence when it refuses, CommandError when it does not answer."""
-        answer = self._send(method, path, body, query, anonymous=anonymous)
+        server's sentence when it refuses, Unanswered when the connection breaks, CommandError when no answer comes in time."""
+        answer = self._send(method, path, body, query, headers=headers, anonymous=anonymous)
         raw = answer.read()
         decoded = _decode_json(raw)
         if answer.status == 401 and not anonymous and (session := read_session(self.directory)):
@@ -266,18 +281,26 @@ class ServerClient:
             self._connection_kept_alive = None
 
     def _send(
-        self, method: str, path: str, body: Any, query: dict[str, Any] | None, *, anonymous: bool = False
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: dict[str, Any] | None,
+        *,
+        headers: dict[str, str] | None = None,
+        anonymous: bool = False,
     ) -> http.client.HTTPResponse:
         params = {
             k: str(v).lower() if isinstance(v, bool) else v for k, v in (query or {}).items() if v not in (None, "")
         }
         target = path + ("?" + urllib.parse.urlencode(params) if params else "")
-        headers = {"User-Agent": "rowlock-cli", "Accept": "*/*"}
+        headers = {"User-Agent": "rowlock-cli", "Accept": "*/*", **(headers or {})}
         if not anonymous:
             headers["Authorization"] = f"Bearer {self.token()}"
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             headers["Content-Type"] = "application/json"
+        is_sent = False
         for fresh in (self._connection_kept_alive is None, True):
             try:
                 with notice_interrupts():
@@ -292,9 +315,11 @@ class ServerClient:
                 raise CommandError(f"{self.url} is not the server that {self.directory}/ca.crt belongs to") from None
             except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
                 self.close()
+                is_sent = is_sent or not isinstance(error, ConnectionRefusedError)
                 if fresh:
-                    raise CommandError(
-                        f"the server at {self.url} does not answer ({getattr(error, 'strerror', None) or 'connection closed'}); check it: `rowlock status`"
+                    why = getattr(error, "strerror", None) or "connection closed"
+                    raise Unanswered(
+                        f"the server at {self.url} does not answer ({why}); check it: `rowlock status`", is_sent=is_sent
                     ) from None
             except TimeoutError:
                 raise CommandError(f"the server at {self.url} did not answer within {_TIMEOUT:.0f} s") from None

@@ -18,7 +18,7 @@ from rowlock.sdk.calls import ApiCall, ItemPage
 from rowlock.sdk.client import choose_login
 from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
-from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, client_options, decode_answer, unreachable
+from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, Tries, client_options, decode_answer, unreachable
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
 from rowlock.sdk.submission_body import THIS_MACHINE, JobRequest, job_request
@@ -77,12 +77,13 @@ class AsyncClient:
         (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
         `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
         `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
-        Run:ai's request). Raises TypeError for a field that there is not."""
+        Run:ai's request), `idempotency_key` (for a program that itself tries again). Where the answer is lost the same submit is sent
+        again, three times at most, and there is one job. Raises TypeError for a field that there is not."""
         return await self.submit_request(job_request(name=name, command=command, **fields))
 
     async def submit_request(self, request: JobRequest) -> AsyncJobHandle:
         """Submit what a `JobRequest` says."""
-        call = calls.submit(request.body(self.project), require_images=request.image == THIS_MACHINE)
+        call = calls.submit(request.body(self.project), require_images=request.image == THIS_MACHINE, key=request.key())
         workload = await self.run_call(call)
         return AsyncJobHandle(self, replace(workload, project=request.project or self.project))
 
@@ -139,13 +140,21 @@ class AsyncClient:
         return call.read(decode_answer(answer))
 
     async def _send(self, call: ApiCall[Any]) -> httpx.Response:
-        headers = await self._authorization()
-        try:
-            return await self._http.request(
-                call.method, call.path, params=call.parameters(), json=call.body, headers=headers
-            )
-        except httpx.HTTPError as error:
-            raise unreachable(self.address, error) from error
+        headers, tries = {**await self._authorization(), **call.headers()}, Tries(call)
+        while True:
+            try:
+                answer = await self._http.request(
+                    call.method, call.path, params=call.parameters(), json=call.body, headers=headers
+                )
+            except httpx.HTTPError as error:
+                pause = tries.pause_after(error)
+                if pause is None:
+                    raise unreachable(self.address, error) from error
+            else:
+                pause = tries.pause_after(answer)
+                if pause is None:
+                    return answer
+            await asyncio.sleep(pause)
 
     async def _authorization(self) -> dict[str, str]:
         if not self._token and self.address.login is not None and self.address.login.grant_type == LOCAL:

@@ -11,6 +11,7 @@ from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, W
 
 T = TypeVar("T")
 _WORKLOADS, _PROJECTS, _RUNS = "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs"
+KEY_HEADER = "Idempotency-Key"
 PAGE = 500
 """Items of one page of a list."""
 POLL_S = 30.0
@@ -26,6 +27,11 @@ class ApiCall(Generic[T]):
     read: Callable[[Any], T]
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
+    key: str = ""
+    """By it the server knows the next try of the same request; a call that has one may be sent again."""
+
+    def headers(self) -> dict[str, str]:
+        return {KEY_HEADER: self.key} if self.key else {}
 
     def parameters(self) -> dict[str, str]:
         """The query, without what is not said."""
@@ -69,9 +75,9 @@ def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCal
     return ApiCall(method, path, _as_is, query, body)
 
 
-def submit(body: Mapping[str, Any], *, require_images: bool) -> ApiCall[WorkloadInfo]:
+def submit(body: Mapping[str, Any], *, require_images: bool, key: str) -> ApiCall[WorkloadInfo]:
     query = {"requireImages": True} if require_images else {}
-    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, query, body)
+    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, query, body, key)
 
 
 def workload(identity: str) -> ApiCall[WorkloadInfo]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -36,6 +37,12 @@ class JobRequest:
     name_is_prefix: bool = False
     """The server adds a suffix to the name, so that it is free."""
     spec: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str = ""
+    """A word by which the server knows this submit again, for a program that itself tries again; else each has a new one."""
+
+    def key(self) -> str:
+        """The word that goes along with each try of this submit."""
+        return self.idempotency_key or str(uuid.uuid4())
 
     def body(self, default_project: str) -> dict[str, Any]:
         """POST /workloads/distributed. Raises ClientError for what the server could not understand."""

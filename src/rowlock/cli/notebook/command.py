@@ -30,6 +30,7 @@ from rowlock.cli.run import shell_environment
 from rowlock.cli.run.command import find_server
 from rowlock.cli.run.following import wait_for_start
 from rowlock.cli.run.request import HOST_IMAGE, environment_variables
+from rowlock.cli.submit.sending import send_submit
 
 TOKEN_VARIABLE, PORT_VARIABLE = "JUPYTER_TOKEN", "JUPYTER_PORT"
 _NAME = "notebook"
@@ -109,7 +110,7 @@ def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> 
         "shellEnvironment": shell,
     }
     try:
-        return str(server.post(f"{WORKLOADS}/workspaces", body)["workloadId"])
+        return str(send_submit(server, f"{WORKLOADS}/workspaces", body)["workloadId"])
     except client.StatusError as refusal:
         raise CommandError(refusal.message) from None
 

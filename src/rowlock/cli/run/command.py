@@ -27,6 +27,7 @@ from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, submission
+from rowlock.cli.submit.sending import send_submit
 
 if TYPE_CHECKING:
     from rowlock.cli.source.working_copy import WorkingCopy
@@ -183,7 +184,7 @@ def _submit(prepared: PreparedRun) -> dict[str, Any]:
     """Submit the request and return the server's answer. Raises CommandError that names flags instead of fields."""
     body = prepared.body
     try:
-        created: dict[str, Any] = prepared.server.post(prepared.path, body, **_image_check(prepared))
+        created: dict[str, Any] = send_submit(prepared.server, prepared.path, body, **_image_check(prepared))
     except client.StatusError as refusal:
         if refusal.status == 409:
             name, where = body["name"], body["projectId"]

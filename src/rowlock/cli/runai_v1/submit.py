@@ -12,6 +12,7 @@ from rowlock.cli.output import show, show_json
 from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
 from rowlock.cli.submit.request import request_specs
+from rowlock.cli.submit.sending import send_submit
 from rowlock.submit_fields import flag_names
 
 
@@ -68,7 +69,7 @@ def submit(line: CommandLine, framework: str) -> int:
         if line.dry_run:
             show_json(server.call("POST", path, body=body, query={"dryRun": True})["objects"])
             return 0
-        server.post(path, body)
+        send_submit(server, path, body)
     except client.StatusError as refusal:
         raise CommandError(client.message_in_flags(refusal, flag_names(1))) from None
     show(f"The job '{name}' has been submitted successfully")

@@ -15,6 +15,7 @@ from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name, typed_command
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.request import request_specs
+from rowlock.cli.submit.sending import send_submit
 from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
 
 
@@ -80,9 +81,10 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
     if master:
         body["masterSpec"] = master
     try:
-        answer = server.call(
-            "POST", _collection(line, framework), body=body, query={"dryRun": True} if line.dry_run else {}
-        )
+        if line.dry_run:
+            answer = server.post(_collection(line, framework), body, dryRun=True)
+        else:
+            answer = send_submit(server, _collection(line, framework), body)
     except client.StatusError as refusal:
         if refusal.status == 409 and "already exists, please delete it" in refusal.message:
             family = line.verb.rpartition(" ")[0]

@@ -1,0 +1,44 @@
+"""A submit, sent until it is answered: with a key (`Idempotency-Key`) by which the server knows the second try again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.output import tell
+
+KEY_HEADER = "Idempotency-Key"
+PAUSES_S = (0.5, 1.5, 4.0)
+"""Before the second try and those that follow it."""
+UNDECIDED = (500, 503, 504)
+"""Statuses after which the job may be there: the server could not ask, or the cluster did not answer it."""
+
+
+def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any) -> Any:
+    """POST a workload, and answer the decoded JSON. Where the answer is lost, or leaves open whether the job was made, the same
+    request is sent again, three times at most; there is one job, however many tries came through. Raises as
+    `ServerClient.call` does."""
+    import uuid
+
+    headers, pauses = {KEY_HEADER: str(uuid.uuid4())}, iter(PAUSES_S)
+    is_sent = False
+    while True:
+        try:
+            return server.call("POST", path, body=body, query=query, headers=headers)
+        except (client.StatusError, client.Unanswered) as error:
+            is_sent = is_sent or _may_have_happened(error)
+            pause = next(pauses, None)
+            if pause is None or not is_sent or _is_decided(error):
+                raise
+            tell(f"The submit is sent again in {pause:g} s: {error.message}")
+        time.sleep(pause)
+
+
+def _may_have_happened(error: client.StatusError | client.Unanswered) -> bool:
+    return error.is_sent if isinstance(error, client.Unanswered) else not _is_decided(error)
+
+
+def _is_decided(error: client.StatusError | client.Unanswered) -> bool:
+    """Whether the server has refused the submit, so that another try would hear the same."""
+    return isinstance(error, client.StatusError) and error.status not in UNDECIDED
