@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import select
 import ssl
 import subprocess
@@ -330,7 +331,7 @@ def lines(nodes: int, pods: int) -> Iterator[Line]:
         took = changes(real, ours, ids, pods)
         yield Line(f"a pod is written → REST shows it, p99 of {count}", took[int(count * 0.99)], "ms", 100,
                    f"p50 {took[count // 2]:.1f} ms")  # fmt: skip
-        yield from relist(real, ours, stack)
+        yield from relist(real, ours, served, stack)
         yield from steady(ours)
 
 
@@ -357,15 +358,20 @@ def calm(ours: Peer, seconds: float = 120.0) -> None:
             return
 
 
-def relist(real: Peer, ours: Peer, stack: ExitStack) -> Iterator[Line]:
+def relist(real: Peer, ours: Peer, served: Served, stack: ExitStack) -> Iterator[Line]:
     """Everything is listed again, because the API server has forgotten what it was asked to tell."""
     restart = stack.enter_context(restarted_api_server(real))
+    log = served.data / "server.log"
+    logged = log.stat().st_size
     with Reader(ours) as reader:
         restart()
         time.sleep(15)
     slowest = max(reader.times)
     yield Line("the API server is killed and comes back: slowest read meanwhile", slowest, "ms", 200,
                f"{len(reader.times)} reads")  # fmt: skip
+    held = re.findall(r"held up for (\d+) ms.*", log.read_text()[logged:])
+    yield Line("… longest turn of our event loop (those above 50 ms are logged)", max(map(int, held), default=0), "ms", 50,
+               f"{len(held)} logged")  # fmt: skip
     yield Line("… resident memory after that", ours.memory(), "MiB", 400)
 
 

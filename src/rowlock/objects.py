@@ -67,6 +67,13 @@ def revision(obj: Mapping[str, Any]) -> int:
     return int(meta(obj).get("resourceVersion") or 0)
 
 
+def is_same_version(known: Mapping[str, Any] | None, obj: Mapping[str, Any]) -> bool:
+    """Whether both are one object at one resourceVersion; what was never stored is the same as itself alone."""
+    if known is None or known is obj:
+        return known is obj
+    return revision(obj) != 0 and revision(obj) == revision(known) and uid(obj) == uid(known)
+
+
 def is_deleting(obj: Mapping[str, Any]) -> bool:
     return bool(meta(obj).get("deletionTimestamp"))
 

@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 from rowlock.api import Api, Change, View
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.kinds import Kind
-from rowlock.kube.cached_view import CachedView
+from rowlock.kube.cached_view import CachedView, Replacement
 from rowlock.kube.rate_limit import Backoff
 from rowlock.objects import Key, Object, key
 
@@ -102,7 +103,7 @@ class Cache:
                 log.info("the watch of %s expired: listing again", kind.resource)
             except NotFound as error:
                 since, delay = None, missing_backoff.next_delay()
-                self._publish(self._view.replace(kind, (), self._view.revision))
+                await self._commit(Replacement(self._view, kind), self._view.revision)
                 self._mark_synced(kind)
                 self._report_error(kind, f"the cluster has no {kind.resource}: {error.message}")
             except ApiError as error:
@@ -113,19 +114,26 @@ class Cache:
 
     async def _watch_once(self, kind: Kind, since: int | None) -> AsyncIterator[int]:
         """Follow one watch; yields the revisions from which a next watch can resume."""
-        state: list[Change] | None = [] if since is None else None
+        replacement = Replacement(self._view, kind) if since is None else None
         async with aclosing(self._api.watch(kind, since=since, bookmarks=True)) as changes:  # type: ignore[type-var]  # watches are generators
             async for change in changes:
-                if state is None:
+                if replacement is None:
                     self._publish(self._view.apply(change))
                 elif change.type != "Bookmark":
-                    state.append(change)
+                    replacement.take(change)
                     continue  # an incomplete list cannot be resumed
                 else:
-                    self._publish(self._view.replace(kind, (c.object for c in state), change.revision))
-                    state = None
+                    await self._commit(replacement, change.revision)
+                    replacement = None
                 self._mark_synced(kind)
                 yield change.revision
+
+    async def _commit(self, replacement: Replacement, revision: int) -> None:
+        """Make a new state of a kind the view's. All but the last step goes in slices; until then readers see the old state."""
+        budget = TurnBudget()
+        for _ in replacement.prepare():
+            await budget.pause_if_due()
+        self._publish(replacement.commit(revision))
 
     def _mark_synced(self, kind: Kind) -> None:
         self.watch_errors.pop(kind, None)

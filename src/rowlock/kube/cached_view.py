@@ -1,11 +1,11 @@
 """A `View` of the last known objects of a real cluster. `cache.py` feeds it with lists and changes.
 
-It also completes `Change`s with the previous object, which a watch does not send.
+It also completes `Change`s with the previous object, which a watch does not send. A list of everything becomes a `Replacement`.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +14,10 @@ from rowlock import objects
 from rowlock.api import INDEXED, Change
 from rowlock.kinds import POD, Kind
 from rowlock.objects import Key, Object
+
+CHANGES_IN_PLACE = 500
+"""Differences of a new state that are made one by one in a turn of the event loop (some 10 ms); for more the kind is made anew
+beside the present one."""
 
 
 @dataclass(slots=True)
@@ -70,16 +74,6 @@ class CachedView:
 
     # ------------------------------------------------------------ feeding
 
-    def replace(self, kind: Kind, state: Iterable[Object], revision: int) -> list[Change]:
-        """Replace all objects of a kind, and return the differences as changes."""
-        fresh = {objects.key(obj): obj for obj in state}
-        existing = {objects.key(obj): obj for obj in self.all(kind)}
-        self._revision = max(self._revision, revision)
-        deleted = [Change("Deleted", revision, kind, old, old) for key, old in existing.items() if key not in fresh]
-        for change in deleted:
-            self._remove(kind, objects.key(change.object))
-        return deleted + [change for obj in fresh.values() for change in self._put(kind, obj)]
-
     def apply(self, change: Change) -> Iterator[Change]:
         """Apply one change of a watch; yields nothing when it was applied before."""
         assert change.kind is not None
@@ -110,18 +104,80 @@ class CachedView:
             _unindex(cached, key, old)
         space.objects[key.name] = obj
         _index(cached, key, obj)
-        return [Change("Modified" if old is not None else "Added", objects.revision(obj), kind, obj, old)]
+        return [_change_to(kind, old, obj)]
 
     def _remove(self, kind: Kind, key: Key) -> Object | None:
         cached = self._kinds.get(kind, _EMPTY_KIND)
         space = cached.spaces.get(key.namespace)
         old = space.objects.pop(key.name, None) if space else None
         if old is not None and space is not None:
-            space.names.remove(key.name)
+            del space.names[bisect_left(space.names, key.name)]
             if not space.names:
                 del cached.spaces[key.namespace]
             _unindex(cached, key, old)
         return old
+
+
+class Replacement:
+    """The next state of a kind, compared with the present one object by object; `commit` makes it the view's in one go, so
+    that a reader sees the old state or the new one. Nobody else may change that kind meanwhile."""
+
+    def __init__(self, view: CachedView, kind: Kind) -> None:
+        self._view, self._kind = view, kind
+        self._keys: dict[Key, None] = {}
+        self._changed: dict[Key, Object] = {}
+        self._deleted: list[Object] = []
+        self._rebuilt: _CachedKind | None = None
+
+    def take(self, change: Change) -> None:
+        """Take in one change of the new state, which begins empty."""
+        key = objects.key(change.object)
+        self._changed.pop(key, None)
+        if change.type == "Deleted":
+            self._keys.pop(key, None)
+            return
+        self._keys[key] = None
+        old = self._view.get(self._kind, *key)
+        if old is None or objects.revision(old) != objects.revision(change.object):
+            self._changed[key] = change.object
+
+    def prepare(self) -> Iterator[None]:
+        """The long part, a step at a time: what is gone, and where much is different the kind with its indexes anew."""
+        for obj in self._view.all(self._kind):
+            if objects.key(obj) not in self._keys:
+                self._deleted.append(obj)
+            yield
+        if len(self._changed) + len(self._deleted) <= CHANGES_IN_PLACE:
+            return
+        rebuilt = _CachedKind()
+        for key in self._keys:
+            obj = self._changed.get(key) or self._view.get(self._kind, *key) or {}
+            space = rebuilt.spaces.setdefault(key.namespace, _CachedNamespace())
+            space.names.append(key.name)
+            space.objects[key.name] = obj
+            _index(rebuilt, key, obj)
+            yield
+        for space in rebuilt.spaces.values():
+            space.names.sort()
+        self._rebuilt = rebuilt
+
+    def commit(self, revision: int) -> list[Change]:
+        """Make it the view's, at this revision of the cluster; the differences as changes, deletions first."""
+        view, kind = self._view, self._kind
+        deleted = [Change("Deleted", revision, kind, old, old) for old in self._deleted]
+        if self._rebuilt is None:
+            for old in self._deleted:
+                view._remove(kind, objects.key(old))
+            put = [change for obj in self._changed.values() for change in view._put(kind, obj)]
+        else:
+            put = [_change_to(kind, view.get(kind, *key), obj) for key, obj in self._changed.items()]
+            view._kinds[kind] = self._rebuilt
+        view._revision = max(view._revision, revision)
+        return deleted + put
+
+
+def _change_to(kind: Kind, old: Object | None, obj: Object) -> Change:
+    return Change("Modified" if old is not None else "Added", objects.revision(obj), kind, obj, old)
 
 
 def _objects_at(cached: _CachedKind, keys: Iterable[Key]) -> list[Object]:

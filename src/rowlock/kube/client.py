@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 
 from rowlock.api import (
     DELETE,
@@ -29,6 +28,7 @@ from rowlock.api import (
     PatchType,
     WriteOptions,
 )
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, BadRequest, Conflict, Expired, Invalid, NotFound, Timeout, Unavailable
 from rowlock.kinds import EVENT, POD, Kind
 from rowlock.kube import requests
@@ -37,8 +37,8 @@ from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Backoff, Limits
 from rowlock.kube.users.user_connection import UserConnection
 from rowlock.kube.watches.object_decoder import ObjectDecoder
-from rowlock.kube.watches.watch_stream import InitialState, LineSplitter, parse_change
-from rowlock.objects import Object, name, namespace, with_field
+from rowlock.kube.watches.watch_stream import InitialState, LineSplitter, decode_item, parse_change, split_page
+from rowlock.objects import Object, name, namespace, revision, with_field
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 WATCH_SECONDS = (300, 600)
@@ -46,8 +46,8 @@ WATCH_SECONDS = (300, 600)
 WATCH_SILENCE_S = 90.0
 """Seconds after which a watch that says nothing is asked for anew. An API server sends a bookmark each minute, so a longer silence may
 be that of a network which has forgotten the connection and still acknowledges for the server."""
-STATE_SLICE = 256
-"""Objects that are delivered before other tasks of the event loop get their turn."""
+PAGE = 500
+"""Objects that are asked for at once: to decode 10,000 in one go would hold the event loop up."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """(namespace, pod, part of the log) → its bytes. Raises NotFound."""
 _NO_LOG = b"unable to retrieve container logs for "
@@ -112,12 +112,24 @@ class Kube:
         limit: int = 0,
         token: str = "",
     ) -> Page:
-        query = requests.selector_query(labels, fields)
-        if limit:
-            query["limit"] = str(limit)
+        path, query = requests.path(kind, namespace), requests.selector_query(labels, fields)
         if token:
             query["continue"] = token
-        return await self._list_page(kind, requests.path(kind, namespace), query)
+        if limit:
+            return await self._list_page(kind, path, {**query, "limit": str(limit)})
+        items: builtins.list[Object] = []
+        pages = dict(query)
+        while True:
+            try:
+                page = await self._list_page(kind, path, {**pages, "limit": str(PAGE)})
+            except Expired:
+                if not items:
+                    raise
+                return await self._list_page(kind, path, query)  # it took too long for pages, so all at once
+            items += page.items
+            if not page.token:
+                return Page(items, page.revision)
+            pages["continue"] = page.token
 
     async def _list_page(self, kind: Kind, path: str, query: Mapping[str, str]) -> Page:
         answer = await self._send(Request("GET", path, query))
@@ -144,9 +156,9 @@ class Kube:
             event = None
             try:
                 if since is None:
-                    for number, event in enumerate(await self._initial_state(target), 1):
-                        if number % STATE_SLICE == 0:
-                            await asyncio.sleep(0)  # let other tasks run between the objects of a long list
+                    budget = TurnBudget()
+                    for event in await self._initial_state(target):
+                        await budget.pause_if_due()
                         yield event
                         since = event.revision
                 async for event in self._watch_changes(target, since or 0):
@@ -175,25 +187,27 @@ class Kube:
             return await self._list_state(target)  # how a server without streaming lists answers
 
     async def _list_state(self, target: WatchTarget) -> builtins.list[Change]:
-        state, query = InitialState(), {**target.query, "limit": "500"}
+        state, query, budget = InitialState(), {**target.query, "limit": str(PAGE)}, TurnBudget()
+        decoder = None if target.kind == EVENT else self.decoder
         while True:
-            page = await self._list_page(target.kind, target.path, query)
-            for item in page.items:
-                if self.decoder is not None:
-                    item = self.decoder.decode(msgspec.json.encode(item))
-                state.add(Change("Added", int(item["metadata"]["resourceVersion"]), target.kind, item))
-            if not page.token:
-                return state.changes(Change("Bookmark", page.revision, target.kind))
-            query["continue"] = page.token
+            text = await self.connection.fetch(Request("GET", target.path, query))
+            page = split_page(target.kind, text)
+            for item in page.items or ():
+                await budget.pause_if_due()
+                obj = decode_item(target.kind, item, decoder)
+                state.add(Change("Added", revision(obj), target.kind, obj))
+            if not page.metadata.token:
+                return state.changes(Change("Bookmark", int(page.metadata.resourceVersion), target.kind))
+            query["continue"] = page.metadata.token
 
     async def _stream_state(self, target: WatchTarget) -> builtins.list[Change]:
         initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-        state = InitialState()
+        state, budget, lines = InitialState(), TurnBudget(), LineSplitter()
         request = Request("GET", target.path, {**target.query, **initial, **_WATCH_QUERY})
-        lines = LineSplitter()
         async with self.connection.stream(request) as response:
             async for chunk in response.content.iter_any():
                 for line in lines.feed(chunk):
+                    await budget.pause_if_due()
                     event, complete = self._parse(target.kind, line)
                     if complete:
                         return state.changes(event)

@@ -2,12 +2,13 @@
 each query.
 
 One watch feeds it. Events are kept as JSON text, in a fifth of the memory of objects. While the index is incomplete (at the
-start, after a broken watch, or because there are too many) `is_complete` is False, and callers query the cluster.
+start, while the cluster does not answer, or because there are too many) `is_complete` is False, and callers query the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import msgspec
 
 from rowlock import kinds, objects
 from rowlock.api import Api, Change
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden
 from rowlock.objects import Object
 from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, events_of
@@ -60,11 +62,11 @@ class EventIndex:
                 async for change in self._api.watch(kinds.EVENT, since=revision):
                     self._apply(change)
             except Expired:
-                pass  # some were missed: read all again
+                pass  # some were missed: read all again; until then the index answers with those that it has
             except ApiError:
                 delay = min(delay * 2, _MAX_RETRY_DELAY)
-            self.is_complete = False
-            await asyncio.sleep(delay)
+                self.is_complete = False
+            await asyncio.sleep(delay * random.uniform(0.75, 1.25))
 
     def about(self, namespace: str, job: Object) -> Iterator[Object]:
         """Events about the job, its PodGroup, and objects whose names begin with the job's: its pods, also deleted ones."""
@@ -87,12 +89,15 @@ class EventIndex:
             yield msgspec.json.decode(space.events[space.subjects[event_name]][event_name])
 
     async def _read_all(self) -> int:
-        self._namespaces, self._count, token = {}, 0, ""
+        """Into an index beside this one, which takes its place when it is whole; the revision up to which it goes."""
+        fresh, token, budget = EventIndex(self._api, self._max_events), "", TurnBudget()
         while True:
             page = await self._api.list(kinds.EVENT, limit=PAGE, token=token)
             for event in page.items:
-                self._put(event)
-            if not page.token or self._count > self._max_events:
+                await budget.pause_if_due()
+                fresh._put(event)
+            if not page.token or fresh._count > self._max_events:
+                self._namespaces, self._count = fresh._namespaces, fresh._count
                 return page.revision
             token = page.token
 

@@ -8,18 +8,21 @@ and objects that vanished in between are dropped.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterable
 
 from rowlock import kinds, objects
 from rowlock.api import Api
-from rowlock.controllers.supervisor import ERRORS
+from rowlock.controllers.supervisor import ERRORS, back_off
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
+from rowlock.rest.cluster_view.change_listeners import ChangeListeners
 from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
 from rowlock.rest.creation_order import CreationOrder, SortKey
-from rowlock.rest.list_rows.object_facts import card_facts, group_owner
+from rowlock.rest.list_rows.object_facts import card_facts, differences, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.scheduling.model import from_objects
 from rowlock.selectors import EVERYTHING, parse_labels
@@ -41,6 +44,11 @@ _SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first complete state, and a writer for its own write."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
+"""Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
+_LASTING_WATCH = 120.0
+"""Seconds after which a watch counts as one that worked, as in client-go: the next delay is the first one again."""
+_CHANGES_AT_ONCE = 500
+"""Differences after a list that readers see at once; a larger number is told in slices."""
 _ABSENT_KIND_DELAY = 15.0
 """Seconds until the cluster is asked again for a kind that it does not serve, or refuses to show for the second time."""
 _REFUSED_DELAY = 1.0
@@ -85,8 +93,7 @@ class InformerCache:
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
-        self._waiters: dict[str, set[asyncio.Event]] = {}
-        self._subscribers: list[Callable[[str], None]] = []
+        self._listeners = ChangeListeners()
 
     # ------------------------------------------------------------ keeping it current
 
@@ -97,26 +104,29 @@ class InformerCache:
                 tasks.create_task(self._watch_forever(kind), name=f"catalog {kind.plural}")
 
     async def _watch_forever(self, kind: Kind) -> None:
-        delay = _RETRY_DELAY
+        failures = 0
         while True:
+            began = time.monotonic()
             try:
                 await self._watch_once(kind)
-                continue
             except Expired:
-                continue
+                pass  # what is known counts until all has been listed again
             except NotFound:
                 self._mark_absent(kind)
                 await asyncio.sleep(_ABSENT_KIND_DELAY)
+                continue
             except Forbidden as error:
                 delay = _ABSENT_KIND_DELAY if kind in self._watch_errors else _REFUSED_DELAY
                 self._watch_errors[kind] = error.message
-                self._note_refusal(kind, error.message)
+                self.hidden.note_refusal(kind, error.message, is_known=kind in self._synced)
+                self._listeners.notify("")  # answers do not wait for it
                 await asyncio.sleep(delay)
-                delay = _RETRY_DELAY
+                continue
             except ApiError as error:
-                delay = min(delay * 2, _MAX_RETRY_DELAY) if kind in self._watch_errors else _RETRY_DELAY
+                failures = failures if kind in self._watch_errors else 0  # else it worked until now
                 self._watch_errors[kind] = error.message
-                await asyncio.sleep(delay)
+            failures = 1 if time.monotonic() - began > _LASTING_WATCH else failures + 1
+            await asyncio.sleep(back_off(failures, _RETRY_DELAY, _MAX_RETRY_DELAY) * random.uniform(0.75, 1.25))
 
     def _mark_absent(self, kind: Kind) -> None:
         """The cluster does not serve the kind (its CRD is not installed): there are none of it."""
@@ -125,41 +135,52 @@ class InformerCache:
         self._absent.add(kind)
         self._watch_errors.pop(kind, None)
         self._synced.add(kind)
-        self._notify("")
-
-    def _note_refusal(self, kind: Kind, sentence: str) -> None:
-        """The cluster does not show the kind to this server: answers do not wait for it."""
-        self.hidden.note_refusal(kind, sentence, is_known=kind in self._synced)
-        self._notify("")
+        self._listeners.notify("")
 
     def is_absent(self, kind: Kind) -> bool:
         """Whether the cluster does not serve the kind."""
         return kind in self._absent
 
     async def _watch_once(self, kind: Kind) -> None:
-        """Watch a kind from the beginning. The first bookmark completes the state; objects that it does not contain are
-        dropped."""
-        stale_keys = set(self._stores[kind])
-        first = True
+        """Watch a kind from the beginning. The first bookmark completes the state; what differs is then taken in."""
+        state: dict[Key, Object] | None = {}
         async for change in self._api.watch(kind, since=None, labels=_SELECTORS.get(kind, EVERYTHING), bookmarks=True):
             if change.type == "Bookmark":
-                if first:
-                    for key in stale_keys:
-                        self._drop_object(kind, key)
-                    first = False
+                if state is not None:
+                    await self._take_state(kind, state)
+                    state = None
                     self._synced.add(kind)
                     self._absent.discard(kind)
                     self._watch_errors.pop(kind, None)
                     self.hidden.note_shown(kind)
-                    self._notify("")
+                    self._listeners.notify("")
                 continue
-            stale_keys.discard(key := objects.key(change.object))
-            try:
-                self._drop_object(kind, key) if change.type == "Deleted" else self._store_object(
-                    kind, key, change.object
-                )
-            except Exception as error:  # noqa: BLE001 (an odd object costs itself, and nobody else)
-                ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
+            key, obj = objects.key(change.object), None if change.type == "Deleted" else change.object
+            if state is None:
+                self._take_object(kind, key, obj)
+            elif obj is None:
+                state.pop(key, None)
+            else:
+                state[key] = obj
+
+    async def _take_state(self, kind: Kind, state: dict[Key, Object]) -> None:
+        """Take in what differs: little in one turn of the event loop, much as a watch would have told it, in slices."""
+        budget = TurnBudget()
+        news = await differences(self._stores[kind], state, budget)
+        for key, obj in news:
+            if len(news) > _CHANGES_AT_ONCE:
+                await budget.pause_if_due()
+            self._take_object(kind, key, obj)
+
+    def _take_object(self, kind: Kind, key: Key, obj: Object | None) -> None:
+        """Take in an object's present state; None = it is gone."""
+        try:
+            if obj is None:
+                self._drop_object(kind, key)
+            else:
+                self._store_object(kind, key, obj)
+        except Exception as error:  # noqa: BLE001 (an odd object costs itself, and nobody else)
+            ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
 
     def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
         previous = self._stores[kind].get(key)
@@ -234,7 +255,7 @@ class InformerCache:
         self._statuses.pop(uid, None)
         if row := self._rows_by_uid.get(uid):
             row.known.clear()
-        self._notify(uid)
+        self._listeners.notify(uid)
 
     def _forget_card_memory(self, before: Object | None, after: Object | None) -> None:
         """Forget the memory of cards, and what workloads hold of them, when a node was added, deleted or has other
@@ -248,32 +269,12 @@ class InformerCache:
 
     def subscribe(self, note_change: Callable[[str], None]) -> None:
         """Call `note_change` from now on with the uid of the job (or other owner) of each changed object, or with ""."""
-        self._subscribers.append(note_change)
-
-    def _notify(self, uid: str) -> None:
-        for note_change in self._subscribers:
-            note_change(uid)
-        for name in {uid, ""}:
-            for event in self._waiters.get(name, ()):
-                event.set()
+        self._listeners.subscribe(note_change)
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
         """Wait until `condition()` holds, checking after each change of the job `uid` ("" = any object). False after
         `timeout`."""
-        event = asyncio.Event()
-        self._waiters.setdefault(uid, set()).add(event)
-        try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await event.wait()
-                    event.clear()
-            return True
-        except TimeoutError:
-            return condition()
-        finally:
-            self._waiters[uid].discard(event)
-            if not self._waiters[uid]:
-                del self._waiters[uid]
+        return await self._listeners.wait_until(uid, condition, timeout)
 
     async def wait_for_sync(self) -> None:
         """Wait until the first state is complete. Raises Unavailable when that takes too long, and Forbidden where the cluster does

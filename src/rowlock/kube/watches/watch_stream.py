@@ -73,6 +73,47 @@ def decode_event(line: bytes, decoder: ObjectDecoder | None = None) -> dict[str,
     return event
 
 
+class _PageMetadata(msgspec.Struct, rename={"token": "continue"}):
+    resourceVersion: str = "0"
+    token: str = ""
+
+
+class RawPage(msgspec.Struct):
+    """A page of a list whose items are not decoded."""
+
+    metadata: _PageMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class _TypedItem(msgspec.Struct):
+    kind: str = ""
+
+
+_page = msgspec.json.Decoder(RawPage)
+_typed_item = msgspec.json.Decoder(_TypedItem)
+
+
+def split_page(kind: Kind, text: bytes) -> RawPage:
+    """The answer to a list. Raises Internal."""
+    try:
+        return _page.decode(text)
+    except ValueError as error:
+        raise Internal(f"the list of {kind.resource} is none: {error}") from error
+
+
+def decode_item(kind: Kind, text: msgspec.Raw, decoder: ObjectDecoder | None = None) -> Object:
+    """One item of a list, which says its kind: items of a list of pods do not. Raises Internal."""
+    body = bytes(text).lstrip()
+    try:
+        if not _typed_item.decode(body).kind:
+            typed = msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.name})
+            body = typed[:-1] + b"," + body[1:]
+        obj: Object = decoder.decode(body) if decoder is not None else msgspec.json.decode(body)
+    except ValueError as error:
+        raise Internal(f"an item in the list of {kind.resource} is no object: {error}") from error
+    return obj
+
+
 class InitialState:
     """Collects the initial state of a stream. Changes in between are applied, so that only the result is delivered."""
 
@@ -91,4 +132,4 @@ class InitialState:
     def changes(self, bookmark: Change) -> list[Change]:
         """The initial state as additions in the order of keys, and the bookmark that ended it."""
         ordered = (self._objects[key] for key in sorted(self._objects))
-        return [*(Change("Added", c.revision, c.kind, c.object) for c in ordered), bookmark]
+        return [*(c if c.type == "Added" else Change("Added", c.revision, c.kind, c.object) for c in ordered), bookmark]
