@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rowlock.kubelet.images.word_expansion import expand_word, split_words
+from rowlock.kubelet.images.word_expansion import announced_heredocs, expand_word, split_words
 
 RECORDED_INSTRUCTIONS = frozenset({"EXPOSE", "LABEL", "MAINTAINER", "HEALTHCHECK"})
 """Accepted, without effect on a pod."""
@@ -43,6 +43,7 @@ PROXY_ARGS = tuple(
 )
 """Build arguments that need no ARG."""
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
+_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=(.*)", re.DOTALL)
 _ALLOWED_FLAGS = {
     "COPY": {"chown", "chmod", "link", "from", "parents", "exclude"},
     "ADD": {"chown", "chmod", "link", "exclude"},
@@ -54,7 +55,6 @@ _MOUNT_KINDS = ("cache", "bind", "tmpfs")
 _PACKAGE_MANAGER = re.compile(
     r"(?:^|[;&|(]|\bsudo\b|\bthen\b|\bdo\b)\s*((?:apt-get|apt|yum|dnf|microdnf|apk|zypper|pacman|conda|mamba))\b"
 )
-_HEREDOC = re.compile(r"(?<![<\\])(\d*)<<(-?)(['\"]?)([A-Za-z_][\w.]*)\3")
 
 
 class BadDockerfile(Exception):
@@ -106,7 +106,7 @@ def parse(
 ) -> list[Stage]:
     """All stages, in order. `args` are `--build-arg`s; one that no ARG declares is refused. Of an image that a stage builds
     on, `environment_of` gives the variables and `triggers_of` what it says ONBUILD. Raises BadDockerfile."""
-    parser = _Parser(dict(args or {}), environment_of, triggers_of, _escape_character(text.splitlines()))
+    parser = _Parser(dict(args or {}), environment_of, triggers_of, _escape_character(_lines(text)))
     for line, name, rest, heredocs in _logical_lines(text):
         parser.add(line, name, rest, heredocs)
     return parser.stages()
@@ -225,39 +225,46 @@ def _stage_name(instruction: Instruction) -> str:
     return words[2].lower() if len(words) == 3 else ""
 
 
+def _lines(text: str) -> list[str]:
+    """As BuildKit has them: they end with a newline and with nothing else; a mark of the byte order is none of the text."""
+    return [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str, str, tuple[Heredoc, ...]]]:
     """(line number, instruction, rest, here-documents), with continued lines joined and comments gone."""
-    lines = text.splitlines()
+    lines = _lines(text)
     escape = _escape_character(lines)
-    begin, joined, number = 0, "", 0
+    begin, parts, number = 0, list[str](), 0
     while number < len(lines):
         raw = lines[number]
         number += 1
-        if raw.lstrip().startswith("#") or (joined and not raw.strip()):
+        if raw.lstrip().startswith("#") or not raw.strip():
             continue
-        begin = begin if joined else number
+        begin = begin if parts else number
         stripped = raw.rstrip()
-        if stripped.endswith(escape):
-            joined += stripped[: -len(escape)]
+        if stripped.endswith(escape) and not stripped.endswith(escape * 2):  # else it is a backslash itself
+            parts.append(stripped[:-1])
             continue
-        joined += raw
-        if joined.strip():
-            name, _, rest = joined.strip().partition(" ")
-            heredocs, number = _read_heredocs(lines, number, name.upper(), rest, begin)
-            yield begin, name.upper(), rest.strip(), heredocs
-        joined = ""
-    if joined.strip():
+        name, *rest = "".join((*parts, raw)).split(None, 1)
+        parts.clear()
+        operands = rest[0].rstrip() if rest else ""
+        heredocs, number = _read_heredocs(lines, number, name.upper(), operands, begin)
+        yield begin, name.upper(), operands, heredocs
+    if "".join(parts).strip():
         raise BadDockerfile(f"line {begin}: the last line ends with a backslash")
 
 
 def _escape_character(lines: Sequence[str]) -> str:
-    """A backslash, unless the first comments say `escape=`."""
-    for line in lines:
-        match = re.fullmatch(r"#\s*([a-zA-Z]+)\s*=\s*(.+?)\s*", line)
-        if not match:
+    """A backslash, unless the first comments say `escape=`. Raises BadDockerfile."""
+    for number, line in enumerate(lines, 1):
+        match = _DIRECTIVE.fullmatch(line)
+        if not match or not match[2].strip():
             break
         if match[1].lower() == "escape":
-            return match[2]
+            character = match[2].strip()
+            if character not in ("\\", "`"):
+                raise BadDockerfile(f"line {number}: escape={character}: it is a backslash or a backtick (`)")
+            return character
     return "\\"
 
 
@@ -266,8 +273,8 @@ def _read_heredocs(
 ) -> tuple[tuple[Heredoc, ...], int]:
     """The here-documents that a line announces, and the number of the line after them."""
     heredocs = []
-    if name in ("RUN", "COPY", "ADD") and not rest.startswith("["):
-        for _, dash, quote, word in _HEREDOC.findall(rest):
+    if name in ("RUN", "COPY", "ADD") and "<<" in rest and not rest.startswith("["):
+        for word, dash, expand in announced_heredocs(rest):
             body = []
             while number < len(lines) and (lines[number].lstrip("\t") if dash else lines[number]) != word:
                 body.append(lines[number].lstrip("\t") if dash else lines[number])
@@ -275,7 +282,7 @@ def _read_heredocs(
             if number == len(lines):
                 raise BadDockerfile(f"line {begin}: the here-document {word} has no end: a line with {word} alone")
             number += 1
-            heredocs.append(Heredoc(word, "".join(f"{line}\n" for line in body), not quote))
+            heredocs.append(Heredoc(word, "".join(f"{line}\n" for line in body), expand))
     return tuple(heredocs), number
 
 
@@ -313,10 +320,8 @@ def _parse_flags(
 ) -> tuple[dict[str, str], tuple[Mapping[str, str], ...], str]:
     flags: dict[str, str] = {}
     mounts: list[Mapping[str, str]] = []
-    while name in _ALLOWED_FLAGS or rest.startswith("--"):
-        match = _FLAG.match(rest)
-        if match is None:
-            break
+    position = 0
+    while match := _FLAG.match(rest, position):
         if match[1] not in _ALLOWED_FLAGS.get(name, set()):
             raise BadDockerfile(f"line {line}: {name} --{match[1]} is not supported")
         value = expand(match[2] or "")
@@ -326,8 +331,8 @@ def _parse_flags(
             raise BadDockerfile(f"line {line}: RUN --network={value} is not supported: steps use this machine's")
         else:
             flags[match[1]] = value
-        rest = rest[match.end() :]
-    return flags, tuple(mounts), rest
+        position = match.end()
+    return flags, tuple(mounts), rest[position:]
 
 
 def _parse_mount(line: int, text: str) -> dict[str, str]:
@@ -393,7 +398,7 @@ def _parse_exec_form(text: str) -> tuple[str, ...] | None:
     """The JSON form; None when it is not valid JSON, which Docker then takes as shell text."""
     try:
         words = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return tuple(words) if isinstance(words, list) and all(isinstance(w, str) for w in words) else None
 

@@ -30,7 +30,7 @@ from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction, Stage
 from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, signal_number
 from rowlock.kubelet.images.layers import LayerStore, layer_key
-from rowlock.kubelet.images.word_expansion import expand_text
+from rowlock.kubelet.images.word_expansion import expand_text, parse_heredoc
 from rowlock.kubelet.mounts import rootfs
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
@@ -406,7 +406,7 @@ def _run_words(step: Instruction, state: BuildState) -> tuple[list[str], str]:
     if step.words:
         return list(step.words), ""
     text = step.text
-    if len(step.heredocs) == 1 and re.fullmatch(r"<<-?['\"]?[\w.]+['\"]?", text):
+    if len(step.heredocs) == 1 and parse_heredoc(text):
         body = step.heredocs[0].text
         return ([_SCRIPT], body) if body.startswith("#!") else ([*state.shell, body], "")
     for document in step.heredocs:

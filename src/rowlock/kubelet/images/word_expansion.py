@@ -4,16 +4,18 @@ import re
 from collections.abc import Mapping
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[0-9*#@?$!-]")
+_MAX_DEPTH = 100
+_HEREDOC = re.compile(r"\d*<<(-?)([^<]+)")
 _MODIFIER = re.compile(r":?[-+?]|##?|%%?|//?")
 
 
 def split_words(text: str, escape: str = "\\") -> list[str]:
     """Words between spaces that stand in no quotes; quotes and escapes stay. Raises ValueError where a quote is not closed."""
-    words, current, quote, position = [], "", "", 0
+    words, current, quote, position = list[str](), list[str](), "", 0
     while position < len(text):
         character = text[position]
         if character == escape and quote != "'":
-            current += text[position : position + 2]
+            current.append(text[position : position + 2])
             position += 2
             continue
         if quote:
@@ -21,14 +23,15 @@ def split_words(text: str, escape: str = "\\") -> list[str]:
         elif character in "'\"":
             quote = character
         elif character.isspace():
-            words += [current] if current else []
-            current, position = "", position + 1
+            words += ["".join(current)] if current else []
+            current.clear()
+            position += 1
             continue
-        current += character
+        current.append(character)
         position += 1
     if quote:
         raise ValueError("No closing quotation")
-    return words + ([current] if current else [])
+    return words + (["".join(current)] if current else [])
 
 
 def expand_word(text: str, scope: Mapping[str, str], escape: str = "\\") -> str:
@@ -42,37 +45,59 @@ def expand_text(text: str, scope: Mapping[str, str]) -> str:
     return _Expansion(text, scope, "\\", has_quotes=False).run()
 
 
+def announced_heredocs(text: str) -> list[tuple[str, bool, bool]]:
+    """The here-documents of a line, in order: the word that ends each, whether tabs before its lines go, and whether
+    variables are put in. As in BuildKit a word of the line must be one as a whole: `1<<N` in quotes or brackets is none."""
+    try:
+        words = split_words(text)
+    except ValueError:
+        return []
+    return [found for word in words if (found := parse_heredoc(word))]
+
+
+def parse_heredoc(word: str) -> tuple[str, bool, bool] | None:
+    """What `<<-'END'` says: the word, whether tabs go, whether variables are put in. None for what announces nothing."""
+    match = _HEREDOC.fullmatch(word)
+    try:
+        if match is None or split_words(match[2]) != [match[2]]:
+            return None
+        name = expand_word(match[2], {})
+    except ValueError:
+        return None
+    return name, bool(match[1]), name == match[2]
+
+
 class _Expansion:
     """One pass over a text."""
 
     def __init__(self, text: str, scope: Mapping[str, str], escape: str, *, has_quotes: bool) -> None:
         self._text, self._scope, self._escape, self._has_quotes = text, scope, escape, has_quotes
-        self._position = 0
+        self._position = self._depth = 0
 
     def run(self) -> str:
         return self._until("")
 
     def _until(self, end: str) -> str:
         """What stands before `end` (a brace, in the word of a variable), or all."""
-        out = ""
+        out = list[str]()
         while self._position < len(self._text):
             character = self._text[self._position]
             if character == end:
-                return out
+                return "".join(out)
             if character == "$":
-                out += self._variable()
+                out.append(self._variable())
             elif character == "'" and self._has_quotes:
-                out += self._read_single_quotes()
+                out.append(self._read_single_quotes())
             elif character == '"' and self._has_quotes:
-                out += self._read_double_quotes()
+                out.append(self._read_double_quotes())
             elif character == self._escape:
-                out += self._read_escape()
+                out.append(self._read_escape())
             else:
-                out += character
+                out.append(character)
                 self._position += 1
         if end:
             raise ValueError(f"syntax error: missing '{end}' in process")
-        return out
+        return "".join(out)
 
     def _read_escape(self) -> str:
         """In a here-document an escape is one before a dollar alone."""
@@ -93,20 +118,20 @@ class _Expansion:
 
     def _read_double_quotes(self) -> str:
         self._position += 1
-        out = ""
+        out = list[str]()
         while self._position < len(self._text):
             character = self._text[self._position]
             following = self._text[self._position + 1 : self._position + 2]
             if character == '"':
                 self._position += 1
-                return out
+                return "".join(out)
             if character == "$":
-                out += self._variable()
+                out.append(self._variable())
             elif character == self._escape and following in ('"', "$", self._escape):
-                out += following
+                out.append(following)
                 self._position += 2
             else:
-                out += character
+                out.append(character)
                 self._position += 1
         raise ValueError("unexpected end of statement while looking for matching double-quote")
 
@@ -128,7 +153,11 @@ class _Expansion:
             self._position = modifier.end()
         if modifier is None and self._text[self._position : self._position + 1] != "}":
             raise ValueError(f"unsupported modifier in ${{{match[0]}…}}")
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise ValueError(f"more than {_MAX_DEPTH} variables stand within each other")
         word = self._until("}")
+        self._depth -= 1
         self._position += 1
         return _apply_modifier(match[0], value, modifier[0] if modifier else "", word)
 
@@ -149,22 +178,53 @@ def _apply_modifier(name: str, value: str | None, modifier: str, word: str) -> s
         return _strip_pattern(value or "", word, at_end=kind == "%", greedy=len(modifier) == 2)
     if kind == "/":
         pattern, _, replacement = word.partition("/")
-        count = 0 if modifier == "//" else 1
-        return re.sub(_pattern(pattern), lambda _: replacement, value or "", count=count)
+        return _Pattern(pattern).replace(value or "", replacement, every=modifier == "//")
     return value or ""
 
 
 def _strip_pattern(value: str, pattern: str, *, at_end: bool, greedy: bool) -> str:
-    lengths = range(len(value) + 1)
-    whole = re.compile(_pattern(pattern), re.DOTALL)
-    for length in reversed(lengths) if greedy else lengths:
-        part = value[len(value) - length :] if at_end else value[:length]
-        if whole.fullmatch(part):
-            return value[: len(value) - length] if at_end else value[length:]
-    return value
+    """Without the shortest (`greedy`: longest) beginning or end that the pattern fits."""
+    if at_end:
+        return _strip_pattern(value[::-1], pattern[::-1], at_end=False, greedy=greedy)[::-1]
+    end = _Pattern(pattern).end(value, 0, greedy=greedy)
+    return value if end is None else value[end:]
 
 
-def _pattern(text: str) -> str:
-    """A shell pattern of `*` and `?` as a regular expression."""
-    parts = {"*": ".*", "?": "."}
-    return "".join(parts.get(character, re.escape(character)) for character in text)
+class _Pattern:
+    """A shell pattern of `*` and `?`, found in a time that grows with the length of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._length = len(text.rpartition("*")[2])
+        """Of what follows the last star."""
+        parts = ["".join("." if c == "?" else re.escape(c) for c in part) for part in text.split("*")]
+        self._parts = [re.compile(part, re.DOTALL) for part in parts]
+
+    def end(self, text: str, begin: int, *, greedy: bool) -> int | None:
+        """Where the shortest or the longest piece of `text` ends that begins there and fits; None = none fits."""
+        first = self._parts[0].match(text, begin)
+        if first is None or len(self._parts) == 1:
+            return first.end() if first else None
+        position = first.end()
+        for part in self._parts[1:-1]:
+            found = part.search(text, position)
+            if found is None:
+                return None
+            position = found.end()
+        if not greedy:
+            found = self._parts[-1].search(text, position)
+            return found.end() if found else None
+        starts = range(len(text) - self._length, position - 1, -1)
+        return next((start + self._length for start in starts if self._parts[-1].match(text, start)), None)
+
+    def replace(self, text: str, replacement: str, *, every: bool) -> str:
+        """The longest pieces that fit, from the left: the first of them, or `every` one."""
+        out, position = list[str](), 0
+        while found := self._parts[0].search(text, position):
+            end = self.end(text, found.start(), greedy=True)
+            if end is None or end == found.start():  # then it fits nowhere further on, either; or it is empty
+                break
+            out += (text[position : found.start()], replacement)
+            position = end
+            if not every:
+                break
+        return "".join((*out, text[position:]))
