@@ -178,8 +178,8 @@ Visitor = Callable[[int, str, os.stat_result], None]
 """Gets the handle of a directory, the name of an entry of it, and what that entry is (a link is a link)."""
 
 
-def visit_tree(directory: int, visit: Visitor) -> None:
-    """Visits everything below a directory, each directory after what is in it.
+def visit_tree(directory: int, visit: Visitor, open_up: Visitor = lambda parent, name, found: None) -> None:
+    """Visits everything below a directory, each directory after what is in it; `open_up` is called before it is entered.
 
     Neither deep nor as large as it may be: one level is open at a time and nothing recurses. No link is followed; a
     directory that is moved away while it is visited ends the walk with OSError (EAGAIN)."""
@@ -189,7 +189,7 @@ def visit_tree(directory: int, visit: Visitor) -> None:
         while True:
             name, _, entries = levels[-1]
             if entries:
-                below = _enter(current, entries.pop(), visit)
+                below = _enter(current, entries.pop(), visit, open_up)
                 if below is not None:
                     entry, fd = below
                     os.close(current)
@@ -210,7 +210,7 @@ def visit_tree(directory: int, visit: Visitor) -> None:
         os.close(current)
 
 
-def _enter(current: int, name: str, visit: Visitor) -> tuple[str, int] | None:
+def _enter(current: int, name: str, visit: Visitor, open_up: Visitor) -> tuple[str, int] | None:
     """A directory's name and handle; anything else (also what may not be opened) is visited here."""
     try:
         entry = os.stat(name, dir_fd=current, follow_symlinks=False)
@@ -218,6 +218,7 @@ def _enter(current: int, name: str, visit: Visitor) -> tuple[str, int] | None:
         return None
     if stat.S_ISDIR(entry.st_mode):
         with contextlib.suppress(OSError):
+            open_up(current, name, entry)
             return name, os.open(name, DIRECTORY, dir_fd=current)
     visit(current, name, entry)
     return None
@@ -231,7 +232,7 @@ def _identity(fd: int) -> tuple[int, int]:
 def remove_tree(directory: int, name: str) -> None:
     """Removes the entry `name` of a directory with all below it; a link itself, never what it leads to.
 
-    What cannot be removed, or appears meanwhile, stays."""
+    Directories that their owner has closed to himself are opened first. What cannot be removed, or appears meanwhile, stays."""
 
     def remove(parent: int, entry: str, found: os.stat_result) -> None:
         with contextlib.suppress(OSError):
@@ -243,9 +244,23 @@ def remove_tree(directory: int, name: str) -> None:
     with contextlib.suppress(OSError):
         found = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
+            _open_to_owner(directory, name, found)
             with contextlib.suppress(OSError), open_directory(name, beneath=directory) as fd:
-                visit_tree(fd, remove)
+                visit_tree(fd, remove, _open_to_owner)
         remove(directory, name, found)
+
+
+def _open_to_owner(parent: int, name: str, found: os.stat_result) -> None:
+    """Its owner may list and change a directory afterwards, whatever its mode was: by the handle, so that no link and nothing
+    that takes its place meanwhile is touched. Where it cannot be done nothing happens."""
+    if found.st_mode & stat.S_IRWXU == stat.S_IRWXU:
+        return
+    with contextlib.suppress(OSError):
+        fd = os.open(name, REFERENCE | os.O_DIRECTORY, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", stat.S_IMODE(os.fstat(fd).st_mode) | stat.S_IRWXU)
+        finally:
+            os.close(fd)
 
 
 def remove_path(path: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.images import dockerfile, python_base
 from rowlock.kubelet.images.base_environment import base_environment, interpreter_path, site_paths
 from rowlock.kubelet.images.build_context import is_excluded, parse_dockerignore
@@ -242,7 +243,7 @@ def build(
     try:
         return Build(images, context, directory, emit_line).run(steps)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        beneath.remove_path(str(directory))
         raise
 
 
@@ -250,4 +251,4 @@ def remove_older_builds(images: Images, image: Image) -> None:
     """All directories of the image's name but its own and the last before it, which may still be running."""
     older = [p for p in images.directory_of(image.name).glob("build-*") if not image.root.startswith(f"{p}/")]
     for old in sorted(older, key=lambda p: p.stat().st_mtime)[: None if image.layers else -1]:
-        shutil.rmtree(old, ignore_errors=True)
+        beneath.remove_path(str(old))

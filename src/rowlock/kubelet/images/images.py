@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.shim import engine_client
@@ -193,7 +193,7 @@ class Images:
         if not (directory / "image.json").exists():
             return False
         (directory / "image.json").unlink()
-        shutil.rmtree(directory, ignore_errors=True)
+        beneath.remove_path(str(directory))
         return True
 
 

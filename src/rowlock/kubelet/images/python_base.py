@@ -16,6 +16,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.images.base_environment import interpreter_path, site_paths
 
 _SHEBANG = re.compile(rb"#!(\S*python[\d.]*)\s*\n")
@@ -93,7 +94,7 @@ def shared_environment(directory: Path) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         # made in its place, for its scripts name it; another build that makes it meanwhile writes the same
         claim = Path(f"{target}.new")
-        shutil.rmtree(claim, ignore_errors=True)
+        beneath.remove_path(str(claim))
         make_environment(claim, site_paths())
         ensure_pip(claim, directory)
         _rename_environment(claim, target)
