@@ -4,9 +4,12 @@ is as it was. Standard library only, because shims are made of it; Linux only.
 
 import contextlib
 import os
+import select
+import signal
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
 TEMPORARY = ("/tmp", "/var/tmp")
 """Directories whose files on this machine no container sees."""
@@ -30,6 +33,12 @@ _KERNEL_FILE_SYSTEMS = frozenset(
     "proc sysfs devtmpfs devpts mqueue cgroup cgroup2 debugfs tracefs securityfs pstore bpf configfs efivarfs fusectl "
     "hugetlbfs binfmt_misc autofs rpc_pipefs nsfs selinuxfs".split()
 )
+_LOCAL_FILE_SYSTEMS = (_KERNEL_FILE_SYSTEMS - {"autofs"}) | frozenset(
+    "ext2 ext3 ext4 xfs btrfs zfs f2fs bcachefs tmpfs ramfs overlay squashfs erofs vfat exfat ntfs3 iso9660 udf".split()
+)
+"""Those that need nobody to answer: no server, and no program."""
+ANSWER_SECONDS = 2.0
+"""How long another file system may take to say what lies at its root."""
 _MOUNTS = "/proc/self/mountinfo"
 
 Likeness = tuple[object, ...]
@@ -87,6 +96,90 @@ def _unescape(path: str) -> str:
     for escaped, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         path = path.replace(escaped, character)
     return path
+
+
+def silent_mounts(mounts: Iterable[tuple[str, str]]) -> set[str]:
+    """The mount points of those (point, type) that do not answer in ANSWER_SECONDS: their server or program is gone.
+
+    Who asks such a one waits for as long as it is gone; so other processes ask, one for all, and one for each that this
+    one had no answer from. On a machine with local file systems alone none is made."""
+    remote = [path for path, kind in mounts if kind not in _LOCAL_FILE_SYSTEMS]
+    unanswered = remote[_count_answers([remote])[0] :] if remote else []
+    return {
+        path for path, count in zip(unanswered, _count_answers([[p] for p in unanswered]), strict=True) if not count
+    }
+
+
+def _count_answers(lists: Sequence[Sequence[str]]) -> list[int]:
+    """How many paths of each list there was an answer from, in order and in time."""
+    asked = [_ask(paths) for paths in lists]
+    deadline, counts = time.monotonic() + ANSWER_SECONDS, []
+    for (child, reader), paths in zip(asked, lists, strict=True):
+        count, poll = 0, select.poll()
+        poll.register(reader, select.POLLIN)
+        while count < len(paths) and poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            answers = len(os.read(reader, len(paths)))
+            count += answers
+            if not answers:
+                break
+        counts.append(count)
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)
+    for child, _ in asked:
+        _bury(child)
+    return counts
+
+
+def _ask(paths: Sequence[str]) -> tuple[int, int]:
+    """A process that asks what lies at the paths, and a pipe with a byte for each answer; a refusal is one, too."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.closerange(0, writer)  # it may stay: nobody's output is to wait for it
+            os.closerange(writer + 1, 1 << 20)
+            for path in paths:
+                with contextlib.suppress(OSError):
+                    os.stat(path)
+                os.write(writer, b".")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    return child, reader
+
+
+def _bury(child: int) -> None:
+    """A process that was killed. One that the kernel does not let end is left alone."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def make_directories(base: str, path: str) -> None:
+    """`path` below `base`, each directory with the mode and owner that the machine's has: the uppermost decides in an
+    overlay."""
+    current, like = base, ""
+    for step in path.strip("/").split("/"):
+        current, like = f"{current}/{step}", f"{like}/{step}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(current)
+            _copy_mode(like, current)
+
+
+def open_way_to_interpreter(upper: str) -> None:
+    """Where the interpreter lies in a home that only its owner enters, users of the image (USER) find it nevertheless: they may
+    go through, and list nothing."""
+    for directory in closed_directories():
+        if not os.path.isdir(upper + directory):
+            make_directories(upper, directory)
+            os.chmod(upper + directory, stat.S_IMODE(os.stat(directory).st_mode) | stat.S_IXGRP | stat.S_IXOTH)
+
+
+def _copy_mode(model: str, path: str) -> None:
+    with contextlib.suppress(OSError):  # an owner that we cannot give
+        seen = os.stat(model)
+        os.chmod(path, stat.S_IMODE(seen.st_mode))
+        os.chown(path, seen.st_uid, seen.st_gid)
 
 
 # ---------------------------------------------------------------- is it as it was?

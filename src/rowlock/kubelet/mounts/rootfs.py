@@ -10,6 +10,7 @@ Standard library only, because shims are made of it; Linux only (mount_setattr: 
 """
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +88,7 @@ def assemble_ahead(spec: RootfsSpec) -> int:
     os.umask(0o022)
     calls.unshare(_NEWNS)
     calls.make_private()
-    _pivot_into(_Assembly(spec).mount_all())
+    _pivot_into(_Assembly(spec, needs_all=True).mount_all())
     return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -217,8 +218,8 @@ def probe_directory(data: str) -> str:
 class _Assembly:
     """The mounts of one root file system, one after the other."""
 
-    def __init__(self, spec: RootfsSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: RootfsSpec, *, needs_all: bool = False) -> None:
+        self._spec, self._needs_all = spec, needs_all
         self._root, self._memory, self._work = (f"{spec['scratch']}/{name}" for name in ("root", "memory", "work"))
         self._count = 0
         self._root_fd = -1
@@ -247,11 +248,13 @@ class _Assembly:
                 [*machine_files.TEMPORARY, *spec["hidden"], spec["scratch"], spec["upper"], "/dev"]
             )
         )
+        silent, points = machine_files.silent_mounts(other_mounts), {path for path, _ in other_mounts}
+        self._leave_out(sorted(silent))
+        other_mounts = [(path, kind) for path, kind in other_mounts if path not in silent]
         calls.sys_mount("tmpfs", self._memory, "tmpfs", 0, "mode=755")
         os.mkdir(f"{self._memory}/empty")
         if self._in_user_namespace:
             os.mkdir(self._skeleton)
-            points = {path for path, _ in other_mounts}
             other_mounts = sorted([*other_mounts, *machine_files.copy_skeleton("/", self._skeleton, points)])
         # before anything is mounted: an overlay may not be changed from below
         for path in (
@@ -259,9 +262,9 @@ class _Assembly:
             *(path for path, kind in other_mounts if machine_files.may_be_layer(path, kind)),
             *spec["overlaid"],
         ):
-            _make_directories(spec["upper"], path)
+            machine_files.make_directories(spec["upper"], path)
         if not self._in_user_namespace:
-            _open_way_to_interpreter(spec["upper"])
+            machine_files.open_way_to_interpreter(spec["upper"])
         self._mount_machine()
         for path, kind in other_mounts:
             self._mount_other(path, kind)
@@ -275,6 +278,15 @@ class _Assembly:
         for path, mode in spec["shared"]:
             with self._place(path) as target:
                 self._bind(path, target, read_only=mode == "ro")
+
+    def _leave_out(self, silent: Sequence[str]) -> None:
+        """Of the machine's file systems, those whose server is gone: the container starts without them, and says so.
+        Raises OSError for what is to be used later, when it may have come back."""
+        if silent and self._needs_all:
+            raise OSError(errno.ETIMEDOUT, "a file system of the machine does not answer", silent[0])
+        for path in silent:
+            with contextlib.suppress(OSError):  # nobody hears it
+                os.write(2, f"rowlock: {path} of this machine does not answer: it is left out\n".encode())
 
     @contextlib.contextmanager
     def _place(self, path: str) -> Iterator[str]:
@@ -405,33 +417,6 @@ class _Assembly:
     def _next(self) -> int:
         self._count += 1
         return self._count
-
-
-def _make_directories(base: str, path: str) -> None:
-    """`path` below `base`, each directory with the mode and owner that the machine's has: the uppermost decides in an
-    overlay."""
-    current, like = base, ""
-    for step in path.strip("/").split("/"):
-        current, like = f"{current}/{step}", f"{like}/{step}"
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(current)
-            _copy_mode(like, current)
-
-
-def _open_way_to_interpreter(upper: str) -> None:
-    """Where the interpreter lies in a home that only its owner enters, users of the image (USER) find it nevertheless: they may
-    go through, and list nothing."""
-    for directory in machine_files.closed_directories():
-        if not os.path.isdir(upper + directory):
-            _make_directories(upper, directory)
-            os.chmod(upper + directory, stat.S_IMODE(os.stat(directory).st_mode) | stat.S_IXGRP | stat.S_IXOTH)
-
-
-def _copy_mode(model: str, path: str) -> None:
-    with contextlib.suppress(OSError):  # an owner that we cannot give
-        seen = os.stat(model)
-        os.chmod(path, stat.S_IMODE(seen.st_mode))
-        os.chown(path, seen.st_uid, seen.st_gid)
 
 
 def _open_place(root: int, path: str) -> int:
