@@ -54,6 +54,7 @@ def start_node(plane: Plane) -> None:
 
 
 def _bridge() -> None:
+    _let_pods_talk()
     if subprocess.run(["ip", "link", "show", BRIDGE], capture_output=True).returncode == 0:
         return
     for command in (
@@ -64,6 +65,16 @@ def _bridge() -> None:
         done = subprocess.run(command, text=True, capture_output=True)
         if done.returncode:
             raise Missing(f"`{' '.join(command)}` is refused here: {done.stderr.strip()}")
+
+
+def _let_pods_talk() -> None:
+    """Whatever the machine's firewall says of what is forwarded: a dockerd that ran here leaves "drop", and with `br_netfilter` that
+    holds between the pods of one bridge, too. Without iptables there is no such rule."""
+    if shutil.which("iptables") is None:
+        return
+    rule = ["FORWARD", "-i", BRIDGE, "-o", BRIDGE, "-j", "ACCEPT"]
+    if subprocess.run(["iptables", "-w", "-C", *rule], capture_output=True).returncode:
+        subprocess.run(["iptables", "-w", "-I", *rule], capture_output=True)  # refused: pods talk if they may anyway
 
 
 def _containerd(plane: Plane) -> Path:

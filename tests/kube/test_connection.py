@@ -169,6 +169,22 @@ def test_no_kubeconfig_is_said_in_a_sentence(tmp_path: Path) -> None:
         asyncio.run(_create(tmp_path / "nothing"))
 
 
+def test_an_authority_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """As in a container that has the kubeconfig, and not the files it names."""
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority": str(tmp_path / "ca.crt")}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    with pytest.raises(Unauthorized, match=r"No such file or directory: '.*/ca\.crt'; check the kubeconfig"):
+        asyncio.run(_create(tmp_path / "kubeconfig"))
+
+
 # ---------------------------------------------------------------- who we are
 
 

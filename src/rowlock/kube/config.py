@@ -65,8 +65,8 @@ class Credentials:
         """The present configuration. Raises Unauthorized, with advice, when credentials cannot be had."""
         try:
             await self._auth.reauthenticate()
+            identity = self._identity()  # first: its error names the file, and files that change meanwhile count as new
             tls = await self._load_tls()
-            identity = self._identity()
         except (ValueError, KeyError, RuntimeError, OSError) as error:
             raise Unauthorized(
                 f"the credentials of the cluster do not work: {_error_message(error)}; check {self._describe_source()}"
