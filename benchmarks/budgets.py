@@ -61,12 +61,13 @@ def _submit(data: Path, names: list[str]) -> None:
 
 def workloads_listed(client: Client, count: int = 10_000) -> list[Figure]:
     """One page of 50 of ten thousand (suspended) workloads over REST: p99 of 100 requests each, and the server's CPU time of one
-    of them, which says more on a machine that others use, too."""
+    of them, which says more on a machine that others use, too. The same page again and again, and all pages one after the other."""
     names = [f"listed-{i:05d}" for i in range(count)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda part: _submit(client.data, part), [names[i::4] for i in range(4)]))
     found = []
     queries = {
+        "a page that nobody has looked at": "&offset={fresh}",
         "as they come": "",
         "sorted by name": "&sortBy=name&offset=5000",
         "filtered by name and sorted": "&filterBy=name%3D%40listed-09&sortBy=createdAt&sortOrder=desc",
@@ -74,9 +75,9 @@ def workloads_listed(client: Client, count: int = 10_000) -> list[Figure]:
     for what, query in queries.items():
         took, server = [], psutil.Process(client.pid)
         before = server.cpu_times()
-        for _ in range(101):
+        for n in range(101):
             began = time.perf_counter()
-            page = client.call("GET", f"/api/v1/workloads?limit=50{query}")
+            page = client.call("GET", f"/api/v1/workloads?limit=50{query.format(fresh=50 * n)}")
             took.append((time.perf_counter() - began) * 1e3)
             assert len(page["workloads"]) == 50
         p99 = statistics.quantiles(took[1:], n=100)[98]

@@ -4,6 +4,7 @@ Objects are values: nobody changes one that came from an `Api` or a `View`. `wit
 and shares what did not change. Times inside objects are RFC 3339 text; `now` arguments are seconds since the epoch.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -48,6 +49,14 @@ MAX_DIGITS = 18
 def is_digits(text: str) -> bool:
     """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def is_dns_label(text: str) -> bool:
+    """A label of RFC 1123: 1 to 63 lower case letters, digits and '-', with a letter or a digit at both ends."""
+    return _DNS_LABEL.fullmatch(text) is not None
 
 
 def uid(obj: Mapping[str, Any]) -> str:
@@ -147,9 +156,13 @@ def merge_patch(target: Any, patch: Any, depth: int = 0) -> Any:
 def dig(obj: Any, path: str, default: Any = None) -> Any:
     """The value at a dotted path, or `default` where any step is missing or null."""
     for step in path.split("."):
-        if not isinstance(obj, Mapping) or obj.get(step) is None:
+        if not isinstance(obj, dict) and not isinstance(
+            obj, Mapping
+        ):  # a look at an abstract class costs three of a dict
             return default
-        obj = obj[step]
+        obj = obj.get(step)
+        if obj is None:
+            return default
     return obj
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowlock import objects
-from rowlock.workloads.figures.times import running_seconds, waiting_seconds
+from rowlock.workloads.figures.times import read_milestones
 
 
 def at(second: int) -> str:
@@ -37,4 +37,5 @@ def job(suspended: bool = False, completed: int = 0, **conditions: tuple[str, in
 )
 def test_waiting_and_running(a_job: objects.Object, waited: int | None, ran: int | None) -> None:
     now = objects.seconds(at(50))
-    assert (waiting_seconds(a_job, now), running_seconds(a_job, now)) == (waited, ran)
+    milestones = read_milestones(a_job)
+    assert (milestones.waiting_seconds(now), milestones.running_seconds(now)) == (waited, ran)

@@ -27,6 +27,7 @@ from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
 from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.list_rows.list_items import ListItems
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.rest.run_history.checkpoint_use import CheckpointReservations
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -151,6 +152,8 @@ class AppContext:
     """A lock for questions to the planner, so that they run one after the other."""
     reserved_checkpoints: CheckpointReservations = field(default_factory=dict)
     """Checkpoint directories of jobs that requests are about to start, for all requests."""
+    list_items: ListItems = field(default_factory=ListItems)
+    """What lists of workloads showed last, for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
     drain: Callable[[float], None] | None = None

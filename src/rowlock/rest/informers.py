@@ -395,7 +395,10 @@ class InformerCache:
 
     def pods_of(self, uid: str) -> list[Object]:
         """The pods of the job with this uid, in the order of ranks; also when the job itself is gone."""
-        return ranks.sort_by_rank(self.own_pods(uid))
+        known = row.known if (row := self._rows_by_uid.get(uid)) else {}
+        if "pods" not in known:
+            known["pods"] = ranks.sort_by_rank(self.own_pods(uid))
+        return list(known["pods"])
 
     def own_pods(self, uid: str) -> list[Object]:
         """The same in no order. A pod in another namespace that names this job as its owner is not included."""

@@ -329,7 +329,7 @@ async def index(call: RestCall) -> Any:
     for number, row in enumerate(page, 1):
         if (workload := cache.workload(row.uid)) is not None:
             page_workloads.append(workload)
-            bodies.append(runai_json.workload_json(workload))
+            bodies.append(call.context.list_items.item_json(row, workload))
         if number % _WORKLOADS_PER_TURN == 0:
             await asyncio.sleep(0)
     await _fill_creation_failures(call, page_workloads, bodies)

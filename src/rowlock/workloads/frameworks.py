@@ -52,7 +52,7 @@ def by_kind(kind: Kind) -> Framework | None:
 def replica_specs(job: Object) -> Mapping[str, Any]:
     """The `...ReplicaSpecs` of a job of any kind, {} when it has none."""
     for field, value in (job.get("spec") or {}).items():
-        if field.endswith("ReplicaSpecs") and isinstance(value, Mapping):
+        if field.endswith("ReplicaSpecs") and isinstance(value, dict | Mapping):
             return value
     return {}
 

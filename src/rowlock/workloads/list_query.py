@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
@@ -32,7 +33,7 @@ _TERM = re.compile(r"(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*)")
 """One filter, without the blanks around it: a pattern that takes them off itself costs the square of their number."""
 DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50
 _ROWS_PER_STEP = 256
-"""Rows that are read in one go."""
+"""Rows that are read in one go: what is read for the first time costs up to twenty microseconds a row."""
 
 
 R = TypeVar("R")
@@ -41,16 +42,18 @@ Readers = Mapping[str, Callable[[R], Any]]
 SEARCH = "search"
 """The reader that a table has beside its fields: the lower-case text of everything that is searched."""
 
-Accepts = Callable[[Any], bool]
-_OPERATORS: dict[str, Callable[[str, str], Callable[[str], bool]]] = {
-    "==": lambda value, _: lambda have: have == value,
-    "!=": lambda value, _: lambda have: have != value,
-    "=@": lambda _, small: lambda have: small in have.lower(),
-    "!@": lambda _, small: lambda have: small not in have.lower(),
-    "=^": lambda _, small: lambda have: have.lower().startswith(small),
-    "=$": lambda _, small: lambda have: have.lower().endswith(small),
+Test = Callable[[Sequence[Any]], Iterable[bool]]
+"""Which of many values of a field are as asked for: asked of all at once, because a call for each of ten thousand costs more than
+the question."""
+_OPERATORS: dict[str, Callable[[str, str], Callable[[Iterable[str]], Iterable[bool]]]] = {
+    "==": lambda value, _: lambda texts: [text == value for text in texts],
+    "!=": lambda value, _: lambda texts: [text != value for text in texts],
+    "=@": lambda _, small: lambda texts: [small in text.lower() for text in texts],
+    "!@": lambda _, small: lambda texts: [small not in text.lower() for text in texts],
+    "=^": lambda _, small: lambda texts: [text.lower().startswith(small) for text in texts],
+    "=$": lambda _, small: lambda texts: [text.lower().endswith(small) for text in texts],
 }
-"""From a filter's value, and the same in small letters, to the test of a field's text."""
+"""From a filter's value, and the same in small letters, to the test of a field's texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +62,22 @@ class Filter:
     operator: str
     value: str
 
-    def to_test(self) -> Accepts:
-        """Whether a field's value is as asked for. Made once for a list: it is asked for each of ten thousand rows."""
+    def to_test(self) -> Test:
+        """Which values of the field are as asked for."""
         if self.operator in ("<=", ">="):
-            return lambda actual: _compare_with_bound(actual, self.operator, self.value)
-        is_wanted = _OPERATORS[self.operator](self.value, self.value.lower())
-        return lambda actual: is_wanted(actual if type(actual) is str else _text_of(actual))
+            return lambda values: [_compare_with_bound(actual, self.operator, self.value) for actual in values]
+        find_wanted = _OPERATORS[self.operator](self.value, self.value.lower())
+        return lambda values: find_wanted(_texts_of(values))
 
 
-def _text_of(actual: Any) -> str:
-    return "" if actual is None else str(actual).lower() if isinstance(actual, bool) else str(actual)
+def _texts_of(values: Sequence[Any]) -> Iterable[str]:
+    if _are_texts(values):
+        return values
+    return ["" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return set(map(type, values)) <= {str}
 
 
 def _compare_with_bound(actual: Any, operator: str, bound: str) -> bool:
@@ -165,37 +174,36 @@ def select_in_steps(rows: Sequence[R], query: Query, readers: Readers[R]) -> Gen
     for condition in query.filters:
         matching = yield from _keep(matching, readers[condition.field], condition.to_test())
     if query.search:
-        matching = yield from _keep(matching, readers[SEARCH], lambda text: query.search in text)
+        matching = yield from _keep(matching, readers[SEARCH], lambda texts: [query.search in text for text in texts])
     if query.sort:
-        read, key = readers[query.sort], _number_sort_key if query.sort in NUMERIC_FIELDS else _text_sort_key
-        values: list[Any] = []
+        read, to_keys = readers[query.sort], _number_keys if query.sort in NUMERIC_FIELDS else _text_keys
+        keys: list[Any] = []
         for first in range(0, len(matching), _ROWS_PER_STEP):
-            values += [key(read(row)) for row in matching[first : first + _ROWS_PER_STEP]]
+            keys += to_keys(list(map(read, matching[first : first + _ROWS_PER_STEP])))
             yield
-        order = sorted(range(len(matching)), key=values.__getitem__, reverse=query.descending)
+        order = sorted(range(len(matching)), key=keys.__getitem__, reverse=query.descending)
         matching = [matching[n] for n in order]
     elif query.descending:
         matching = matching[::-1]
     return matching
 
 
-def _keep(
-    rows: Sequence[R], read: Callable[[R], Any], accepts: Callable[[Any], bool]
-) -> Generator[None, None, Sequence[R]]:
+def _keep(rows: Sequence[R], read: Callable[[R], Any], test: Test) -> Generator[None, None, Sequence[R]]:
     kept: list[R] = []
     for first in range(0, len(rows), _ROWS_PER_STEP):
-        kept += [row for row in rows[first : first + _ROWS_PER_STEP] if accepts(read(row))]
+        step = rows[first : first + _ROWS_PER_STEP]
+        kept += compress(step, test(list(map(read, step))))
         yield
     return kept
 
 
-def _number_sort_key(value: Any) -> float:
+def _number_keys(values: Iterable[Any]) -> list[float]:
     """What is absent comes first."""
-    return -math.inf if value is None else float(value)
+    return [-math.inf if value is None else float(value) for value in values]
 
 
-def _text_sort_key(value: Any) -> str:
-    return "" if value is None else str(value)
+def _text_keys(values: Sequence[Any]) -> Sequence[str]:
+    return values if _are_texts(values) else ["" if value is None else str(value) for value in values]
 
 
 def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:

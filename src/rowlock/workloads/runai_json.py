@@ -69,8 +69,12 @@ class Workload:
     def status(self) -> WorkloadStatus:
         """The phase, with the sentence of the diagnosis where there is one."""
         status = workload_status(self.job, self.pods, self.group)
-        message = self.diagnose(objects.uid(self.job), status.phase) if self.diagnose is not None else ""
+        message = self.diagnosis(status.phase)
         return replace(status, message=message) if message else status
+
+    def diagnosis(self, phase: str) -> str:
+        """The sentence of the diagnosis of a workload in this phase; "" where there is none."""
+        return self.diagnose(objects.uid(self.job), phase) if self.diagnose is not None else ""
 
 
 def workload_id(job: Object) -> str:
@@ -140,14 +144,32 @@ def guaranteed_until(workload: Workload) -> float | None:
     return started + seconds if started else None
 
 
-def workload_json(workload: Workload) -> dict[str, Any]:
-    """A list item of `GET /api/v1/workloads`."""
-    job, status, templates = workload.job, workload.status(), pod_templates(workload.job)
-    return {
+@dataclass(frozen=True, slots=True)
+class SteadyFields:
+    """What a list item says as long as the job, its pods, its pod group and the cards of nodes stay as they are."""
+
+    fields: dict[str, Any]
+    """A whole list item; those fields that depend on more are empty."""
+    status: WorkloadStatus
+    """The status as the objects tell it, without a diagnosis."""
+    milestones: times.Milestones
+
+
+def workload_json(workload: Workload, steady: SteadyFields | None = None) -> dict[str, Any]:
+    """A list item of `GET /api/v1/workloads`. Whoever shows the same workload again and again keeps its `steady_fields`."""
+    known = steady or steady_fields(workload)
+    return {**known.fields, **_passing_fields(workload, known)}
+
+
+def steady_fields(workload: Workload) -> SteadyFields:
+    """Those fields of a list item that change only when the workload's objects do, or the cards of nodes."""
+    job, templates = workload.job, pod_templates(workload.job)
+    status = workload_status(job, workload.pods, workload.group)
+    fields = {
         **_identity_fields(workload, templates),
-        **_time_fields(workload, status),
+        **_time_fields(job, status),
         "phase": status.phase,
-        "phaseMessage": status.message,
+        "phaseMessage": "",
         "phaseReason": status.reason if status.reason in _PHASE_REASONS else None,
         "k8sPhase": _last_condition(job),
         "conditions": _conditions(job),
@@ -160,10 +182,32 @@ def workload_json(workload: Workload) -> dict[str, Any]:
         **_content_fields(workload, templates),
         "additionalFields": _additional_fields(workload, status, templates),
     }
+    return SteadyFields(fields, status, times.read_milestones(job))
+
+
+def _passing_fields(workload: Workload, known: SteadyFields) -> dict[str, Any]:
+    """Those that also depend on the clock, the project, its queue, what is measured and what is diagnosed."""
+    project, now = workload.project, workload.clock()
+    guaranteed = guaranteed_until(workload)
+    idle = count_idle_gpus(workload.pods, workload.latest_usage, now)
+    return {
+        "clusterId": workload.cluster,
+        "projectId": project.id,
+        "projectName": project.name,
+        "departmentId": project.department,
+        "departmentName": project.department,
+        "namespace": project.namespace,
+        "phaseMessage": workload.diagnosis(known.status.phase) or known.status.message,
+        "guaranteedRuntimeEndsAt": None if guaranteed is None else objects.timestamp(guaranteed),
+        "totalPendingTimeSeconds": known.milestones.waiting_seconds(now),
+        "totalRunningTimeSeconds": known.milestones.running_seconds(now),
+        "idleGpus": idle,
+        "idleAllocatedGpus": idle,
+    }
 
 
 def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
-    job, project = workload.job, workload.project
+    job = workload.job
     source = objects.annotations(job).get(job_objects.SOURCE, "Other")
     return {
         "id": workload_id(job),
@@ -171,12 +215,12 @@ def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
         "type": workload_type(job),
         "distributedFramework": framework_name(job),
         "tenantId": TENANT,
-        "clusterId": workload.cluster,
-        "projectId": project.id,
-        "projectName": project.name,
-        "departmentId": project.department,
-        "departmentName": project.department,
-        "namespace": project.namespace,
+        "clusterId": "",
+        "projectId": "",
+        "projectName": "",
+        "departmentId": "",
+        "departmentName": "",
+        "namespace": "",
         "source": source,
         "submittedBy": creator(job),
         "category": category(job),
@@ -189,9 +233,8 @@ def _identity_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
     }
 
 
-def _time_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
-    job, now = workload.job, workload.clock()
-    created, guaranteed = created_at(job), guaranteed_until(workload)
+def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
+    created = created_at(job)
     return {
         "createdAt": created,
         "updatedAt": status.since or created,
@@ -199,9 +242,9 @@ def _time_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
         "completedAt": completed_at(job),
         "phaseUpdatedAt": status.since or created,
         "k8sPhaseUpdatedAt": status.since or created,
-        "guaranteedRuntimeEndsAt": None if guaranteed is None else objects.timestamp(guaranteed),
-        "totalPendingTimeSeconds": times.waiting_seconds(job, now),
-        "totalRunningTimeSeconds": times.running_seconds(job, now),
+        "guaranteedRuntimeEndsAt": None,
+        "totalPendingTimeSeconds": None,
+        "totalRunningTimeSeconds": None,
     }
 
 
@@ -224,14 +267,18 @@ def _conditions(job: Object) -> list[dict[str, Any]]:
 
 
 def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, Any]:
-    counts, desired_pods = count_pods(workload.pods), frameworks.desired_pods(workload.job)
+    counts, desired_pods = count_pods(workload.pods), sum(count for _, count in templates)
     smallest_card = workload.card_memory("")
-    largest = max((t for t, _ in templates), key=lambda t: compute.pod_gpus(t, smallest_card), default={})
+    requested = requested_resources(templates, smallest_card)
+    if desired_pods == len(templates) == 1:
+        of_a_pod = requested
+    else:
+        largest = max((t for t, _ in templates), key=lambda t: compute.pod_gpus(t, smallest_card), default={})
+        of_a_pod = requested_resources([(largest, 1)], smallest_card)
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
     runs = (
         1 if workload_type(workload.job) == "Training" else None
     )  # only a standard training could be asked to run again
-    idle = count_idle_gpus(workload.pods, workload.latest_usage, workload.clock())
     return {
         "runningPods": counts.running,
         "requestedPods": {
@@ -241,11 +288,11 @@ def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
             "parallelism": runs,
             "completions": runs,
         },
-        "workloadRequestedResources": requested_resources(templates, smallest_card),
-        "podsRequestedResources": requested_resources([(largest, 1)], smallest_card),
+        "workloadRequestedResources": requested,
+        "podsRequestedResources": of_a_pod,
         "allocatedResources": allocated_resources(_holding_pods(workload)),
-        "idleGpus": idle,
-        "idleAllocatedGpus": idle,
+        "idleGpus": None,
+        "idleAllocatedGpus": None,
     }
 
 
@@ -309,8 +356,9 @@ def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
 
 def asset_references(job: Object) -> dict[str, Any]:
     """The template and the assets that a workload was submitted with, each `{"id", "name"}`; {} where there are none."""
+    text = objects.annotations(job).get(job_objects.ASSETS_ANNOTATION)
     try:
-        found = json.loads(objects.annotations(job).get(job_objects.ASSETS_ANNOTATION) or "{}")
+        found = json.loads(text) if text else {}
     except ValueError:
         return {}  # anybody may write an annotation
     return found if isinstance(found, dict) else {}

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol
 
 from rowlock.errors import ApiError
@@ -112,14 +113,14 @@ _OF_THE_WORKLOAD: dict[str, Read] = {
 }
 FIELDS: list_query.Readers[WorkloadRow] = {
     **{name: _remember(name, read) for name, read in _OF_THE_WORKLOAD.items()},
-    "name": lambda row: row.name,
-    "namespace": lambda row: row.namespace,
+    "name": attrgetter("name"),
+    "namespace": attrgetter("namespace"),
     "clusterId": lambda row: row.cache.cluster,
     "projectId": lambda row: row.cache.projects()[row.namespace].id,
     "projectName": lambda row: row.cache.projects()[row.namespace].name,
     "departmentId": lambda row: row.cache.projects()[row.namespace].department,
     "departmentName": lambda row: row.cache.projects()[row.namespace].department,
-    "createdAt": lambda row: row.created_at,
+    "createdAt": attrgetter("created_at"),
     "phase": lambda row: row.cache.phase(row.uid),
     "totalPendingTimeSeconds": lambda row: _milestones(row).waiting_seconds(row.cache.clock()),
     "totalRunningTimeSeconds": lambda row: _milestones(row).running_seconds(row.cache.clock()),

@@ -26,20 +26,12 @@ class Milestones(NamedTuple):
         return None if self.is_suspended else _span(self.started, self.ended or now)
 
 
-def waiting_seconds(job: Object, now: float) -> int | None:
-    return read_milestones(job).waiting_seconds(now)
-
-
-def running_seconds(job: Object, now: float) -> int | None:
-    return read_milestones(job).running_seconds(now)
-
-
 def _span(begin: float, end: float) -> int:
     return max(0, int(end - begin)) if begin else 0
 
 
 def read_milestones(job: Object) -> Milestones:
-    """One look at each part, for lists of ten thousand are sorted by it. The operator turns the condition Running to False when
+    """When the job was made, ran and ended: one look at each part, for lists of ten thousand are sorted by it. The operator turns the condition Running to False when
     the job ends, and keeps its time."""
     status = job.get("status") or {}
     started, ended = 0.0, _time_of(status.get("completionTime"))

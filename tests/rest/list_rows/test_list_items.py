@@ -1,0 +1,185 @@
+"""A list item of a workload that was shown before is the one that would be made anew, whatever has changed meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rowlock import kinds, objects
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+from rowlock.rest.list_rows.list_items import STEADY_FIELDS, ListItems
+from rowlock.rest.list_rows.workload_rows import WorkloadRow
+from rowlock.storage.store import Store
+from rowlock.workloads import runai_json
+from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
+
+T = "2026-01-01T00:00:{:02}Z"
+SPACE = "runai-team-a"
+
+
+def named(name: str, namespace: str = "", uid: str = "", **metadata: Any) -> dict[str, Any]:
+    where = {"namespace": namespace} if namespace else {}
+    return {"metadata": {"name": name, "uid": uid or f"uid-{name}", **where, **metadata}}
+
+
+class Lab:
+    """A cache that is told of objects by hand, with one project and one job of two pods that ask for a share of a card."""
+
+    def __init__(self) -> None:
+        self.now = objects.seconds(T.format(30))
+        self.diagnosis = ""
+        self.idle_since = math.inf
+        self.cache = InformerCache(
+            Store.open(None), "c", lambda uid, phase: self.diagnosis, lambda: self.now, pod_usage=self
+        )
+        self.items = ListItems()
+        self.kept: dict[Kind, Object] = {}
+        labels = {"runai/queue": "team-a"}
+        self.put(kinds.NAMESPACE, named(SPACE, uid="5f0c0000-0000-0000-0000-000000000000", labels=labels))
+        self.put(kinds.QUEUE, {**named("team-a"), "spec": {"parentQueue": "department-default"}})
+        self.put(kinds.NODE, self.node(16000))
+        self.put(kinds.PYTORCHJOB, self.job())
+        self.put(kinds.POD_GROUP, named("pg", SPACE, ownerReferences=[{"uid": "uid-j"}]))
+        self.put(kinds.POD, self.pod("Pending"))
+
+    def latest(self, uid: str) -> LatestUsage | None:
+        """What the pod used last: a card that is idle since `idle_since`."""
+        idle = {"card": self.idle_since}
+        return LatestUsage(
+            self.now, UsageSample(), math.inf, 0, 0, 0, 0, 0, gpus={"card": (0.0, 0.0)}, gpu_idle_since=idle
+        )
+
+    def series(self, uid: str) -> None:
+        """Nothing is asked of what it used before."""
+
+    def node(self, mebibytes: int) -> Object:
+        resources = {"nvidia.com/gpu": "1"}
+        labels = {"nvidia.com/gpu.memory": str(mebibytes)}
+        return {**named("n", labels=labels), "status": {"capacity": resources, "allocatable": resources}}
+
+    def job(self, *conditions: str, labels: dict[str, str] | None = None, replicas: int = 2, **spec: Any) -> Object:
+        said = [{"type": c, "status": "True", "lastTransitionTime": T.format(9), "message": c} for c in conditions]
+        container = {"name": "pytorch", "image": "i", "command": ["run"], "env": [{"name": "A", "value": "1"}]}
+        template = {"metadata": {"annotations": {"gpu-memory": "4000"}}, "spec": {"containers": [container]}}
+        worker = {"replicas": replicas, "template": template}
+        made = named("j", SPACE, creationTimestamp=T.format(0), labels=labels or {})
+        return {
+            **made, "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "spec": {"pytorchReplicaSpecs": {"Worker": worker}, **spec}, "status": {"conditions": said},
+        }  # fmt: skip
+
+    def pod(self, phase: str, node: str = "", index: int = 0) -> Object:
+        owner = {**objects.owner_reference(self.job()), "controller": True}
+        state = {"running": {}} if phase == "Running" else {"waiting": {"reason": "ErrImagePull", "message": "none"}}
+        return {
+            **named(f"j-worker-{index}", SPACE, ownerReferences=[owner], annotations={"gpu-memory": "4000"}),
+            "spec": {"nodeName": node, "containers": [{"name": "pytorch"}]},
+            "status": {"phase": phase, "containerStatuses": [{"name": "pytorch", "state": state}]},
+        }  # fmt: skip
+
+    def put(self, kind: Kind, obj: Object) -> None:
+        self.cache._store_object(kind, objects.key(obj), obj)
+        self.kept[kind] = obj
+
+    def drop(self, *those: Kind) -> None:
+        for kind in those:
+            self.cache._drop_object(kind, objects.key(self.kept[kind]))
+
+    @property
+    def row(self) -> WorkloadRow:
+        (row,) = self.cache.rows()
+        return row
+
+    def shown(self) -> dict[str, Any]:
+        workload = self.cache.workload("uid-j")
+        assert workload is not None
+        item = self.items.item_json(self.row, workload)
+        assert item == runai_json.workload_json(workload)
+        assert list(item) == list(runai_json.workload_json(workload)), "the order of fields stays, too"
+        return item
+
+
+def run(lab: Lab) -> None:
+    """Both pods run, and hold a share of a card each."""
+    lab.put(kinds.POD, lab.pod("Running", "n"))
+    lab.put(kinds.POD, lab.pod("Running", "n", 1))
+
+
+def group(lab: Lab, **status: Any) -> Object:
+    return {**lab.kept[kinds.POD_GROUP], "status": status}
+
+
+REASONS = [{"message": "it needs 2 GPUs, and 1 is free", "reason": "OverLimit"}]
+CHANGES: dict[str, Callable[[Lab], None]] = {
+    "a pod starts": run,
+    "a pod gets a node": lambda lab: lab.put(kinds.POD, lab.pod("Pending", "n")),
+    "a pod is added": lambda lab: lab.put(kinds.POD, lab.pod("Running", "n", 1)),
+    "a pod is deleted": lambda lab: lab.drop(kinds.POD),
+    "the job is labelled with a priority": lambda lab: lab.put(
+        kinds.PYTORCHJOB, lab.job(labels={"priorityClassName": "high"})
+    ),
+    "the job moves to a node pool": lambda lab: lab.put(
+        kinds.PYTORCHJOB, lab.job(labels={"kai.scheduler/node-pool": "b"})
+    ),
+    "the job has more replicas": lambda lab: lab.put(kinds.PYTORCHJOB, lab.job(replicas=3)),
+    "the job is suspended": lambda lab: lab.put(kinds.PYTORCHJOB, lab.job(runPolicy={"suspend": True})),
+    "the job ends": lambda lab: lab.put(kinds.PYTORCHJOB, lab.job("Running", "Failed")),
+    "the scheduler says why it waits": lambda lab: lab.put(
+        kinds.POD_GROUP, group(lab, schedulingConditions=[{"type": "x", "reasons": REASONS}])
+    ),
+    "the pod group goes, and the pod": lambda lab: lab.drop(kinds.POD_GROUP, kinds.POD),
+    "the cards of a node are others": lambda lab: lab.put(kinds.NODE, lab.node(8000)),
+    "the node goes": lambda lab: lab.drop(kinds.NODE),
+    "the project is in another department": lambda lab: lab.put(
+        kinds.QUEUE, {**lab.kept[kinds.QUEUE], "spec": {"parentQueue": "department-b"}}
+    ),
+    "the project has another name": lambda lab: lab.put(
+        kinds.NAMESPACE, objects.with_field(lab.kept[kinds.NAMESPACE], "metadata.annotations", {"rowlock.dev/project": "A"})
+    ),
+    "time passes": lambda lab: setattr(lab, "now", lab.now + 60),
+    "a diagnosis is made": lambda lab: setattr(lab, "diagnosis", "rank 1 hangs"),
+    "its card does nothing": lambda lab: setattr(lab, "idle_since", lab.now - 1000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_item_that_is_kept_equals_a_fresh_one(change: str) -> None:
+    lab = Lab()
+    before = lab.shown()
+    assert lab.shown() == before
+    CHANGES[change](lab)
+    assert lab.shown() != before, "this change is to be seen"
+
+
+def test_a_guarantee_of_the_queue_is_seen_at_once() -> None:
+    """It depends on the quota of the project, which no object of the workload tells."""
+    lab = Lab()
+    run(lab)
+    lab.put(kinds.POD_GROUP, group(lab, startTime=T.format(5)))
+    assert lab.shown()["guaranteedRuntimeEndsAt"] is None
+    lab.put(kinds.QUEUE, {**lab.kept[kinds.QUEUE], "spec": {"preemptMinRuntime": "10m", "reclaimMinRuntime": "10m"}})
+    assert lab.shown()["guaranteedRuntimeEndsAt"] == "2026-01-01T00:10:05Z"
+
+
+def test_what_a_caller_sets_in_an_item_stays_with_him() -> None:
+    lab = Lab()
+    lab.shown()["phaseMessage"] = "the operator could not make its pods"
+    assert lab.shown()["phaseMessage"] == ""
+
+
+def test_a_few_pages_are_kept_and_not_the_whole_list() -> None:
+    lab = Lab()
+    lab.items = ListItems(limit=1)
+    lab.shown()
+    other = {**lab.job(), **named("k", SPACE, creationTimestamp=T.format(1))}
+    lab.put(kinds.PYTORCHJOB, other)
+    rows = {row.name: row for row in lab.cache.rows()}
+    workload = lab.cache.workload("uid-k")
+    assert workload is not None and STEADY_FIELDS in rows["j"].known
+    lab.items.item_json(rows["k"], workload)
+    assert STEADY_FIELDS in rows["k"].known and STEADY_FIELDS not in rows["j"].known
