@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from rowlock.errors import BadRequest, Cause
+from rowlock.objects import is_dns_label
 
 MOST_CAUSES = 100
 """Mistakes that are told of one body."""
@@ -93,6 +94,14 @@ class Fields:
             return value or ""
         self.add_error(name, "type", f"must be a string, not {_describe_value(value)}.")
         return ""
+
+    def label(self, name: str) -> str:
+        """A name of what we make, which becomes part of names of objects."""
+        text = self.text(name)
+        if self.get(name) in (None, text) and not is_dns_label(text):
+            rule = "must be 1 to 63 lower case letters, digits and '-', with a letter or a digit at both ends"
+            self.add_error(name, "format", f"{rule}, but is {_show(text)}.")
+        return text
 
     def flag(self, name: str) -> bool:
         value = self.get(name)

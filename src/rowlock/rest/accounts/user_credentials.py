@@ -6,7 +6,6 @@ Secret of its own in its project with the values that the credential has at that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,6 @@ from rowlock.workloads.objects import OwnSecret
 from rowlock.workloads.pod_options import UserCredentialUse
 from rowlock.workloads.submission import Submission
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MAX_DESCRIPTION = 250
 
 
@@ -74,7 +72,7 @@ async def create(call: RestCall) -> Any:
     call.validate_query()
     stored = _user_credentials(call)
     top, errors = parse_body(await call.json(), "name", "description", "type", "spec")
-    name, description = _read_name(top), _read_description(top)
+    name, description = top.label("name"), _read_description(top)
     row = _row_of(top.choice("type", *CREDENTIAL_WORDS))
     if row is None:
         top.add_error("type", "required", f"must be one of {', '.join(CREDENTIAL_WORDS)}.")
@@ -100,7 +98,7 @@ async def update(call: RestCall) -> Any:
     top, errors = parse_body(await call.json(), "name", "description", "spec")
     changes: dict[str, Any] = {}
     if top.get("name") is not None:
-        changes["name"] = _read_name(top)
+        changes["name"] = top.label("name")
     if top.get("description") is not None:
         changes["description"] = _read_description(top)
     if top.get("spec") is not None:
@@ -121,14 +119,6 @@ async def delete(call: RestCall) -> Any:
 
 def _row_of(kind: str) -> CredentialKind | None:
     return next((row for row in CREDENTIAL_KINDS if row.kind == kind), None)
-
-
-def _read_name(top: Fields) -> str:
-    name = top.text("name")
-    if not _NAME.fullmatch(name):
-        text = "must be 1 to 63 lower case letters, digits and '-', with a letter or a digit at both ends."
-        top.add_error("name", "format", text)
-    return name
 
 
 def _read_description(top: Fields) -> str:

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from base64 import b64decode
 from typing import Any
 
 from rowlock import objects
-from rowlock.errors import BadRequest
 from rowlock.kinds import SECRET
 from rowlock.objects import Object
+from rowlock.workloads.body_fields import BodyErrors, Fields
 
 NAMESPACE, SECRET_TYPE = "kube-system", "rowlock.dev/application"
 USER_PREFIX, GROUP = "app:", "rowlock:applications"
-MAX_NAME_LENGTH = 63
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 def parse_name(body: Any) -> str:
     """The name in a request to make one. Raises BadRequest."""
-    name = body.get("name") if isinstance(body, dict) else None
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
-        raise BadRequest(
-            "name must be the application's name: lower case letters, digits and '-', beginning and ending with a letter or"
-            f" digit, at most {MAX_NAME_LENGTH} characters"
-        )
+    errors = BodyErrors()
+    name = Fields("", body if isinstance(body, dict) else {}, errors).label("name")
+    errors.raise_if_any()
     return name
 
 

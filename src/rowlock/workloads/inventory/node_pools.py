@@ -5,7 +5,6 @@ So nothing is kept beside the nodes: a pool is made by labelling nodes, and is g
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.inventory.nodes import DEFAULT_POOL, node_status, pool_name, updated_at
 from rowlock.workloads.runai_json import TENANT
 
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PLACEMENT = {"cpu": "binpack", "gpu": "binpack"}
 _REFUSED: dict[str, tuple[Any, str]] = {
     "overProvisioningRatio": (1, "a GPU is shared as far as shares of it are free, and no further"),
@@ -84,10 +82,9 @@ def parse_node_pool_request(body: Any) -> NodePoolRequest:
     if not isinstance(body, Mapping):
         errors.add("body", "type", "must be a JSON object.")
     top.allow_only("name", "labelKey", "labelValue", "clusterId", refused=_REFUSED)
-    request = NodePoolRequest(top.text("name"), top.text("labelKey"), top.text("labelValue"), top.text("clusterId"))
-    if not _NAME.fullmatch(request.name) or request.name == DEFAULT_POOL:
-        message = f"{request.name!r} must be 1 to 63 lower case letters, digits and '-', and not default."
-        top.add_error("name", "format", message)
+    request = NodePoolRequest(top.label("name"), top.text("labelKey"), top.text("labelValue"), top.text("clusterId"))
+    if request.name == DEFAULT_POOL:
+        top.add_error("name", "format", "must not be default: that is the pool of the nodes without a pool.")
     for field in ("labelKey", "labelValue"):
         if not top.text(field):
             top.add_error(field, "required", "names the label of the nodes that are to be in the pool.")

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock import quantity, submit_fields
+from rowlock import objects, quantity, submit_fields
 from rowlock.workloads.body_fields import Fields
 from rowlock.workloads.storage.copies import BucketCopy, Clone, Copy
 
 _ACCESS_MODES = {"readWriteOnce": "ReadWriteOnce", "readOnlyMany": "ReadOnlyMany", "readWriteMany": "ReadWriteMany"}
 _NFS_SERVER = re.compile(r"[A-Za-z0-9_]([-.A-Za-z0-9_]{0,252}[A-Za-z0-9_])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ class _StorageReader:
         if path in self._paths:
             item.add_error(path_field, "exclusive", f"{path} is mounted twice.")
         name = item.text("name") or f"{prefix}-{len(self.volumes)}"
-        if not _LABEL.fullmatch(name) or name in self._names:
+        if not objects.is_dns_label(name) or name in self._names:
             item.add_error("name", "format", f"{name!r} must be a DNS label that no other volume has.")
         self._paths.add(path)
         self._names.add(name)
