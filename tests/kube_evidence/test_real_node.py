@@ -34,7 +34,9 @@ dist.all_reduce(total)
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {int(total)}", flush=True)
 dist.destroy_process_group()
 """
-SPEAK = "for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || exec sleep 600; while [ ! -e /tmp/go ]; do sleep 0.1; done"
+REST = 'trap "exit 0" TERM; sleep 600 & wait'
+"""As process 1 `sleep` alone would not hear SIGTERM, and its pod would stay for the 30 s of its grace."""
+SPEAK = f"for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || {{ {REST}; }}; while [ ! -e /tmp/go ]; do sleep 0.1; done"
 WORKERS = 8
 
 
@@ -133,7 +135,7 @@ def test_a_shell_in_a_pod_and_the_reason_of_a_failure(served: Cluster) -> None:
         served,
         "works",
         1,
-        "[ $RANK = 0 ] && exec sleep 600; while [ ! -e /tmp/fail ]; do sleep 0.2; done; echo 'RuntimeError: no data' >&2; exit 7",
+        f"[ $RANK = 0 ] && {{ {REST}; }}; while [ ! -e /tmp/fail ]; do sleep 0.2; done; echo 'RuntimeError: no data' >&2; exit 7",
     )
     served.until(lambda: "Running" in served.run("rowlock", "list", "-p", "team-a"), "it runs", 120)
     pod = ("works", "-p", "team-a", "--pod", "works-worker-0")
