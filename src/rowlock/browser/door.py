@@ -3,6 +3,7 @@
     /  /assets/…                      the built files            open to whoever is on this machine
     POST /api/v1/ui/session           a code for a session       once, with the code that `rowlock ui` prints
     GET /api/v1/ui/workloads          all workloads, live      with a session: `feed.py`
+    /api/v1/ui/downloads              logs, saved as files     with a session: `downloads.py`
     /api/v1/…                         the REST API               with a session; it acts with the token of whoever began it
     ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
     /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
@@ -27,6 +28,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rowlock.browser import terminals
+from rowlock.browser.downloads import DOWNLOADS_PATH, Downloads
 from rowlock.browser.event_stream import EventStream
 from rowlock.browser.feed import WorkloadFeed
 from rowlock.browser.login_page import CALLBACK_PATH, LOGIN_PATH, PROVIDER_PATH, LoginPage, parse_texts, read_json
@@ -80,6 +82,7 @@ class BrowserDoor:
     ) -> None:
         self._sessions = Sessions(owner_token, clock)
         self._logins, self._open = LoginPage(rest_api, self._sessions, clock), OpenRequests()
+        self._downloads = Downloads(clock, KEY_HEADER)
         self._rest_api, self._elsewhere = rest_api, elsewhere
         self._port, self._version = port, version
         self._files = StaticFiles(load_files())
@@ -87,6 +90,7 @@ class BrowserDoor:
         own = (
             rest_api.route("GET", SESSION_PATH, EVERYBODY, self._show_session),
             rest_api.route("GET", FEED_PATH, Right("list", "list"), self._follow_workloads),
+            rest_api.route("POST", DOWNLOADS_PATH, EVERYBODY, self._downloads.issue),
         )
         self._rest = Starlette(routes=[*own, *rest_api.routes])
         self.code_route = rest_api.route("POST", "/api/v1/ui/codes", EVERYBODY, self._issue_code)
@@ -178,6 +182,9 @@ class BrowserDoor:
             response = json_response(200, {"message": "The session is over.", "providerLogoutUrl": url})
             self._set_cookie(response, request, "", 0)
             return response
+        if path.startswith(f"{DOWNLOADS_PATH}/") and request.method == "GET":
+            download = self._downloads.redeem(path.removeprefix(f"{DOWNLOADS_PATH}/"))
+            key, scope, send = download.key, download.request_scope(scope), download.attach(send)
         session, token = await self._session_token(cookie, key)
         kept = [(name, value) for name, value in scope["headers"] if name not in (b"authorization", b"cookie")]
         headers = [*kept, (b"authorization", f"Bearer {token}".encode())]
