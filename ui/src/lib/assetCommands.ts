@@ -85,8 +85,22 @@ function flat(prefix: string, value: unknown): [string, unknown][] {
   return Object.entries(value).flatMap(([name, inner]) => flat(prefix ? `${prefix}.${name}` : name, inner));
 }
 
+/** Of a credential of one's own: its fields that are no secret, by the keys of an item. */
+const OWN: Record<string, Record<string, string>> = { accessKey: { accessKeyId: "access-key-id" }, password: { user: "user" }, dockerRegistry: { user: "user", url: "url" }, ngcApiKey: {} };
+
+/** Keep a credential of one's own. */
+export function ownCommand(type: string, name: string, description: string, spec: Spec): string {
+  const pairs = (spec["keyValuePairs"] ?? []) as { key: string }[];
+  if (type === "genericSecret" && pairs.length > 1) return "";
+  const items = type === "genericSecret" ? [`key=${pairs[0]?.key || "KEY"}`] : Object.entries(OWN[type] ?? {}).map(([field, key]) => `${key}=${String(spec[field] ?? "") || key.toUpperCase()}`);
+  const about = description ? ["--description", description] : [];
+  const words = ["runai", "my-credential", "create", name || "NAME", "--type", type, ...(items.length ? ["--item", items.join(",")] : []), "--secret-file", "FILE", ...about];
+  return type in OWN || type === "genericSecret" ? words.map(shellWord).join(" ") : "";
+}
+
 /** Delete an asset; `group` is the tab that it stands on. */
 export function deleteCommand(group: string, { meta }: Asset, projectName: string): string {
+  if (group === "mine") return `runai my-credential delete ${shellWord(meta.name)}`;
   const noun = NOUNS[group];
   return noun ? ["runai", noun, "delete", meta.name, ...(projectName ? ["-p", projectName] : [])].map(shellWord).join(" ") : "";
 }

@@ -120,6 +120,18 @@ export function withCredentials(field: FormField, known: Asset[], scope: string,
   return { ...field, options: [["", none], ...names.map((name) => [name, name] as const), ...others] };
 }
 
+/** A credential of one's own, as the REST API answers it. */
+export interface OwnCredential { id: string; name: string; type: string; description: string | null; createdAt: string; spec: Record<string, unknown> }
+
+export function assetOfOwn({ id, name, type, description, createdAt, spec }: OwnCredential): Asset {
+  return { meta: { id, kind: type, name, description, scope: "yours alone", createdBy: "you", createdAt }, spec };
+}
+
+/** The forms of a user's own credentials: those of a project's, which may be a Secret that is there already, and these may not. */
+export function ownForms(document: OpenApi): AssetForm[] {
+  return formsOf(document, "credentials").map((form) => ({ ...form, fields: form.fields.filter(({ path }) => path !== EXISTING.path) }));
+}
+
 /** The forms of a group, "datasource" or "credentials": those that the server has first, then those that it refuses. */
 export function formsOf(document: OpenApi, group: string): AssetForm[] {
   const served: AssetForm[] = [];

@@ -19,12 +19,12 @@ export interface Issue {
   details: string;
 }
 
-const BLANK: Partial<Training> = { sources: [], environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined };
+const BLANK: Partial<Training> = { sources: [], environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined, isMasterMounting: true };
 
 export class Draft {
   training = $state<Training>({
     projectId: "", projectName: "", clusterId: "", type: "Training", architecture: "Distributed", framework: "PyTorch", configuration: "Workers & master", name: "",
-    environment: undefined, compute: undefined, workers: 2, priority: "", sources: [], general: {}, isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined,
+    environment: undefined, compute: undefined, workers: 2, priority: "", sources: [], general: {}, isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined, isMasterMounting: true,
   });
   projects = $state.raw<Project[]>([]);
   cluster = $state("");

@@ -46,6 +46,7 @@ function wordsOf(path: string, value: unknown): string[] | undefined {
     const { type, key } = value as Spec;
     return key ? [type === "Required" ? "--required-pod-topology-key" : "--preferred-pod-topology-key", String(key)] : [];
   }
+  if (path === "tolerations") return (value as Spec[]).flatMap((one) => ["--toleration", Object.entries(one).map(([field, text]) => `${field}=${String(text)}`).join(",")]);
   const flag = FLAGS.get(path);
   if (!flag) return undefined;
   if (typeof value === "boolean") return value ? [flag] : [];
@@ -62,10 +63,14 @@ function textOf(path: string, value: unknown): string | undefined {
 }
 
 /** How the master differs, in flags of its own; undefined where none says it. */
-export function masterFlags(workers: Spec, master: Spec): string[] | undefined {
+export function masterFlags(workers: Spec, { storage, ...master }: Spec, sources: string[]): string[] | undefined {
   const differs = (field: string, a: Spec = workers, b: Spec = master): boolean => JSON.stringify(a[field] ?? "") !== JSON.stringify(b[field] ?? "");
   const words = programFlags(workers, master);
-  if (!words) return undefined;
+  if (!words || (storage && workers["storage"])) return undefined;
+  if (storage && sources.length) {
+    if (sources.some((kind) => kind !== "pvc")) return undefined; // there is a flag for claims alone
+    words.push("--master-no-pvcs");
+  }
   for (const field of new Set([...Object.keys(workers), ...Object.keys(master)])) {
     if (PROGRAM.includes(field) || !differs(field)) continue;
     const own = field === "compute" ? computeFlags((workers["compute"] ?? {}) as Spec, (master["compute"] ?? {}) as Spec) : fieldFlags(field, workers, master);

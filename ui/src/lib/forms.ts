@@ -24,6 +24,9 @@ export interface FormField {
   valueField?: "value" | "quantity";
   /** Of a choice: it is one of the project's credentials, of one of these kinds; none where that may be. */
   credentials?: readonly string[];
+  /** Of lines: what they say, as the value, and back. */
+  read?: (text: string) => unknown;
+  write?: (value: unknown) => string;
   /** It is there only while another field has this value, or one of these. */
   only?: readonly [path: string, value: unknown];
 }
@@ -57,6 +60,7 @@ export function firstSpec(fields: FormField[]): Spec {
 /** The value as it stands in an input. */
 export function inputText(field: FormField, spec: Spec): string {
   const value = valueAt(spec, field.path);
+  if (field.write) return value === undefined || value === null ? "" : field.write(value);
   if (field.type === "pairs") return plainPairs(value, field).map((one) => `${one[field.nameField ?? "name"] ?? ""}=${one[field.valueField ?? "value"]}`).join("\n");
   if (field.type === "words" && Array.isArray(value)) return value.join(", ");
   if (Array.isArray(value)) return value.map((word) => shellWord(String(word))).join(" "); // a command, as words
@@ -80,6 +84,7 @@ export function withInput(spec: Spec, fields: FormField[], field: FormField, typ
 function valueOf(field: FormField, typed: string | boolean, before: unknown): unknown {
   if (typeof typed === "boolean") return typed === (field.first ?? false) ? undefined : typed;
   const text = field.type === "lines" || field.type === "secret" ? typed : typed.trim();
+  if (field.read) return text.trim() ? field.read(text) : undefined;
   if (text === "") return field.type === "pairs" && referred(before, field).length ? referred(before, field) : undefined;
   if (field.type === "number") return Number(text);
   if (field.type === "words") return text.split(/[\s,]+/).filter(Boolean);

@@ -3,6 +3,7 @@
 import { flagsOf, masterFlags, withProgram } from "./flags";
 import { shellWord } from "./format";
 import type { FormField, Spec } from "./forms";
+import { readAffinity, readTolerations, writeAffinity, writeTolerations } from "./placement";
 
 export interface Variable {
   name: string;
@@ -67,6 +68,8 @@ export interface Training {
   isMasterDifferent: boolean;
   masterEnvironment: Environment | undefined;
   masterCompute: Compute | undefined;
+  /** Whether the data sources are mounted in the master, too. */
+  isMasterMounting: boolean;
 }
 
 export function hasMaster(training: Training): boolean {
@@ -101,6 +104,8 @@ export const GENERAL: GeneralField[] = [
   { path: "nodeType", title: "Node type", type: "text", placeholder: "any" },
   { path: "podAffinity.type", title: "Pods in the topology", type: "choice", options: TOGETHER },
   { path: "podAffinity.key", title: "Together by the nodes' label", type: "text", placeholder: "example.com/rack", only: ["podAffinity.type", ["Preferred", "Required"]] },
+  { path: "nodeAffinityRequired", title: "Only nodes with these labels", type: "lines", placeholder: "label=value, or label, or !label, one a line", read: readAffinity, write: writeAffinity },
+  { path: "tolerations", title: "Taints of nodes that it tolerates", type: "lines", placeholder: "key=value:NoSchedule, or key, one a line", read: readTolerations, write: writeTolerations },
   { path: "preemptibility", title: "Preemption", type: "choice", options: [["", "by its priority"], ["preemptible", "preemptible"], ["non-preemptible", "non-preemptible"]] },
   { path: "backoffLimit", title: "Failures until the job fails", type: "number", min: 0, max: 100, placeholder: "6" },
   seconds("terminationGracePeriodSeconds", "Grace period, in seconds", "30"),
@@ -140,7 +145,7 @@ export function submission(training: Training): { path: string; body: Record<str
   };
   const master =
     hasMaster(training) && training.isMasterDifferent
-      ? { masterSpec: podSpec(training.masterEnvironment ?? training.environment, training.masterCompute ?? training.compute) }
+      ? { masterSpec: { ...podSpec(training.masterEnvironment ?? training.environment, training.masterCompute ?? training.compute), ...(training.isMasterMounting ? {} : { storage: {} }) } }
       : {};
   return { path: "workloads/distributed", body: { ...head, spec, ...master, ...assets } };
 }
@@ -171,7 +176,7 @@ export function commandOf(training: Training): string {
   if (!environment || !compute) return "";
   const { spec, masterSpec } = submission(training).body as { spec: Spec; masterSpec?: Spec };
   const own = flagsOf(spec);
-  const master = masterSpec ? masterFlags(podSpec(environment, compute), masterSpec) : [];
+  const master = masterSpec ? masterFlags(podSpec(environment, compute), masterSpec, training.sources.map(({ kind }) => kind)) : [];
   if (!own || !master) return "";
   const sources = training.sources.flatMap(({ name }) => ["--datasource", name]);
   return withProgram(["runai", workloadType(training).toLowerCase(), "submit", training.name, "-p", training.projectName, ...own, ...sources, ...master], environment.spec);
@@ -194,11 +199,12 @@ export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Parti
   const environment = Object.fromEntries(Object.entries(others).filter(([path]) => !isGeneral(path)));
   const framework = String(distributedFramework ?? "PyTorch").toLowerCase();
   const master = masterSpec
-    ? (({ compute: own, ...rest }) => ({
+    ? (({ compute: own, storage, ...others }) => ((rest) => ({
         isMasterDifferent: true,
+        isMasterMounting: !isNothing(storage),
         masterEnvironment: asEnvironment(`as-${name}-master`, rest),
         ...(own ? { masterCompute: { name: `as-${name}-master`, spec: own as Compute["spec"] } } : {}),
-      }))(masterSpec)
+      }))({ ...others, ...(storage && !isNothing(storage) ? { storage } : {}) }))(masterSpec)
     : {};
   return {
     ...(Object.keys(environment).length ? { environment: asEnvironment(`as-${name}`, environment) } : {}),
@@ -210,6 +216,11 @@ export function copyOf(name: string, spec: Spec, masterSpec: Spec | null): Parti
     priority: String(priorityClass ?? ""),
     ...master,
   };
+}
+
+/** A master that mounts nothing says so with this. */
+function isNothing(storage: unknown): boolean {
+  return typeof storage === "object" && storage !== null && !Object.keys(storage).length;
 }
 
 function asEnvironment(name: string, spec: Spec): Environment {
