@@ -54,6 +54,6 @@ export function openShell(
   return {
     type: (text) => send(STDIN, text),
     resize: (columns, rows) => send(SIZE, JSON.stringify({ Width: columns, Height: rows })),
-    close: () => ((socket.onclose = null), socket.close()),
+    close: () => ((socket.onopen = socket.onmessage = socket.onclose = null), socket.close()),
   };
 }

@@ -3,6 +3,7 @@
 import { untrack } from "svelte";
 import type uPlot from "uplot";
 import { sentenceOf } from "./api";
+import { Newest } from "./newest";
 
 const REFRESH_MS = 5000;
 
@@ -28,15 +29,17 @@ export class Measured<T> {
 
   constructor(first: string, ask: (minutes: string) => Promise<T>) {
     this.range = first;
+    const newest = new Newest();
     const load = async (minutes: string): Promise<void> => {
+      const isNewest = newest.begin(minutes);
       try {
         const value = await ask(minutes);
-        if (minutes !== this.range) return;
+        if (!isNewest()) return;
         this.value = value;
         this.problem = "";
         this.isKnown = true;
       } catch (error) {
-        this.problem = sentenceOf(error);
+        if (isNewest()) this.problem = sentenceOf(error);
       }
     };
     $effect(() => {

@@ -12,12 +12,13 @@ export class Polled<T> {
   isRefused = $state(false);
   #askedAt = 0;
   #isAsking = false;
+  #isOutdated = false;
   #soon: ReturnType<typeof setTimeout> | undefined;
   readonly #path: string;
 
   constructor(path: string, everyMs: number) {
     this.#path = path;
-    const timer = setInterval(() => void this.ask(), everyMs);
+    const timer = setInterval(() => !this.#isAsking && void this.ask(), everyMs);
     onDestroy(() => {
       clearInterval(timer);
       clearTimeout(this.#soon);
@@ -33,7 +34,9 @@ export class Polled<T> {
     }, Math.max(0, this.#askedAt + REST_MS - performance.now()));
   }
 
+  /** What is being answered now may have been looked up before the change that somebody asks about: it is asked for once more. */
   async ask(): Promise<void> {
+    this.#isOutdated = this.#isAsking;
     if (this.#isAsking || this.isRefused || document.hidden) return;
     this.#isAsking = true;
     this.#askedAt = performance.now();
@@ -45,6 +48,8 @@ export class Polled<T> {
       this.isRefused = error instanceof ApiError && error.status === 403;
     } finally {
       this.#isAsking = false;
+      if (this.#isOutdated) this.nudge();
+      this.#isOutdated = false;
     }
   }
 }

@@ -83,3 +83,9 @@ export function saveCsv(name: string, text: string): void {
   link.click();
   URL.revokeObjectURL(link.href);
 }
+
+/** A list with its next page. What has moved from one page to the other meanwhile is there once, as it is now. */
+export function joined<T>(before: T[], next: T[], idOf: (item: T) => string): T[] {
+  const found = new Map(next.map((item) => [idOf(item), item]));
+  return [...before.filter((item) => !found.has(idOf(item))), ...next];
+}

@@ -1,0 +1,23 @@
+// Pods as the REST API lists them, asked for again when something about them changed.
+
+import { call, sentenceOf } from "./api";
+import { Newest } from "./newest";
+
+/** For one component. `path` is that of the list; `stamp` changes with the pods. */
+export class PodList<T> {
+  pods = $state.raw<T[] | undefined>();
+  problem = $state("");
+
+  constructor(path: () => string, stamp: () => string) {
+    const newest = new Newest();
+    $effect(() => {
+      void stamp();
+      const asked = path();
+      const isNewest = newest.begin(asked);
+      call<{ pods: T[] }>("GET", asked).then(
+        (body) => isNewest() && ((this.pods = body.pods), (this.problem = "")),
+        (error: unknown) => isNewest() && (this.problem = sentenceOf(error)),
+      );
+    });
+  }
+}
