@@ -168,7 +168,7 @@ def test_a_credential_of_each_kind_is_made_used_changed_and_deleted(ui: Ui) -> N
     expect(credential).to_have_value("a-access")
     expect(dialog.get_by_label("Scope")).to_have_count(0)  # it stays where it is
     dialog.get_by_role("button", name="CANCEL").click()
-    page.get_by_role("tab", name="Credentials").click()
+    page.get_by_role("tab", name="Credentials", exact=True).click()
     delete_all(ui, names)
 
 
@@ -253,7 +253,7 @@ def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
     page.get_by_role("radio", name="cpu-only").check()
     page.get_by_text("General: priority").click()
     page.get_by_label("Failures until the job fails").fill("2")
-    page.get_by_label("Labels").press_sequentially("team=blue")
+    page.get_by_label("Labels", exact=True).press_sequentially("team=blue")
     ui.pictures("new-template")
     page.get_by_role("button", name="CONTINUE").click()
     page.get_by_role("button", name="SAVE TEMPLATE").click()
@@ -268,7 +268,7 @@ def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
     expect(page.get_by_label("Training name")).to_have_value("by-template")
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.get_by_label("Number of workers")).to_have_value("3")
-    expect(page.get_by_label("Labels")).to_have_value("team=blue")
+    expect(page.get_by_label("Labels", exact=True)).to_have_value("team=blue")
     page.get_by_role("radio", name="this-machine").check()
     page.get_by_label("Command", exact=True).fill("sleep 600")
     page.get_by_role("button", name="CONTINUE").click()
