@@ -28,6 +28,7 @@ from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
 from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.list_items import ListItems
+from rowlock.rest.list_rows.selection import SortedRows
 from rowlock.rest.rights import EVERYBODY, Right, Rights, require
 from rowlock.rest.run_history.checkpoint_use import CheckpointReservations
 from rowlock.scheduling.model.snapshot import Snapshot
@@ -154,6 +155,8 @@ class AppContext:
     """Checkpoint directories of jobs that requests are about to start, for all requests."""
     list_items: ListItems = field(default_factory=ListItems)
     """What lists of workloads showed last, for all requests."""
+    sorted_rows: SortedRows = field(default_factory=SortedRows)
+    """The whole list of workloads in orders that were asked for, for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
     drain: Callable[[float], None] | None = None

@@ -323,7 +323,9 @@ async def index(call: RestCall) -> Any:
         gone, next_offset = list_query.page_of(await deleted_workloads(call, parsed_query), parsed_query)
         return _list_body("workloads", list(gone), next_offset)
     cache = call.context.cache
-    page, next_offset = list_query.page_of(await select_rows(cache, parsed_query), parsed_query)
+    page, next_offset = list_query.page_of(
+        await select_rows(cache, parsed_query, call.context.sorted_rows), parsed_query
+    )
     page_workloads: list[Workload] = []
     bodies: list[dict[str, Any]] = []
     for number, row in enumerate(page, 1):
@@ -361,7 +363,7 @@ async def count(call: RestCall) -> Any:
     parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
     if list_query.asks_for_deleted(call.query):
         return {"count": len(await deleted_workloads(call, parsed_query))}
-    return {"count": len(await select_rows(call.context.cache, parsed_query))}
+    return {"count": len(await select_rows(call.context.cache, parsed_query, call.context.sorted_rows))}
 
 
 async def pods(call: RestCall) -> Any:

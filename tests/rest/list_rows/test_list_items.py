@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,12 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.list_items import STEADY_FIELDS, ListItems
+from rowlock.rest.list_rows.selection import SortedRows, select_rows
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.storage.store import Store
 from rowlock.workloads import runai_json
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
+from rowlock.workloads.list_query import Query
 
 T = "2026-01-01T00:00:{:02}Z"
 SPACE = "runai-team-a"
@@ -183,3 +186,28 @@ def test_a_few_pages_are_kept_and_not_the_whole_list() -> None:
     assert workload is not None and STEADY_FIELDS in rows["j"].known
     lab.items.item_json(rows["k"], workload)
     assert STEADY_FIELDS in rows["k"].known and STEADY_FIELDS not in rows["j"].known
+
+
+def names_in_order(lab: Lab, orders: SortedRows, **query: Any) -> list[str]:
+    found = asyncio.run(select_rows(lab.cache, Query(**query), orders))
+    assert list(found) == list(asyncio.run(select_rows(lab.cache, Query(**query), SortedRows())))
+    return [row.name for row in found]
+
+
+def test_an_order_that_is_kept_follows_the_workloads() -> None:
+    """They come, go, change, and their project goes; each time as if nothing had been kept."""
+    lab, orders = Lab(), SortedRows()
+    for name in "cab":
+        lab.put(kinds.PYTORCHJOB, {**lab.job(), **named(name, SPACE, creationTimestamp=T.format(1))})
+    for _ in range(2):
+        assert names_in_order(lab, orders, sort="name") == ["a", "b", "c", "j"]
+        assert names_in_order(lab, orders, sort="name", descending=True) == ["j", "c", "b", "a"]
+        assert names_in_order(lab, orders, sort="createdAt") == ["j", "c", "b", "a"]
+        assert names_in_order(lab, orders, sort="name", search="j") == ["j"]
+    lab.drop(kinds.PYTORCHJOB)
+    assert names_in_order(lab, orders, sort="name") == ["a", "c", "j"]
+    lab.put(kinds.PYTORCHJOB, lab.job("Failed"))
+    assert names_in_order(lab, orders, sort="phase") == ["c", "a", "j"]
+    assert names_in_order(lab, orders, sort="name") == ["a", "c", "j"]
+    lab.drop(kinds.NAMESPACE)
+    assert names_in_order(lab, orders, sort="name") == []
