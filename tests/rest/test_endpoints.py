@@ -311,3 +311,20 @@ def test_unknown_paths_and_ids(world: World) -> None:
 
 def test_a_submission_of_the_fixture_is_the_seeds() -> None:
     assert submission()["spec"]["compute"]["gpuPortionRequest"] == 0.1
+
+
+def test_a_query_parameter_that_is_given_twice_is_refused(world: World) -> None:
+    """Which one is meant? Filters alone may come one by one."""
+    refused = world.client.get("/api/v1/workloads?limit=1&limit=2")
+    assert refused.status_code == 400 and "limit" in refused.json()["message"] and "once" in refused.json()["message"]
+    project = world.project()["id"]
+    for name in ("one", "two"):
+        assert world.submit(projectId=project, name=name).status_code == 202
+    found = world.client.get("/api/v1/workloads?filterBy=name=@o&filterBy=name!=two").json()["workloads"]
+    assert [one["name"] for one in found] == ["one"]
+
+
+def test_an_application_with_unknown_fields_is_refused(world: World) -> None:
+    refused = world.client.post("/api/v1/applications", json={"name": "ci", "rolez": []})
+    assert refused.status_code == 400 and "rolez" in refused.json()["message"]
+    assert world.client.post("/api/v1/applications", json={"name": 7}).json()["message"].count("name") == 1

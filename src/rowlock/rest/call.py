@@ -37,6 +37,7 @@ from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a request body at most."""
+_FILTER, _MAX_QUOTED = "filterBy", 60
 MAX_TOKEN_BODY_BYTES = 16 * 1024
 """The same before the caller is authenticated: decoding JSON takes twenty times its bytes of memory."""
 
@@ -182,8 +183,14 @@ class RestCall:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query parameters by name; the last one wins when a name occurs twice."""
-        return dict(self.request.query_params)
+        """The query parameters by name; filters that are given one by one count together. Raises BadRequest for any other name
+        that occurs twice: which one is meant?"""
+        found: dict[str, str] = {}
+        for name, value in self.request.query_params.multi_items():
+            if name in found and name != _FILTER:
+                raise BadRequest(f"the query parameter {name[:_MAX_QUOTED]!r} is given more than once: give it once.")
+            found[name] = f"{found[name]},{value}" if name in found else value
+        return found
 
     def require(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> None:
         """Raises Forbidden when the caller may not do this."""

@@ -23,7 +23,9 @@ USER_PREFIX, GROUP = "app:", "rowlock:applications"
 def parse_name(body: Any) -> str:
     """The name in a request to make one. Raises BadRequest."""
     errors = BodyErrors()
-    name = Fields("", body if isinstance(body, dict) else {}, errors).label("name")
+    top = Fields("", body if isinstance(body, dict) else {}, errors)
+    top.allow_only("name", refused={"roles": ([], "what it may do is said by access rules for it")})
+    name = top.label("name")
     errors.raise_if_any()
     return name
 
