@@ -6,6 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
 from tests.containers.conftest import IMAGE
 from tests.end_to_end.cluster import make
 
@@ -26,6 +27,7 @@ PROGRAMS: dict[str, tuple[list[str], int, str, int]] = {
 """Name → command, nodes, stdin, exit code."""
 
 
+@pytest.mark.timeout(600)  # ten jobs
 def test_they_print_the_same(tmp_path: Path, docker: str) -> None:
     cluster = make(tmp_path / "data", tmp_path)
     cluster.env |= {"DOCKER_HOST": f"unix://{docker}"} | {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}

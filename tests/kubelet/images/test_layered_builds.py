@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod
+from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.images import base_environment, build
 from rowlock.kubelet.images.dockerfile import BadDockerfile
@@ -101,6 +101,18 @@ def test_steps_change_the_image_and_not_the_machine(shop: Workshop) -> None:
     assert "pilot" not in Path("/etc/passwd").read_text() and not os.path.exists("/usr/local/made")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write where these steps do")
+def test_the_home_of_root_is_roots_wherever_the_shell_of_the_server_has_it(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What lies in this machine's /tmp is not seen: a step that writes to ~ failed, and mktemp."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    shop.build("FROM x\nRUN echo line >> ~/.its-rc && mktemp\nCMD echo $HOME; cat ~/.its-rc; dirname $(mktemp)")
+    assert shop.run() == "/root\nline\n/tmp\n"
+    assert not (tmp_path / ".its-rc").exists()
+
+
 def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:
     shop.write("src/a.txt", "a\n")
     shop.write("src/b.log", "b\n")
@@ -142,6 +154,36 @@ def test_what_was_done_before_is_not_done_again(shop: Workshop) -> None:
     store = LayerStore(shop.data / "images")
     store.prune(set(third.layers), now=time.time() + 8 * 86400)
     assert sorted(p.path for p in os.scandir(store.directory)) == sorted(third.layers)
+
+
+def test_layers_of_a_container_that_runs_stay_when_its_image_is_built_again(
+    shop: Workshop,
+) -> None:
+    shop.write("a.txt", "first\n")
+    its_own = f"{shop.data}/pods/*/go"
+    first = shop.build(f"FROM x\nCOPY a.txt /its-a\nCMD until test -e {its_own}; do sleep 0.05; done; cat /its-a")
+    store = LayerStore(shop.data / "images")
+
+    async def body(node: Node) -> None:
+        container = {"name": "main", "image": "made"}
+        await node.add({**pod("long", ""), "spec": {"restartPolicy": "Never", "containers": [container]}})
+        await node.phase("long", "Running")
+        shop.write("a.txt", "second\n")
+        second = shop.build("FROM x\nCOPY a.txt /its-a\nRUN true")
+        for entry in os.scandir(store.directory):
+            os.utime(entry.path, (1e9, 1e9))  # as after weeks
+        build.prune_layers(shop.images)
+        assert {e.path for e in os.scandir(store.directory)} == {*first.layers, *second.layers}
+        uid = str(node.pod("long")["metadata"]["uid"])
+        (node.data / "pods" / uid / "go").touch()
+        await node.ended("long")
+        assert await node.log("long") == "first\n"
+        await node.delete("long")
+        await until(lambda: not (node.data / "pods" / uid).exists(), "the end of its files")
+        build.prune_layers(shop.images)
+        assert {e.path for e in os.scandir(store.directory)} == set(second.layers)
+
+    on_node(shop.data, body)
 
 
 def test_the_signal_of_the_image_stops_it(shop: Workshop) -> None:

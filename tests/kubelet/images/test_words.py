@@ -91,3 +91,10 @@ def test_lines_end_where_those_of_buildkit_end() -> None:
 def test_an_escape_character_that_is_none() -> None:
     with pytest.raises(BadDockerfile, match=r"line 2: escape=x: it is a backslash or a backtick"):
         parse("# syntax=docker/dockerfile:1\n# escape=x\nFROM a")
+
+
+def test_a_step_is_shown_with_its_flags() -> None:
+    text = "FROM a AS one\nFROM b\nCOPY --link --from=one x /y\nRUN --mount=target=/c,type=cache --network=default z"
+    assert [str(step) for step in parse(text)[1].steps] == [
+        "FROM b", "COPY --link --from=one x /y", "RUN --mount=type=cache,target=/c --network=default z",
+    ]  # fmt: skip

@@ -14,7 +14,7 @@ from rowlock.kubelet.images import copy_build, dockerfile, layered_build
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, interpreter_path
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, normalise
-from rowlock.kubelet.images.layers import LayerStore
+from rowlock.kubelet.images.layers import LayerStore, used_layers
 from rowlock.kubelet.images.python_base import NoPip
 from rowlock.kubelet.mounts import rootfs
 
@@ -53,8 +53,14 @@ def build(
     image = replace(made, name=name, created=time.time(), source=str(request.context))
     images.add(image)
     copy_build.remove_older_builds(images, image)
-    LayerStore(images.directory).prune({layer for other in images.all() for layer in other.layers})
+    prune_layers(images)
     return image
+
+
+def prune_layers(images: Images) -> None:
+    """Removes layers that no image and no container has and no build has wanted for a week."""
+    used = {layer for image in images.all() for layer in image.layers}
+    LayerStore(images.directory).prune(used | used_layers(images.directory.parent / "pods"))
 
 
 def rootfs_problem(directory: Path) -> str:

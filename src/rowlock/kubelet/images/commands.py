@@ -173,6 +173,7 @@ def remove_image(images: Images, options: argparse.Namespace) -> None:
             raise CommandFailed(_unknown_image_message(options.name, [image.name for image in images.all()]))
         kind = kind_of(engine_image)
         raise CommandFailed(f'"{options.name}" is an image of {kind}: `{kind} rmi {options.name}` removes it')
+    build.prune_layers(images)
     print(json.dumps({"removed": name}) if options.json else f"image {name} removed")
 
 

@@ -85,7 +85,9 @@ class Instruction:
     heredocs: tuple[Heredoc, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name} {self.text}".partition("\n")[0]
+        mounts = [f"--mount={','.join(f'{k}={v}' for k, v in mount.items())}" for mount in self.mounts]
+        flags = [f"--{key}={value}" if value else f"--{key}" for key, value in self.flags.items()]
+        return " ".join((self.name, *mounts, *flags, self.text)).partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from rowlock.kubelet.images import base_images, build_step, dockerfile, python_base
 from rowlock.kubelet.images.base_environment import (
     STANDARD_PATH,
-    base_environment,
+    image_environment,
     interpreter_directories,
     interpreter_path,
     site_paths,
@@ -193,7 +193,8 @@ class LayeredBuild:
         passed |= {name: os.environ[name] for name in dockerfile.PROXY_ARGS if name in os.environ}
         quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         user = {"HOME": state.user.home} if state.user != ImageUser() else {}
-        return {**base_environment(os.environ, host=False), **passed, **quiet, **user, **state.env, **state.args}
+        base = image_environment(os.environ, is_root=os.geteuid() == 0)
+        return {**base, **passed, **quiet, **user, **state.env, **state.args}
 
     def _mount_digests(self, step: Instruction, origins: Sequence[BuildState | None]) -> list[Any]:
         """What the step can read of the build context, of other stages and images."""

@@ -10,15 +10,17 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files import beneath, untrusted
+from rowlock.kubelet.shim.fact_files import write_fact
 
 UNUSED_SECONDS = 7 * 86400.0
 """How long a layer that no image has is kept for the next build."""
 _KEY_LENGTH = 20
+_USE_FILE = "layers.json"
 
 
 class LayerStore:
@@ -66,3 +68,21 @@ class LayerStore:
 def layer_key(*facts: Any) -> str:
     """The digest of everything that a step depends on: JSON values."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:_KEY_LENGTH]
+
+
+def note_use(container: Path, layers: Sequence[str]) -> None:
+    """In a container's directory: what its root file system is made of. These layers stay as long as the directory does."""
+    with contextlib.suppress(OSError):  # a full disk, say, which is no reason not to start
+        container.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_fact(str(container / _USE_FILE), {"layers": list(layers)})
+
+
+def used_layers(pods: Path) -> set[str]:
+    """What containers were started from, below the directory of all pods: their image may have been built again since.
+
+    A program may write anything there; the worst is that a layer stays."""
+    used = set[str]()
+    for path in pods.glob(f"*/*/{_USE_FILE}"):
+        layers = (untrusted.read_object(str(path)) or {}).get("layers")
+        used |= {layer for layer in layers if isinstance(layer, str)} if isinstance(layers, list) else set()
+    return used

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.kubelet.images import images
-from rowlock.kubelet.images.base_environment import base_environment, interpreter_directories, interpreter_path
+from rowlock.kubelet.images.base_environment import (
+    base_environment,
+    image_environment,
+    interpreter_directories,
+    interpreter_path,
+)
 from rowlock.kubelet.images.images import Image
+from rowlock.kubelet.images.layers import note_use
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.node_context import NodeContext
@@ -48,7 +54,11 @@ class ProcessBackend:
         path_prefix = ":".join((*image.path, interpreter_path()))
         # what belongs to the shell that started the server is no part of another shell's environment
         has_own_shell = SHELL_ENVIRONMENT_ANNOTATION in start.pod.annotations
-        env = base_environment(self.node.server_env, host=image.host and not has_own_shell, first=path_prefix)
+        server_env = self.node.server_env
+        if image.layers:
+            env = image_environment(server_env, is_root=os.geteuid() == 0, first=path_prefix)
+        else:
+            env = base_environment(server_env, host=image.host and not has_own_shell, first=path_prefix)
         env |= user.environment()
         env |= {"TERM": "xterm"} if start.container.tty else {}
         visible = MOUNT_PATH if self._mounts_checkpoints(user) else checkpoints
@@ -133,6 +143,7 @@ class ProcessBackend:
                 f"container {start.container.name}: image {program.image.name} has a root file system of its own, and here there"
                 f" can be none ({self.node.rootfs_problem}): build it again with `rowlock build`"
             )
+        note_use(start.directory, program.image.layers)
         scratch, data = start.directory / "rootfs", str(self.node.data_dir)
         own, shared = [(str(start.directory.parent), "rw"), (program.checkpoints, "rw")], interpreter_directories(data)
         if any(images.is_kubectl_delivery(images.normalise(c.image)) for c in start.pod.init_containers):
