@@ -101,7 +101,8 @@ def choose_columns(page: Any, *names: str) -> None:
 
 
 def column_of(page: Any, row: Any, title: str) -> Any:
-    """The cell of a row below a title."""
+    """The cell of a row below a title, once the table is there: a page has its heading first."""
+    expect(page.get_by_role("columnheader", name=title, exact=True)).to_be_visible()
     titles = page.get_by_role("columnheader").all_inner_texts()
     (number,) = (number for number, text in enumerate(titles) if text.rstrip(" ↓↑") == title)
     return row.get_by_role("cell").nth(number)
@@ -172,8 +173,7 @@ def test_pods_connections_and_data_sources_open_in_dialogs(ui: Ui) -> None:
     expect(row).to_contain_text("2/2")
     row.get_by_role("button", name="Pods of serves: 2/2").click()
     dialog = page.get_by_role("dialog", name="Pods of serves")
-    titles = dialog.get_by_role("columnheader").all_inner_texts()
-    assert titles == [
+    titles = [
         "Pod",
         "Status",
         "Logs",
@@ -184,6 +184,7 @@ def test_pods_connections_and_data_sources_open_in_dialogs(ui: Ui) -> None:
         "GPU compute allocation",
         "GPU memory allocation",
     ]
+    expect(dialog.get_by_role("columnheader")).to_have_text(titles)  # the pods are asked for when it opens
     master = dialog.get_by_role("row", name="serves-master-0")
     expect(master).to_contain_text("Running")
     expect(master).to_contain_text("default")
