@@ -19,7 +19,7 @@ from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.storage.store import Store
 from rowlock.workloads import runai_json
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
-from rowlock.workloads.list_query import Query
+from rowlock.workloads.list_query import Filter, Query
 
 T = "2026-01-01T00:00:{:02}Z"
 SPACE = "runai-team-a"
@@ -211,3 +211,30 @@ def test_an_order_that_is_kept_follows_the_workloads() -> None:
     assert names_in_order(lab, orders, sort="name") == ["a", "c", "j"]
     lab.drop(kinds.NAMESPACE)
     assert names_in_order(lab, orders, sort="name") == []
+
+
+def test_a_kept_answer_to_a_filter_follows_the_workloads() -> None:
+    """The same for what is filtered by fields that never change; another filter, and one by the phase, has an answer of its own."""
+    lab, orders = Lab(), SortedRows()
+    for name in ("ca", "ab", "ba"):
+        lab.put(kinds.PYTORCHJOB, {**lab.job(), **named(name, SPACE, creationTimestamp=T.format(1))})
+    with_a, with_b = (Filter("name", "=@", "a"),), (Filter("name", "=@", "b"),)
+    for _ in range(2):
+        assert names_in_order(lab, orders, filters=with_a, sort="name") == ["ab", "ba", "ca"]
+        assert names_in_order(lab, orders, filters=with_b, sort="name") == ["ab", "ba"]
+        assert names_in_order(lab, orders, filters=(Filter("name", "==", "ab"),), sort="name") == ["ab"]
+        assert names_in_order(lab, orders, filters=(*with_a, Filter("phase", "==", "Failed")), sort="name") == []
+    lab.put(kinds.PYTORCHJOB, {**lab.job("Failed"), **named("ab", SPACE, creationTimestamp=T.format(1))})
+    assert names_in_order(lab, orders, filters=(*with_a, Filter("phase", "==", "Failed")), sort="name") == ["ab"]
+    lab.drop(kinds.PYTORCHJOB)
+    assert names_in_order(lab, orders, filters=with_a, sort="name") == ["ba", "ca"]
+
+
+def test_only_the_answers_that_were_asked_for_last_are_kept() -> None:
+    lab, orders = Lab(), SortedRows()
+    first = Query(filters=(Filter("name", "=@", "j"),))
+    for query in [first, *(Query(filters=(Filter("name", "=@", f"j{n}"),)) for n in range(15)), first]:
+        asyncio.run(select_rows(lab.cache, query, orders))
+    asyncio.run(select_rows(lab.cache, Query(sort="name"), orders))
+    assert orders.find(lab.cache.rows(), first) is not None
+    assert orders.find(lab.cache.rows(), Query(filters=(Filter("name", "=@", "j0"),))) is None

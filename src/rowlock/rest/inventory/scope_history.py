@@ -26,7 +26,9 @@ from rowlock.workloads.phase import TERMINAL
 
 INTERVAL_S = 15.0
 """Seconds between two samples."""
-_OBJECTS_PER_TURN = 256
+_OBJECTS_PER_TURN = 64
+"""Objects that are looked at before other tasks of the event loop get their turn: half a millisecond, for a list of workloads that is
+asked for meanwhile has its own slices between these."""
 ORGANISATION_GAUGES = (
     "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
     "CPU_MEMORY_ALLOCATION_MB", "GPU_REQUEST", "GPU_FAIR_SHARE",

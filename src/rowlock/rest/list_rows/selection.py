@@ -15,29 +15,42 @@ _TURN = 0.001
 
 
 class SortedRows:
-    """The whole list in orders that stay as long as no workload comes or goes: by what never changes of one."""
+    """Answers that stay as long as no workload comes or goes: filtered and sorted by what never changes of one. Whoever turns the
+    pages of a list, or asks for one again and again, asks for the same rows."""
 
     _FIELDS = frozenset({"name", "namespace", "createdAt"})
+    _MAX_KEPT = 16
 
     def __init__(self) -> None:
         self._rows: Sequence[WorkloadRow] = ()
-        self._orders: dict[tuple[str, bool], Sequence[WorkloadRow]] = {}
+        self._kept: dict[_Selection, Sequence[WorkloadRow]] = {}
+        """The one that was asked for longest ago comes first."""
 
     def find(self, rows: Sequence[WorkloadRow], query: list_query.Query) -> Sequence[WorkloadRow] | None:
-        """These rows in the order of the query, where that was kept. The cache makes a new list when there are others."""
-        return self._orders.get((query.sort, query.descending)) if rows is self._rows and _is_whole(query) else None
+        """What the query selects of these rows, where that was kept. The cache makes a new list when there are others."""
+        selection = _selection_of(query)
+        if rows is not self._rows or selection not in self._kept:
+            return None
+        self._kept[selection] = found = self._kept.pop(selection)
+        return found
 
-    def keep(self, rows: Sequence[WorkloadRow], query: list_query.Query, ordered: Sequence[WorkloadRow]) -> None:
-        """Keep an order, if it is one that stays."""
-        if query.sort not in self._FIELDS or not _is_whole(query):
+    def keep(self, rows: Sequence[WorkloadRow], query: list_query.Query, found: Sequence[WorkloadRow]) -> None:
+        """Keep what the query selects of these rows, if it is an answer that stays."""
+        fields = {query.sort, *(condition.field for condition in query.filters)} - {""}
+        if not fields or not fields <= self._FIELDS or query.search:
             return
         if rows is not self._rows:
-            self._rows, self._orders = rows, {}
-        self._orders[query.sort, query.descending] = ordered
+            self._rows, self._kept = rows, {}
+        self._kept[_selection_of(query)] = found
+        if len(self._kept) > self._MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
 
 
-def _is_whole(query: list_query.Query) -> bool:
-    return not query.filters and not query.search
+_Selection = tuple[tuple[list_query.Filter, ...], str, str, bool]
+
+
+def _selection_of(query: list_query.Query) -> _Selection:
+    return query.filters, query.search, query.sort, query.descending
 
 
 async def select_rows(
@@ -50,7 +63,7 @@ async def select_rows(
         return cache.rows() if name is None else cache.rows_named(name)
 
     everything = rows()
-    if (kept := sorted_rows.find(everything, parsed_query)) is not None:
+    if name is None and (kept := sorted_rows.find(everything, parsed_query)) is not None:
         return kept
     steps = list_query.select_in_steps(everything, parsed_query, FIELDS)
     began = time.perf_counter()
@@ -62,7 +75,8 @@ async def select_rows(
                 began = time.perf_counter()
     except StopIteration as end:
         found: Sequence[WorkloadRow] = end.value
-        sorted_rows.keep(everything, parsed_query, found)
+        if name is None:  # the few of one name are another list each time
+            sorted_rows.keep(everything, parsed_query, found)
         return found
     except KeyError:  # a workload was deleted between two steps: start again; cached fields make that quick
         return list_query.select_rows(rows(), parsed_query, FIELDS)

@@ -25,6 +25,9 @@ _MAX_CHANGES = 500
 _WORKLOADS_PER_TURN = 64
 """Workloads that are processed before other tasks of the event loop get their turn."""
 
+_STEPS_PER_TURN = 1024
+"""The same of histories that are only looked at."""
+
 _NOTED = "usage"
 """In `WorkloadRow.known`: nothing of the workload has changed since it was looked at."""
 
@@ -68,15 +71,18 @@ class UsageHistory:
 
     async def look(self) -> None:
         """Take one sample: store values that have changed, and delete those of deleted workloads."""
-        rows = self._cache.rows()
-        present = {row.uid for row in rows}
-        for uid in [uid for uid in self._steps if uid not in present]:
-            del self._steps[uid]
-        for number, row in enumerate(rows, 1):
+        present: set[str] = set()
+        for number, row in enumerate(self._cache.rows(), 1):
+            present.add(row.uid)
             if row.uid not in self._steps or _NOTED not in row.known:
                 self._note(row.uid)
                 row.known[_NOTED] = True
             if number % _WORKLOADS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        for number, uid in enumerate(list(self._steps), 1):
+            if uid not in present:
+                self._steps.pop(uid, None)
+            if number % _STEPS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _note(self, uid: str) -> None:
