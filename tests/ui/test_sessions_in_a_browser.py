@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import LONG, expect, run
 
@@ -78,3 +80,20 @@ def test_a_user_sees_and_does_what_he_may(ui: Ui) -> None:
     run(ui, "another", LONG)
     expect(page.get_by_text("No workloads yet")).to_be_visible(timeout=30_000)
     stranger.close()
+
+
+def test_what_the_server_says_beside_its_answers_is_shown_while_it_says_so(ui: Ui) -> None:
+    """As it does where a real cluster has been silent for a while: what one sees is old."""
+    old = 'the cluster has not answered for "12 s"; what you see is from before'
+
+    def answer(route: Any) -> None:
+        got = route.fetch()
+        warning = old.replace('"', '\\"')
+        route.fulfill(response=got, headers={**got.headers, "warning": f'299 - "{warning}"'})
+
+    ui.page.route("**/api/v1/ui/session", answer)
+    ui.page.reload()
+    notice = ui.page.get_by_role("status").filter(has_text="from before")
+    expect(notice).to_have_text(old)
+    ui.page.unroute("**/api/v1/ui/session", answer)
+    expect(notice).to_have_count(0)

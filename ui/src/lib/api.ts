@@ -57,6 +57,14 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
   return (await answer.json()) as T;
 }
 
+const watchers = new Set<(answer: Response) => void>();
+
+/** Call `then` with each answer to a session, until the result is called. */
+export function watchAnswers(then: (answer: Response) => void): () => void {
+  watchers.add(then);
+  return () => watchers.delete(then);
+}
+
 /** A response whose status is a success. Throws ApiError. */
 export async function request(path: string, options: RequestInit = {}): Promise<Response> {
   let answer: Response;
@@ -72,6 +80,7 @@ export async function request(path: string, options: RequestInit = {}): Promise<
     throw new ApiError(0, "The server does not answer. Check it with `rowlock status`; the page comes back by itself.");
   }
   if (answer.status === 401 && !path.startsWith("ui/")) dispatchEvent(new CustomEvent(SIGNED_OUT, { detail: key }));
+  if (answer.status !== 401) for (const then of watchers) then(answer);
   if (!answer.ok) throw await errorOf(answer);
   return answer;
 }
