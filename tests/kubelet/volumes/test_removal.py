@@ -1,9 +1,11 @@
 """Directories are removed with all that a program has closed in them, also by who is not root."""
 
 import os
+import shutil
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,13 +38,12 @@ def as_other(action: Callable[[], None]) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A directory in which everybody may write, on an open way."""
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o711)
-    (tmp_path / "place").mkdir()
-    (tmp_path / "place").chmod(0o777)
-    return tmp_path / "place"
+def place() -> Iterator[Path]:
+    """A directory in which everybody may write; those that pytest makes lie below one that is closed to others."""
+    made = Path(tempfile.mkdtemp(prefix="rowlock-removal-"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o500, 0o444, 0o111, 0o222])
