@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from rowlock import objects
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.workload_routes.usage_history import Gauges, Steps, UsageHistory
+from rowlock.rest.workload_routes.usage_history import TURN_S, Gauges, Steps, UsageHistory
 from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.workloads import compute, runai_json
 from rowlock.workloads.figures.gauges import GAUGES
@@ -26,9 +27,6 @@ from rowlock.workloads.phase import TERMINAL
 
 INTERVAL_S = 15.0
 """Seconds between two samples."""
-_OBJECTS_PER_TURN = 64
-"""Objects that are looked at before other tasks of the event loop get their turn: half a millisecond, for a list of workloads that is
-asked for meanwhile has its own slices between these."""
 ORGANISATION_GAUGES = (
     "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
     "CPU_MEMORY_ALLOCATION_MB", "GPU_REQUEST", "GPU_FAIR_SHARE",
@@ -128,15 +126,15 @@ class ScopeHistory:
         """Sum what workloads hold by namespace, and unfinished workloads by node pool."""
         held: dict[str, Gauges] = {}
         counts: dict[str, int] = {}
-        for number, row in enumerate(self._cache.rows(), 1):
+        budget = TurnBudget(TURN_S)
+        for row in self._cache.rows():
+            await budget.pause_if_due()
             gauges = self._usage.latest(row.uid)
             if gauges is not None and any(gauges[index] for index in _HELD):
                 held[row.namespace] = _sum(held.get(row.namespace, _NOTHING), tuple(gauges[index] for index in _HELD))
             if self._cache.phase(row.uid) not in TERMINAL:
                 pool = runai_json.node_pool_name(row.job) or nodes.DEFAULT_POOL
                 counts[pool] = counts.get(pool, 0) + 1
-            if number % _OBJECTS_PER_TURN == 0:
-                await asyncio.sleep(0)
         return held, counts
 
     def _note_organisation(self, now: float, held: dict[str, Gauges], gpu_use: dict[str, _GpuUse]) -> list[ScopeKey]:
@@ -171,7 +169,9 @@ class ScopeHistory:
         allocated: dict[str, Decimal] = {}
         used: dict[str, list[UsageSample]] = {}
         gpu_use: dict[str, _GpuUse] = {}
-        for number, pod in enumerate(list(self._cache.pods()), 1):
+        budget = TurnBudget(TURN_S)
+        for pod in list(self._cache.pods()):
+            await budget.pause_if_due()
             place = str(objects.dig(pod, "spec.nodeName") or "")
             if place and objects.phase(pod) in ("Pending", "Running"):
                 gpus = compute.pod_gpus(pod, self._cache.card_memory(place))
@@ -185,8 +185,6 @@ class ScopeHistory:
                     used.setdefault(place, []).append(
                         latest.sample._replace(gpu_utilization=busy if latest.gpus else NOT_MEASURED)
                     )
-            if number % _OBJECTS_PER_TURN == 0:
-                await asyncio.sleep(0)
         looks = {}
         for node in self._cache.nodes():
             name = objects.name(node)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError
 from rowlock.rest.informers import InformerCache
 from rowlock.workloads.figures.gauges import read_gauges
@@ -22,12 +23,8 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 5.0
 """Seconds between two samples."""
 _MAX_CHANGES = 500
-_WORKLOADS_PER_TURN = 64
-"""Workloads that are processed before other tasks of the event loop get their turn."""
-
-_STEPS_PER_TURN = 1024
-"""The same of histories that are only looked at."""
-
+TURN_S = 0.0005
+"""Seconds of a sample between two turns of other tasks: a list of workloads that is asked for meanwhile has slices of its own."""
 _NOTED = "usage"
 """In `WorkloadRow.known`: nothing of the workload has changed since it was looked at."""
 
@@ -71,19 +68,17 @@ class UsageHistory:
 
     async def look(self) -> None:
         """Take one sample: store values that have changed, and delete those of deleted workloads."""
-        present: set[str] = set()
-        for number, row in enumerate(self._cache.rows(), 1):
+        present, budget = set[str](), TurnBudget(TURN_S)
+        for row in self._cache.rows():
+            await budget.pause_if_due()
             present.add(row.uid)
             if row.uid not in self._steps or _NOTED not in row.known:
                 self._note(row.uid)
                 row.known[_NOTED] = True
-            if number % _WORKLOADS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        for number, uid in enumerate(list(self._steps), 1):
+        for uid in list(self._steps):
+            await budget.pause_if_due()
             if uid not in present:
                 self._steps.pop(uid, None)
-            if number % _STEPS_PER_TURN == 0:
-                await asyncio.sleep(0)
 
     def _note(self, uid: str) -> None:
         steps = self._steps.get(uid)
