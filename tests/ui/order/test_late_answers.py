@@ -69,16 +69,23 @@ def test_a_page_that_comes_twice_is_shown_once(ui: Ui) -> None:
     (ant,) = ui.cluster.api("GET", "/api/v1/runs")["runs"]
     others = [{**ant, "id": f"other-{number}", "name": f"other-{number}"} for number in range(2)]
     more = {"cut": "", "problem": "", "next": 100}
-    page.route(
-        re.compile(r"/api/v1/runs\?.*offset=0"), lambda route: route.fulfill(json={**more, "runs": [others[0], ant]})
-    )
+    firsts: list[str] = []
+
+    def first(route: Any) -> None:
+        firsts.append(route.request.url)
+        route.fulfill(json={**more, "runs": [others[0], ant]})
+
+    page.route(re.compile(r"/api/v1/runs\?.*offset=0"), first)
     held = Held(page, re.compile(r"/api/v1/runs\?.*offset=100"))
     page.get_by_role("link", name="Runs", exact=True).click()
     for _ in range(2):
         page.get_by_role("button", name="SHOW MORE").click()
     held.wait()
+    page.evaluate("new Promise(done => setTimeout(done, 400))")  # a list that is asked for again waits 250 ms for more letters
+    assert len(held.routes) == 1
     held.answer({**more, "runs": [ant, others[1]]})
     expect(page.locator("tbody tr td:nth-child(2)")).to_have_text(["other-0", "ant", "other-1"])
+    assert len(firsts) == 1
 
 
 def test_the_sentence_of_one_workload_is_not_said_of_another(ui: Ui) -> None:
