@@ -81,7 +81,9 @@ def test_a_page_that_comes_twice_is_shown_once(ui: Ui) -> None:
     for _ in range(2):
         page.get_by_role("button", name="SHOW MORE").click()
     held.wait()
-    page.evaluate("new Promise(done => setTimeout(done, 400))")  # a list that is asked for again waits 250 ms for more letters
+    page.evaluate(
+        "new Promise(done => setTimeout(done, 400))"
+    )  # a list that is asked for again waits 250 ms for more letters
     assert len(held.routes) == 1
     held.answer({**more, "runs": [ant, others[1]]})
     expect(page.locator("tbody tr td:nth-child(2)")).to_have_text(["other-0", "ant", "other-1"])
