@@ -21,7 +21,18 @@ REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "src" / "rowlock"
 MODULES = sorted(p for p in PACKAGE.rglob("*.py"))
 
-WORDS = {"errors", "objects", "kinds", "selectors", "quantity", "api", "submit_fields", "documents", "__init__"}
+WORDS = {
+    "errors",
+    "objects",
+    "kinds",
+    "selectors",
+    "quantity",
+    "api",
+    "submit_fields",
+    "submit_retries",
+    "documents",
+    "__init__",
+}
 DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
@@ -128,8 +139,8 @@ def test_imports_go_down(path: Path) -> None:
         there = parts[1]
         if there == here or (here, there) in SIDEWAYS or there in ("__version__", "KUBERNETES"):
             continue
-        if here == "cli" and name.startswith("rowlock.submit_fields"):
-            continue  # the table of a submit's fields: flags and the REST API are derived from the same rows
+        if here == "cli" and name.startswith(("rowlock.submit_fields", "rowlock.submit_retries")):
+            continue  # what a submit is and how it is sent: flags, the REST API and the Python client have the same words
         if here == "cli":
             pytest.fail(f"the command line imports {name}: it speaks HTTP only")
         assert there != "cli", f"{path} imports the command line"

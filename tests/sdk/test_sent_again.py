@@ -20,10 +20,7 @@ from tests.rest.conftest import served as served
 from tests.rest.served import Served
 
 import rowlock
-from rowlock import kinds, objects
-from rowlock.cli.submit import sending
-from rowlock.rest.workload_routes.job_creation import KEY_HEADER
-from rowlock.sdk import calls, http_answers
+from rowlock import kinds, objects, submit_retries
 from rowlock.workloads.objects import WORKLOAD_ID
 
 HANG_UP = b""
@@ -83,8 +80,7 @@ def content_length(head: bytes) -> int:
 @pytest.fixture
 def road(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyRoad]:
     """All that looks for the server takes it."""
-    for module in (sending, http_answers):
-        monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(submit_retries, "PAUSES_S", (0.0, 0.0, 0.0))
     state = json.loads((tmp_path / "server.json").read_text())
     made = LossyRoad(int(state["url"].rpartition(":")[2]))
     state["url"] = f"http://127.0.0.1:{made.listener.getsockname()[1]}"
@@ -180,7 +176,3 @@ def test_a_python_program_is_told_in_the_end(served: Served, road: LossyRoad, tm
         with pytest.raises(rowlock.RequestRefused) as refusal:
             client.submit("one", "true")
         assert refusal.value.status == 503 and len(road.keys) == 8
-
-
-def test_the_three_say_the_same_word() -> None:
-    assert sending.KEY_HEADER.lower() == calls.KEY_HEADER.lower() == KEY_HEADER

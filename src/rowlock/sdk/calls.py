@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from rowlock import submit_retries
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 
 T = TypeVar("T")
 _WORKLOADS, _PROJECTS, _RUNS = "/api/v1/workloads", "/api/v1/org-unit/projects", "/api/v1/runs"
-KEY_HEADER = "Idempotency-Key"
 PAGE = 500
 """Items of one page of a list."""
 POLL_S = 30.0
@@ -31,7 +31,7 @@ class ApiCall(Generic[T]):
     """By it the server knows the next try of the same request; a call that has one may be sent again."""
 
     def headers(self) -> dict[str, str]:
-        return {KEY_HEADER: self.key} if self.key else {}
+        return {submit_retries.KEY_HEADER: self.key} if self.key else {}
 
     def parameters(self) -> dict[str, str]:
         """The query, without what is not said."""

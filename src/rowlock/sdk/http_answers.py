@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from rowlock import submit_retries
 from rowlock.sdk.calls import ApiCall
 from rowlock.sdk.client_errors import ServerUnreachable, refusal
 from rowlock.sdk.server_address import ServerAddress
@@ -14,24 +15,18 @@ DEFAULT_TIMEOUT = 90.0
 """Seconds for an answer to begin: a submit may wait for a deleted job to leave."""
 
 
-PAUSES_S = (0.5, 1.5, 4.0)
-"""Before the second try of a request that has a key, and before those that follow it."""
-UNDECIDED = (500, 503, 504)
-"""Statuses after which what was asked for may have been made."""
-
-
 class Tries:
     """The tries of one request: whether there is another one, and after how many seconds. Only a request with a key is sent again."""
 
     def __init__(self, call: ApiCall[Any]) -> None:
-        self._pauses = iter(PAUSES_S if call.key else ())
+        self._pauses = iter(submit_retries.PAUSES_S if call.key else ())
         self._is_sent = False
 
     def pause_after(self, outcome: httpx.Response | httpx.HTTPError) -> float | None:
         """None: this outcome is the answer. A server that was never reached is not asked again, unless an earlier try may have
         come through."""
         if isinstance(outcome, httpx.Response):
-            is_open = outcome.status_code in UNDECIDED
+            is_open = outcome.status_code in submit_retries.UNDECIDED
         else:
             is_open = isinstance(outcome, (httpx.NetworkError, httpx.RemoteProtocolError))
         self._is_sent = self._is_sent or (is_open and not isinstance(outcome, httpx.ConnectError))

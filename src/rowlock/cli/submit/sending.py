@@ -5,14 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rowlock import submit_retries
 from rowlock.cli import client
 from rowlock.cli.output import tell
-
-KEY_HEADER = "Idempotency-Key"
-PAUSES_S = (0.5, 1.5, 4.0)
-"""Before the second try and those that follow it."""
-UNDECIDED = (500, 503, 504)
-"""Statuses after which the job may be there: the server could not ask, or the cluster did not answer it."""
 
 
 def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any) -> Any:
@@ -21,7 +16,7 @@ def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any)
     `ServerClient.call` does."""
     import uuid
 
-    headers, pauses = {KEY_HEADER: str(uuid.uuid4())}, iter(PAUSES_S)
+    headers, pauses = {submit_retries.KEY_HEADER: str(uuid.uuid4())}, iter(submit_retries.PAUSES_S)
     is_sent = False
     while True:
         try:
@@ -41,4 +36,4 @@ def _may_have_happened(error: client.StatusError | client.Unanswered) -> bool:
 
 def _is_decided(error: client.StatusError | client.Unanswered) -> bool:
     """Whether the server has refused the submit, so that another try would hear the same."""
-    return isinstance(error, client.StatusError) and error.status not in UNDECIDED
+    return isinstance(error, client.StatusError) and error.status not in submit_retries.UNDECIDED

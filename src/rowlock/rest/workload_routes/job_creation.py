@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 
-from rowlock import kinds, objects
+from rowlock import kinds, objects, submit_retries
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, NotFound
 from rowlock.kinds import Kind
@@ -23,7 +23,6 @@ from rowlock.workloads.objects import WORKLOAD_ID
 from rowlock.workloads.projects import Project
 from rowlock.workloads.submission import Submission
 
-KEY_HEADER = "idempotency-key"
 MAX_KEY_LENGTH = 255
 _SUBMITS = uuid.UUID("6f2b8f5e-6a0c-4d0b-9a55-0d6a1f0c7b1e")
 """The namespace of ids that are made of keys (RFC 4122, version 5)."""
@@ -32,7 +31,7 @@ _OPTIONS = WriteOptions(manager="rowlock")
 
 def submit_identity(call: RestCall, project: Project, request: Submission) -> str:
     """The id of the workload: a new one, or with a key the same for each try of one user. Raises BadRequest."""
-    key = call.request.headers.get(KEY_HEADER, "")
+    key = call.request.headers.get(submit_retries.KEY_HEADER, "")
     if not key:
         return call.context.new_id()
     if len(key) > MAX_KEY_LENGTH:
