@@ -21,7 +21,7 @@ ABOVE = ("server_files", "cluster", "kube_scheduler", "kube_users", "assembly", 
 HEAD = """# The rooms
 
 One line a room, in the order of the storeys: a room imports only what stands above it here, and `cli` imports nothing
-of the rest but `submit_fields.py` and `submit_retries.py` (it speaks HTTP). The first lines of a room's `__init__.py` say what it may import and where to begin
+of the rest but `submit_fields.py` (it speaks HTTP). The first lines of a room's `__init__.py` say what it may import and where to begin
 reading. `tests/test_house.py` holds the storeys; the [glossary](glossary.md) has the words. `make docs` makes this page.
 
 | room | what lives there |

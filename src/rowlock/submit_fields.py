@@ -1,13 +1,21 @@
 """The one table of a submit's fields: where each stands in Run:ai's REST API, what it must be, and how flags spell it.
 
 Derived from it are the flags of `runai` in both generations, what they put into the request, their help, what REST
-accepts and refuses, the flag named in a refusal, and the page of flags in the docs. A new field is a new row.
+accepts and refuses, the flag named in a refusal, and the page of flags in the docs. A new field is a new row. And once what all
+who send a submit again agree on: the command lines, the Python client, and REST, which knows it again.
 Literals only and the standard library: the command lines import it, and they answer in a blink.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+KEY_HEADER = "Idempotency-Key"
+"""All tries of one submit have the same value of this header, by which the server makes one job of them."""
+PAUSES_S = (0.5, 1.5, 4.0)
+"""Seconds before the second try and before those that follow it."""
+UNDECIDED = (500, 503, 504)
+"""Statuses after which the job may be there: the server could not ask, or the cluster did not answer it."""
 
 
 class SubmitField(NamedTuple):

@@ -20,7 +20,7 @@ from tests.rest.conftest import served as served
 from tests.rest.served import Served
 
 import rowlock
-from rowlock import kinds, objects, submit_retries
+from rowlock import kinds, objects, submit_fields
 from rowlock.workloads.objects import WORKLOAD_ID
 
 HANG_UP = b""
@@ -80,7 +80,7 @@ def content_length(head: bytes) -> int:
 @pytest.fixture
 def road(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LossyRoad]:
     """All that looks for the server takes it."""
-    monkeypatch.setattr(submit_retries, "PAUSES_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(submit_fields, "PAUSES_S", (0.0, 0.0, 0.0))
     state = json.loads((tmp_path / "server.json").read_text())
     made = LossyRoad(int(state["url"].rpartition(":")[2]))
     state["url"] = f"http://127.0.0.1:{made.listener.getsockname()[1]}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from rowlock import submit_retries
+from rowlock import submit_fields
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class ApiCall(Generic[T]):
     """By it the server knows the next try of the same request; a call that has one may be sent again."""
 
     def headers(self) -> dict[str, str]:
-        return {submit_retries.KEY_HEADER: self.key} if self.key else {}
+        return {submit_fields.KEY_HEADER: self.key} if self.key else {}
 
     def parameters(self) -> dict[str, str]:
         """The query, without what is not said."""

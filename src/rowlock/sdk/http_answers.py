@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from rowlock import submit_retries
+from rowlock import submit_fields
 from rowlock.sdk.calls import ApiCall
 from rowlock.sdk.client_errors import ServerUnreachable, refusal
 from rowlock.sdk.server_address import ServerAddress
@@ -19,14 +19,14 @@ class Tries:
     """The tries of one request: whether there is another one, and after how many seconds. Only a request with a key is sent again."""
 
     def __init__(self, call: ApiCall[Any]) -> None:
-        self._pauses = iter(submit_retries.PAUSES_S if call.key else ())
+        self._pauses = iter(submit_fields.PAUSES_S if call.key else ())
         self._is_sent = False
 
     def pause_after(self, outcome: httpx.Response | httpx.HTTPError) -> float | None:
         """None: this outcome is the answer. A server that was never reached is not asked again, unless an earlier try may have
         come through."""
         if isinstance(outcome, httpx.Response):
-            is_open = outcome.status_code in submit_retries.UNDECIDED
+            is_open = outcome.status_code in submit_fields.UNDECIDED
         else:
             is_open = isinstance(outcome, (httpx.NetworkError, httpx.RemoteProtocolError))
         self._is_sent = self._is_sent or (is_open and not isinstance(outcome, httpx.ConnectError))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rowlock import submit_retries
+from rowlock import submit_fields
 from rowlock.cli import client
 from rowlock.cli.output import tell
 
@@ -16,7 +16,7 @@ def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any)
     `ServerClient.call` does."""
     import uuid
 
-    headers, pauses = {submit_retries.KEY_HEADER: str(uuid.uuid4())}, iter(submit_retries.PAUSES_S)
+    headers, pauses = {submit_fields.KEY_HEADER: str(uuid.uuid4())}, iter(submit_fields.PAUSES_S)
     is_sent = False
     while True:
         try:
@@ -36,4 +36,4 @@ def _may_have_happened(error: client.StatusError | client.Unanswered) -> bool:
 
 def _is_decided(error: client.StatusError | client.Unanswered) -> bool:
     """Whether the server has refused the submit, so that another try would hear the same."""
-    return isinstance(error, client.StatusError) and error.status not in submit_retries.UNDECIDED
+    return isinstance(error, client.StatusError) and error.status not in submit_fields.UNDECIDED

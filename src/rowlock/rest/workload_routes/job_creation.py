@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 
-from rowlock import kinds, objects, submit_retries
+from rowlock import kinds, objects, submit_fields
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, NotFound
 from rowlock.kinds import Kind
@@ -31,7 +31,7 @@ _OPTIONS = WriteOptions(manager="rowlock")
 
 def submit_identity(call: RestCall, project: Project, request: Submission) -> str:
     """The id of the workload: a new one, or with a key the same for each try of one user. Raises BadRequest."""
-    key = call.request.headers.get(submit_retries.KEY_HEADER, "")
+    key = call.request.headers.get(submit_fields.KEY_HEADER, "")
     if not key:
         return call.context.new_id()
     if len(key) > MAX_KEY_LENGTH:
