@@ -1,6 +1,8 @@
 """Images with a root file system of their own: built and run, as Docker would."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -200,6 +202,31 @@ def test_the_signal_of_the_image_stops_it(shop: Workshop) -> None:
         assert await node.log("a") == "ready\ninterrupted\n"
 
     on_node(shop.data, body)
+
+
+def test_the_first_builds_of_two_images_may_come_at_once(shop: Workshop) -> None:
+    shop.write("Dockerfile", "FROM x\nRUN pip --version > /its-pip\nCMD cut -d ' ' -f 1 /its-pip")
+    program = [
+        sys.executable,
+        "-m",
+        "rowlock.kubelet.images.commands",
+        "--data-dir",
+        str(shop.data),
+        "build",
+        "--runtime=process",
+        "-t",
+    ]
+    names = ("made", "other", "third")
+    builds = [
+        subprocess.Popen(
+            [*program, name, str(shop.context)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for name in names
+    ]
+    said = [build.communicate()[0] for build in builds]
+    assert [build.returncode for build in builds] == [0, 0, 0], "\n".join(said)
+    assert [shop.run(name) for name in names] == ["pip\n"] * 3
+    assert len([p for p in os.listdir(shop.data / "images" / ".python") if not p.startswith(".")]) == 1
 
 
 def test_packages_are_the_images_own(shop: Workshop) -> None:

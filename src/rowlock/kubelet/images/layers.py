@@ -61,8 +61,9 @@ class LayerStore:
         """Removes layers that are in none of the images (`used`: paths of layers) and were not wanted for a while."""
         now = time.time() if now is None else now
         for entry in list(os.scandir(self.directory)) if self.directory.is_dir() else ():
-            if entry.path not in used and now - entry.stat().st_mtime > UNUSED_SECONDS:
-                beneath.remove_path(entry.path)
+            with contextlib.suppress(FileNotFoundError):  # another build has removed it meanwhile
+                if entry.path not in used and now - entry.stat().st_mtime > UNUSED_SECONDS:
+                    beneath.remove_path(entry.path)
 
 
 def layer_key(*facts: Any) -> str:

@@ -3,7 +3,9 @@
 `pip install torch` is quick where torch is there, and what an image installs beside it is its own.
 """
 
+import contextlib
 import ensurepip
+import fcntl
 import hashlib
 import os
 import re
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rowlock.kubelet.files import beneath
@@ -68,7 +70,12 @@ def _unpack_pip(directory: Path) -> Path:
         fresh = Path(tempfile.mkdtemp(dir=directory))
         shutil.unpack_archive(wheels[-1], fresh, "zip")
         fresh.chmod(0o755)
-        fresh.rename(target)
+        try:
+            fresh.rename(target)
+        except OSError:
+            beneath.remove_path(str(fresh))
+            if not target.is_dir():  # else another build has unpacked it meanwhile
+                raise
     return target
 
 
@@ -92,13 +99,22 @@ def shared_environment(directory: Path) -> Path:
     target = directory / hashlib.sha256(facts.encode()).hexdigest()[:12]
     if not target.exists():
         directory.mkdir(parents=True, exist_ok=True)
-        # made in its place, for its scripts name it; another build that makes it meanwhile writes the same
-        claim = Path(f"{target}.new")
-        beneath.remove_path(str(claim))
-        make_environment(claim, site_paths())
-        ensure_pip(claim, directory)
-        _rename_environment(claim, target)
+        with _hold_lock(directory):
+            if not target.exists():  # else another build has made it while this one waited
+                claim = Path(f"{target}.new")
+                beneath.remove_path(str(claim))  # of a build that was killed
+                make_environment(claim, site_paths())
+                ensure_pip(claim, directory)
+                _rename_environment(claim, target)
     return target
+
+
+@contextlib.contextmanager
+def _hold_lock(directory: Path) -> Iterator[None]:
+    """One build at a time, of this process or another; the kernel takes the lock from one that was killed."""
+    with open(directory / ".lock", "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _rename_environment(made: Path, target: Path) -> None:
