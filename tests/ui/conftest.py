@@ -1,5 +1,5 @@
 """The web UI in a real browser, on a live server: what a person sees and does. Screenshots of each page lie in the directory that
-`ROWLOCK_UI_PICTURES` names, if it does."""
+`ROWLOCK_UI_PICTURES` names, if it does. `ROWLOCK_UI_SLOWDOWN=6` makes pages six times as slow, to find tests and pages that count on speed."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Ui:
         page = self.context.new_page()
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.said.append(str(error)))
+        if slowdown := os.environ.get("ROWLOCK_UI_SLOWDOWN"):
+            self.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": float(slowdown)})
         return page
 
     def _note(self, message: Any) -> None:
@@ -97,5 +99,7 @@ def ui(chromium: Any, tmp_path: Path) -> Iterator[Ui]:
         made.page.goto(made.address())
         made.page.get_by_role("heading", name="Workloads", exact=True).wait_for()
         yield made
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")  # an answer that a test was about to change goes nowhere any more
         context.close()
         assert not made.said, made.said

@@ -85,6 +85,7 @@ def test_search_filters_sort_and_columns(ui: Ui) -> None:
     expect(ui.page.get_by_role("columnheader", name="Framework")).to_be_visible()
     ui.page.reload()
     expect(ui.page.get_by_role("columnheader", name="Framework")).to_be_visible()
+    expect(names).to_have_count(3)
     with ui.page.expect_download() as download:
         ui.page.get_by_role("button", name="DOWNLOAD CSV").click()
     text = download.value.path().read_text()
