@@ -27,9 +27,9 @@ class Held:
 
         page.route(address, hold)
 
-    def wait(self) -> None:
-        """Until there is one. The page's events are handled while it asks something of the page."""
-        while not self.routes:
+    def wait(self, count: int = 1) -> None:
+        """Until there are so many. The page's events are handled while it asks something of the page."""
+        while len(self.routes) < count:
             self._page.evaluate("new Promise(done => setTimeout(done, 20))")
 
     def answer(self, body: Any) -> None:
@@ -190,3 +190,75 @@ def test_a_shell_that_was_left_while_it_was_loaded_is_not_opened(ui: Ui) -> None
     held.draw()
     expect(panel.get_by_text("You left the shell.")).to_be_visible()
     assert not sockets
+
+
+def test_more_of_an_earlier_list_is_no_part_of_a_later_one(ui: Ui) -> None:
+    """SHOW MORE is pressed while what was searched for is on its way."""
+    run(ui, "ant", "print(1)")
+    ui.cluster.run("rowlock", "wait", "ant")
+    page = ui.page
+    (ant,) = ui.cluster.api("GET", "/api/v1/runs")["runs"]
+    found = {"cut": "", "problem": "", "runs": [{**ant, "id": "bee", "name": "bee"}]}
+    page.route(
+        re.compile(r"/api/v1/runs\?(?!.*name=)"),
+        lambda route: route.fulfill(json={**found, "runs": [ant], "next": 100}),
+    )
+    held = Held(page, re.compile(r"/api/v1/runs\?.*name=\*bee"))
+    page.get_by_role("link", name="Runs", exact=True).click()
+    more = page.get_by_role("button", name="SHOW MORE")
+    expect(more).to_be_visible()
+    page.get_by_label("Name of a run").fill("bee")
+    held.wait()
+    more.click()
+    held.draw()
+    assert len(held.routes) == 1
+    held.answer(found)
+    expect(page.locator("tbody tr td:nth-child(2)")).to_have_text(["bee"])
+
+
+def test_a_pool_that_is_made_late_does_not_take_the_answer_of_another_tab(ui: Ui) -> None:
+    page = ui.page
+    page.goto(page.url.partition("#")[0] + "#/cluster/pools")
+    page.get_by_label("Name", exact=True).fill("big")
+    page.get_by_label("Key of the label").fill("example.com/gpu")
+    page.get_by_label("Value of the label").fill("big")
+    made = Held(page, re.compile(r"/api/v1/node-pools$"), lambda request: request.method == "POST")
+    clusters = Held(page, re.compile(r"/api/v1/clusters$"))
+    page.get_by_role("button", name="CREATE NODE POOL").click()
+    made.wait()
+    page.get_by_role("tab", name="Clusters").click()
+    clusters.wait()
+    made.answer({})
+    for route in clusters.routes:
+        route.continue_()
+    (cluster,) = ui.cluster.api("GET", "/api/v1/clusters")
+    expect(page.get_by_role("table", name="Clusters")).to_contain_text(cluster["uuid"])
+
+
+def test_assets_are_asked_for_once(ui: Ui) -> None:
+    page, asked = ui.page, list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("link", name="Assets", exact=True).click()
+    expect(page.get_by_text("No environment is kept yet")).to_be_visible()
+    expect(page.get_by_role("button", name="NEW ENVIRONMENT")).to_be_enabled()
+    page.evaluate("new Promise(done => setTimeout(() => requestAnimationFrame(() => setTimeout(done)), 100))")
+    assert len([url for url in asked if url.endswith("/asset/environment")]) == 1
+
+
+def test_a_run_is_not_shown_under_the_address_of_another(ui: Ui) -> None:
+    for name in ("ant", "bee"):
+        run(ui, name, "print(1)")
+        ui.cluster.run("rowlock", "wait", name)
+    page = ui.page
+    ids = {one["name"]: one["id"] for one in ui.cluster.api("GET", "/api/v1/runs")["runs"]}
+    here = page.url.partition("#")[0]
+    page.goto(f"{here}#/runs/{ids['ant']}")
+    expect(page.get_by_role("heading", name="ant", exact=True)).to_be_visible()
+    held = Held(page, re.compile(f"/api/v1/runs/{ids['bee']}$"))
+    page.goto(f"{here}#/runs/{ids['bee']}")
+    held.wait()
+    expect(page.get_by_role("heading", name="ant", exact=True)).to_have_count(0)
+    held.lets_others_pass = True
+    for route in held.routes:
+        route.continue_()
+    expect(page.get_by_role("heading", name="bee", exact=True)).to_be_visible()

@@ -11,6 +11,11 @@ export function span(seconds: number): string {
   return `${Math.floor(whole / 86_400)}d`;
 }
 
+/** How long something took that may be short: "0.4s". */
+export function took(seconds: number): string {
+  return seconds < 10 ? `${seconds.toFixed(1)}s` : span(seconds);
+}
+
 export function age(time: string | null, now: number): string {
   return time ? span((now - Date.parse(time)) / 1000) : "";
 }

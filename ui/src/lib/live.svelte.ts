@@ -11,6 +11,7 @@ const PATIENCE_MS = 1500; // but not for ever an old one
 
 export const live = $state({ state: "connecting" as StreamState, version: 0, complete: false, now: Date.now() });
 export const rows = new Map<string, Row>();
+let renewed: Map<string, Row> | undefined; // a list that begins anew under an open page: until it is whole, the old one stands
 
 let port: { postMessage(message: PageMessage): void } | undefined;
 let clockSkew = 0;
@@ -29,6 +30,15 @@ function show(): void {
     return;
   }
   pendingSince = 0;
+  live.version += 1;
+}
+
+/** Nothing is known any more: the session is over, or is another one. */
+export function forget(): void {
+  port?.postMessage({ type: "leave" }); // whoever follows again is told everything
+  rows.clear();
+  renewed = undefined;
+  live.complete = false;
   live.version += 1;
 }
 
@@ -63,18 +73,30 @@ function openPort(): { postMessage(message: PageMessage): void } {
 function take(message: StreamMessage): void {
   if (message.type === "state") {
     if (message.key && sessionKey() && message.key !== sessionKey()) return; // about a session that another has followed
-    if (message.state === "signed-out") forgetSession(message.key);
+    if (message.state === "signed-out") {
+      forgetSession(message.key);
+      forget();
+    }
     live.state = message.state;
     return;
   }
   if (message.type === "ready") {
     clockSkew = message.time * 1000 - Date.now();
-    live.complete = true;
+    if (renewed) {
+      rows.clear();
+      for (const [id, row] of renewed) rows.set(id, row);
+      renewed = undefined;
+    }
+    if (!live.complete) {
+      live.complete = true; // and the rows are shown with it, or "No workloads yet" would be said of those that are on their way
+      live.version += 1;
+    }
   } else if (message.type === "gone") {
-    for (const id of message.ids) rows.delete(id);
+    for (const id of message.ids) (renewed ?? rows).delete(id);
   } else {
-    if (message.type === "reset") rows.clear();
-    for (const row of message.rows) rows.set(row.id, row);
+    if (message.type === "reset" && live.complete) renewed = new Map();
+    else if (message.type === "reset") rows.clear();
+    for (const row of message.rows) (renewed ?? rows).set(row.id, row);
   }
   if (!pendingSince) {
     pendingSince = performance.now();

@@ -10,9 +10,11 @@ export class PodList<T> {
 
   constructor(path: () => string, stamp: () => string) {
     const newest = new Newest();
+    const wanted = $derived(path()); // a row that changes elsewhere is no reason to ask again
+    const state = $derived(stamp());
     $effect(() => {
-      void stamp();
-      const asked = path();
+      void state;
+      const asked = wanted;
       const isNewest = newest.begin(asked);
       call<{ pods: T[] }>("GET", asked).then(
         (body) => isNewest() && ((this.pods = body.pods), (this.problem = "")),

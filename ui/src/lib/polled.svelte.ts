@@ -13,6 +13,7 @@ export class Polled<T> {
   #askedAt = 0;
   #isAsking = false;
   #isOutdated = false;
+  #isGone = false;
   #soon: ReturnType<typeof setTimeout> | undefined;
   readonly #path: string;
 
@@ -20,6 +21,7 @@ export class Polled<T> {
     this.#path = path;
     const timer = setInterval(() => !this.#isAsking && void this.ask(), everyMs);
     onDestroy(() => {
+      this.#isGone = true;
       clearInterval(timer);
       clearTimeout(this.#soon);
     });
@@ -48,7 +50,7 @@ export class Polled<T> {
       this.isRefused = error instanceof ApiError && error.status === 403;
     } finally {
       this.#isAsking = false;
-      if (this.#isOutdated) this.nudge();
+      if (this.#isOutdated && !this.#isGone) this.nudge();
       this.#isOutdated = false;
     }
   }

@@ -105,6 +105,7 @@ export class WorkloadStream {
   #take(name: string, data: string, id: string): void {
     const value: unknown = JSON.parse(data);
     if (name === "reset") {
+      this.#lastEvent = ""; // a connection that breaks before all rows have come goes on from nowhere
       this.rows.clear();
       this.#tell({ type: "reset", rows: [] });
     } else if (name === "rows") {
