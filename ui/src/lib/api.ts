@@ -49,10 +49,10 @@ export function watchSession(ended: (key: string) => void, begun: () => void): v
 }
 
 /** The answer to one request. Throws ApiError with the server's own sentence. */
-export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+export async function call<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
   const answer = await request(path, {
     method,
-    ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }),
+    ...(body === undefined ? { headers } : { body: JSON.stringify(body), headers: { ...headers, "Content-Type": "application/json" } }),
   });
   return (await answer.json()) as T;
 }

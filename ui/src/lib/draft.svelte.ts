@@ -4,6 +4,7 @@
 import { ApiError, call, request, sentenceOf } from "./api";
 import type { Asset } from "./assets";
 import { rows } from "./live.svelte";
+import { Newest } from "./newest";
 import { remember, remembered } from "./prefs";
 import { copyOf, ofType, submission, workloadType, type Compute, type Environment, type Source, type Training } from "./training";
 import type { Project } from "./types";
@@ -18,6 +19,8 @@ export interface Issue {
   field: string;
   details: string;
 }
+
+const UNDECIDED = [0, 500, 503, 504]; // after which a training may be there: the answer was lost, or the server did not know
 
 const BLANK: Partial<Training> = { sources: [], environment: undefined, compute: undefined, general: {}, priority: "", isMasterDifferent: false, masterEnvironment: undefined, masterCompute: undefined, isMasterMounting: true };
 
@@ -46,6 +49,10 @@ export class Draft {
 
   /** The assets of the project that was chosen last. */
   #loading: Promise<void> = Promise.resolve();
+  #newest = new Newest();
+  /** The submit that was sent last, whole, and its key: sent again as it is, it is the same submit. */
+  #sent = { text: "", key: "" };
+  #unanswered = $state(""); // a submit of which nobody knows whether it made something
 
   constructor(template: { id: string } | null | undefined, type = "Distributed") {
     this.template = template;
@@ -84,6 +91,15 @@ export class Draft {
     await this.#loading;
   }
 
+  /** What somebody chose in the form; what goes wrong is said there. */
+  async attempt(act: () => Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      this.problem = sentenceOf(error);
+    }
+  }
+
   /** Fill the form with what another workload asked for. */
   async copyWorkload(id: string): Promise<void> {
     const path = `workloads/distributed/${encodeURIComponent(id)}`;
@@ -118,9 +134,10 @@ export class Draft {
 
   async loadAssets(): Promise<void> {
     const { projectId } = this.training;
+    const isNewest = this.#newest.begin(projectId);
     const load = async <T>(kind: string): Promise<{ meta: Source; spec: T }[]> => (await call<{ entries: { meta: Source; spec: T }[] }>("GET", `asset/${kind}?complyToProject=${encodeURIComponent(projectId)}`)).entries;
     const [environments, computes, sources] = await Promise.all([load<Environment["spec"]>("environment"), load<Compute["spec"]>("compute"), load("datasource")]);
-    if (projectId !== this.training.projectId) return;
+    if (!isNewest()) return;
     this.kept = {
       environments: environments.map(({ meta, spec }) => ({ name: meta.name, spec })),
       computes: computes.map(({ meta, spec }) => ({ name: meta.name, spec })),
@@ -208,10 +225,25 @@ export class Draft {
     }
   }
 
-  /** Submit it; the workload's id. Throws ApiError. */
+  /** Whether the answer to this very submit was lost: a workload of that name may be its own. */
+  get isUnanswered(): boolean {
+    return this.#unanswered !== "" && this.#unanswered === JSON.stringify(submission(this.training));
+  }
+
+  /** Submit it; the workload's id. The same form that is sent again has the same key, so there is one. Throws ApiError. */
   async create(): Promise<string> {
-    const { path, body } = submission(this.training);
-    return (await call<{ workloadId: string }>("POST", path, body)).workloadId;
+    const submit = submission(this.training);
+    const text = JSON.stringify(submit);
+    if (text !== this.#sent.text) this.#sent = { text, key: newKey() };
+    try {
+      const made = await call<{ workloadId: string }>("POST", submit.path, submit.body, { "Idempotency-Key": this.#sent.key });
+      this.#unanswered = "";
+      return made.workloadId;
+    } catch (error) {
+      if (!(error instanceof ApiError) || !UNDECIDED.includes(error.status)) throw error;
+      this.#unanswered = text;
+      throw new ApiError(error.status, `${error.message} Nobody knows whether it was made: send it again as it is, and there will be one.`);
+    }
   }
 
   /** Keep the form as a template in the project, or change the one that it came from. Throws ApiError. */
@@ -223,6 +255,11 @@ export class Draft {
     if (this.template) await call("PUT", `${path}/${encodeURIComponent(this.template.id)}`, { meta, ...content });
     else await call("POST", path, { meta: { ...meta, scopeType: "project", scopeId: this.training.projectId }, ...content });
   }
+}
+
+/** A word that nobody else has. (`randomUUID` is not there for pages that came by plain HTTP from elsewhere.) */
+function newKey(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function freeName(name: string): string {
