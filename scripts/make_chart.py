@@ -6,7 +6,9 @@ chart and the plain manifests cannot differ. CRDs are in `crds/`: Helm does not 
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -27,10 +29,44 @@ _VALUES = {
     "VALUE-STORAGE": '"{{ .Values.storage.size }}"',
     "VALUE-CLASS": '"{{ .Values.storage.class }}"',
     "VALUE-HOST": '"{{ .Values.ingress.host }}"',
+    "VALUE-REPLICAS": "{{ .Values.replicas }}",
+    "VALUE-ARCHIVE": '"{{ .Values.archive.url }}"',
+    "VALUE-SECRET": '"{{ .Values.archive.secret }}"',
+    "VALUE-CLAIM": '"{{ .Values.archive.claim }}"',
+    "VALUE-PORT": "{{ .Values.archive.port }}",
+    "VALUE-TLS": '"{{ .Values.tls.secret }}"',
 }
-_INSTALL = ServerInstall(
-    "VALUE-IMAGE", "VALUE-SCHEDULER", "VALUE-STORAGE", "VALUE-CLASS", "VALUE-HOST", operator="VALUE-OPERATOR"
+_SINGLE = ServerInstall(
+    "VALUE-IMAGE",
+    "VALUE-SCHEDULER",
+    "VALUE-STORAGE",
+    "VALUE-CLASS",
+    "VALUE-HOST",
+    operator="VALUE-OPERATOR",
+    tls_secret="VALUE-TLS",
 )
+_SHARED = replace(
+    _SINGLE,
+    replicas="VALUE-REPLICAS",
+    archive="VALUE-ARCHIVE",
+    archive_secret="VALUE-SECRET",
+    archive_claim="VALUE-CLAIM",
+    archive_port="VALUE-PORT",
+)
+_OPTIONAL = {
+    r"( *)- name: tls\n\1  secret:\n\1    secretName: VALUE-TLS\n": ".Values.tls.secret",
+    r"( *)- name: tls\n\1  mountPath: .*\n\1  readOnly: true\n": ".Values.tls.secret",
+    r"( *)- --tls-cert\n\1- .*\n\1- --tls-key\n\1- .*\n": ".Values.tls.secret",
+    r"( *)envFrom:\n\1- secretRef:\n\1    name: VALUE-SECRET\n": ".Values.archive.secret",
+    r"( *)- name: archive\n\1  persistentVolumeClaim:\n\1    claimName: VALUE-CLAIM\n": ".Values.archive.claim",
+    r"( *)- name: archive\n\1  mountPath: .*\n": ".Values.archive.claim",
+    r"( *)storageClassName: VALUE-CLASS\n": ".Values.storage.class",
+}
+"""Parts of the objects, as YAML, that stand there where a value is given."""
+_TOO_MANY = """{{- if and (gt (int .Values.replicas) 1) (not .Values.archive.url) }}
+{{- fail "replicas above 1 need archive.url (s3://BUCKET/PREFIX): a volume is that of one pod" }}
+{{- end }}
+"""
 VALUES = """# The server's image, made with `docker build -f deploy/Dockerfile -t IMAGE .`
 image: rowlock:{version}
 # Who places the pods of jobs: own (rowlock), kai, volcano, kueue, coscheduling, cluster (the default scheduler), auto (what is installed)
@@ -40,7 +76,22 @@ operator: kubeflow
 # Whether the server may make, read and change the Secrets of all namespaces: the credentials of its owner need it, and users with tokens
 # of their own do not
 credentials: false
-# The volume of the archive; with the class "" the cluster's default is used
+# How many servers: more than one need archive.url. Any of them answers; one schedules, and one writes the archive
+replicas: 1
+# The archive that all servers share: s3://BUCKET/PREFIX, or file:///var/lib/rowlock-archive; "" = the volume below, for one server
+archive:
+  url: ""
+  # A Secret of this namespace whose keys become variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL
+  secret: ""
+  # A ReadWriteMany claim of this namespace, which all servers mount, for the url file:///var/lib/rowlock-archive
+  claim: ""
+  # The storage's port, which the NetworkPolicy opens
+  port: 443
+# A Secret of this namespace with tls.crt and tls.key, as cert-manager makes them: what clients see who name the server. "" = each
+# server has a certificate of its own
+tls:
+  secret: ""
+# The volume of the archive; with the class "" the cluster's default is used. With archive.url: the size of each server's copy
 storage:
   size: 10Gi
   class: ""
@@ -64,17 +115,22 @@ kubeVersion: ">=1.27.0-0"
 
 def chart_files() -> dict[str, str]:
     """Path in the chart → text."""
-    everything = install_objects(scheduler="own", crds=True, operator="own")
+    everything = install_objects(scheduler="own", crds=True, operator="own", is_shared=True)
     objects = [obj for obj in everything if obj["kind"] != "Namespace"]
     definitions = [obj for obj in objects if obj["kind"] == "CustomResourceDefinition"]
     crds = [obj for obj in definitions if obj["spec"]["group"] != "kubeflow.org"]
     operating = [_keep(obj) for obj in definitions if obj not in crds]
     operating += [obj for obj in objects if name(obj) == "rowlock-operator"]
     scheduling = [obj for obj in objects if name(obj) == "rowlock-scheduler"]
-    rest = [obj for obj in objects if obj not in (*definitions, *operating, *scheduling)]
+    archiving = [obj for obj in objects if name(obj) == "rowlock-archive"]
+    rest = [obj for obj in objects if obj not in (*definitions, *operating, *scheduling, *archiving)]
     rest = [_keep(obj) if obj["kind"] == "PriorityClass" else obj for obj in rest]
-    server = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_INSTALL)]
-    ingress = [obj for obj in server if obj["kind"] == "Ingress"]
+    single = [_keep(obj) if obj["kind"] == "PersistentVolumeClaim" else obj for obj in server_objects(_SINGLE)]
+    shared = server_objects(_SHARED)
+    common = [obj for obj in single if obj in shared and obj["kind"] != "Ingress"]
+    ingress = [obj for obj in single if obj["kind"] == "Ingress"]
+    own = _text([obj for obj in single if obj not in (*common, *ingress)])
+    ours = _text([obj for obj in shared if obj not in (*common, *ingress)])
     return {
         "Chart.yaml": CHART_FILE.format(version=__version__),
         "values.yaml": VALUES.format(version=__version__),
@@ -84,7 +140,10 @@ def chart_files() -> dict[str, str]:
         "templates/credentials.yaml": _when(".Values.credentials", _text(_credential_rights())),
         "templates/other-schedulers.yaml": _other_schedulers(),
         "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
-        "templates/server.yaml": _text([obj for obj in server if obj not in ingress]),
+        "templates/archive-rights.yaml": _when(".Values.archive.url", _text(archiving)),
+        "templates/server.yaml": _TOO_MANY + _text(common),
+        "templates/single-server.yaml": _when("not .Values.archive.url", own),
+        "templates/servers.yaml": _when(".Values.archive.url", ours),
         "templates/monitoring.yaml": _when(".Values.metrics.serviceMonitor", _monitoring()),
         "templates/ingress.yaml": _when(".Values.ingress.host", _text(ingress)),
     }
@@ -124,16 +183,11 @@ def _text(objects: list[Object]) -> str:
     text = text.replace("- VALUE-HOST,", '- "{{ with .Values.ingress.host }}{{ . }},{{ end }}VALUE-REST')
     lines = [line + '"' if "VALUE-REST" in line else line for line in text.splitlines(keepends=False)]
     text = "\n".join(lines).replace("VALUE-REST", "") + "\n"
-    text = text.replace(
-        "  storageClassName: VALUE-CLASS\n", _when_line(".Values.storage.class", "  storageClassName: VALUE-CLASS\n")
-    )
+    for pattern, condition in _OPTIONAL.items():
+        text = re.sub(f"(?m)^{pattern}", lambda found, when=condition: _when(when, found[0]), text)
     for word, reference in _VALUES.items():
         text = text.replace(word, reference)
     return text
-
-
-def _when_line(condition: str, line: str) -> str:
-    return f"  {{{{- if {condition} }}}}\n{line}  {{{{- end }}}}\n"
 
 
 def main() -> int:

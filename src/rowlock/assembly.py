@@ -249,6 +249,8 @@ class Server:
         browser_port, ui_port = browser_listeners.ports
         listeners = [*listeners, *browser_listeners.sockets]
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
+        if self.options.tls_cert:
+            server_tls.NamedCertificate(self.options.tls_cert, self.options.tls_key).install(tls)
         config = uvicorn.Config(
             _ByListener(app, door, (browser_port, ui_port)), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
             http=http_protocol.protocol_factory(tls, browser_port, self._ui_certificate(ui_port)), proxy_headers=False, server_header=False,

@@ -24,7 +24,9 @@ from starlette.types import Receive, Scope, Send
 
 from rowlock import __version__, kinds, server_files
 from rowlock.archive.archive import Archive
+from rowlock.archive.bucket import UnusableBucket, open_bucket
 from rowlock.archive.retention import Retention
+from rowlock.archive.shared_archive import SharedArchive
 from rowlock.assembly import Server
 from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers import loop_watchdog
@@ -36,9 +38,10 @@ from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.rights import ARCHIVE_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
 from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
+from rowlock.kube_evidence.archive_leader import ArchiveLeader
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_operator.operator import KubeOperator
@@ -48,6 +51,7 @@ from rowlock.metrics.exposition import MetricSources, render_metrics
 from rowlock.metrics.request_stats import RequestStats
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.run_history.standby import RunElected
 from rowlock.storage.journal import acquire_lock
 
 _LIMITS = Limits(qps=0)
@@ -96,8 +100,8 @@ class KubeServer(Server):
                 token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
                 authenticate_token=users.authenticate, look_up_token=users.look_up,
             )  # fmt: skip
+            archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()
-            archive = Archive(self.data_dir / "archive", Retention(self.options.keep_runs, self.options.archive_size))
             audit_log = AuditLog(self.data_dir)
             diagnostics = KubeDiagnostics(kube, archive)
             rest_api = RestApi(
@@ -108,6 +112,7 @@ class KubeServer(Server):
                 archive=archive,
                 audit_log=audit_log,
                 index_events=True,
+                run_elected=run_elected,
                 observe=requests.count_rest_request,
                 silence=probe.silence,
             )
@@ -142,6 +147,21 @@ class KubeServer(Server):
                     browser_listeners=browser_listeners,
                     announce=partial(self.write_server_json, url, door, self.options.kubeconfig, notice),
                 )
+
+    async def _open_archive(self, stack: AsyncExitStack) -> tuple[Archive, RunElected | None]:
+        """This server's own archive; or the one of `--archive`, and how what writes it is run in one of its servers. Raises
+        BadRequest, Forbidden."""
+        keep = Retention(self.options.keep_runs, self.options.archive_size)
+        if not self.options.archive:
+            return Archive(self.data_dir / "archive", keep), None
+        try:
+            bucket = await asyncio.to_thread(open_bucket, self.options.archive)
+        except UnusableBucket as error:
+            raise BadRequest(str(error)) from error
+        needs = ("servers of a shared archive do", "`rowlock manifests --archive URL`", "--archive")
+        kube = await self._connect_with_rights(stack, ARCHIVE_RULES, *needs)
+        archive = SharedArchive(self.data_dir / "archive-shared", bucket, keep)
+        return archive, ArchiveLeader(kube, archive, process_name()).run
 
     async def _look_at_cluster(self, kube: Kube) -> tuple[Dialect, str]:
         """The scheduler that jobs go to, and what is to be said of the cluster. Raises ApiError where it cannot be used."""

@@ -35,6 +35,13 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
     parser.add_argument("--scheduler", default="auto", help="a name of gangs/dialects.py, or auto")
     parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
+    parser.add_argument(
+        "--archive", default="", help="s3://BUCKET/PREFIX or file:///DIRECTORY: the archive of several servers"
+    )
+    parser.add_argument(
+        "--tls-cert", type=Path, help="the certificate for clients that name the server of a real cluster"
+    )
+    parser.add_argument("--tls-key", type=Path, help="its key")
     parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
     parser.add_argument(
         "--bind", default="", help="another address to listen on besides loopback; needs --users or --kubeconfig"
@@ -96,6 +103,7 @@ def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.
 def external_names(options: argparse.Namespace) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     provider = oidc_settings.parse_settings(options)
+    _check_certificate("--tls-cert", options.tls_cert, "--tls-key", options.tls_key)
     if not (options.bind or options.users or options.tls_san or options.ui_address):
         return []
     from rowlock.authentication import users
@@ -123,20 +131,25 @@ def external_names(options: argparse.Namespace) -> list[str]:
 
 def _check_ui_certificate(options: argparse.Namespace) -> None:
     """Raises BadRequest, before anything is started."""
-    if (options.ui_cert is None) != (options.ui_key is None):
-        raise BadRequest("--ui-cert and --ui-key go together: a certificate in PEM, with its chain, and its key")
-    if options.ui_cert is None:
-        return
-    if not options.ui_address:
+    if options.ui_cert is not None and options.ui_key is not None and not options.ui_address:
         raise BadRequest(
             "--ui-cert is the certificate of the web UI beyond loopback: it needs --ui-address ADDRESS[:PORT]"
         )
-    from rowlock.http_server.tls import server_context
+    _check_certificate("--ui-cert", options.ui_cert, "--ui-key", options.ui_key)
+
+
+def _check_certificate(flag: str, certificate: Path | None, key_flag: str, key: Path | None) -> None:
+    """Raises BadRequest where one of the two is missing, or they cannot be used."""
+    if (certificate is None) != (key is None):
+        raise BadRequest(f"{flag} and {key_flag} go together: a certificate in PEM, with its chain, and its key")
+    if certificate is None or key is None:
+        return
+    from rowlock.http_server.tls import server_context  # late: most servers make their own
 
     try:
-        server_context(options.ui_cert, options.ui_key)
+        server_context(certificate, key)
     except OSError as error:  # ssl.SSLError is one
-        raise BadRequest(f"--ui-cert {options.ui_cert} and --ui-key {options.ui_key} cannot be used: {error}") from None
+        raise BadRequest(f"{flag} {certificate} and {key_flag} {key} cannot be used: {error}") from None
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -250,9 +250,17 @@ def test_the_oldest_runs_that_ended_go_first_and_it_is_said(tmp_path: Path) -> N
             database.put_log(log, blob),
         ]
         database.write_all(connection, statements)
-    assert retention.cut(connection, logs, Retention(90 * day, 1 << 30), NOW) == 1
+
+    def cut(keep: Retention) -> int:
+        def remove(names: list[str]) -> None:
+            for name in names:
+                (logs / name).unlink()
+
+        return retention.cut(connection, keep, NOW, store=database.write_all, remove_files=remove)
+
+    assert cut(Retention(90 * day, 1 << 30)) == 1
     assert [r.name for r in database.read_headers(connection)] == ["run-1", "run-2", "run-3"]
-    assert retention.cut(connection, logs, Retention(90 * day, 3 << 20), NOW) > 0
+    assert cut(Retention(90 * day, 3 << 20)) > 0
     assert [r.name for r in database.read_headers(connection)][-1] == "run-3", "what has not ended stays"
     assert not (logs / "p-0.gz").exists() and (logs / "p-3.gz").exists()
     assert "run-1" in database.read_notes(connection)[retention.CUT_NOTE]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,58 @@ def test_who_selects_the_pod_finds_it() -> None:
         assert dig(by_kind(kind), path).items() <= labels
 
 
+SEVERAL = replace(INSTALL, replicas=3, archive="s3://lab/x", archive_secret="s3", archive_port=9000, tls_secret="tls")
+
+
+def test_several_servers_keep_nothing_share_an_archive_and_stand_apart() -> None:
+    made = {obj["kind"]: obj for obj in server_objects(SEVERAL)}
+    assert "PersistentVolumeClaim" not in made
+    spec = made["Deployment"]["spec"]
+    pod = spec["template"]["spec"]
+    assert spec["replicas"] == 3 and spec["strategy"]["type"] == "RollingUpdate"
+    assert {c["topologyKey"] for c in pod["topologySpreadConstraints"]} == {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    }
+    (container,) = pod["containers"]
+    args = container["args"]
+    assert args[args.index("--archive") + 1] == "s3://lab/x" and container["envFrom"] == [{"secretRef": {"name": "s3"}}]
+    mounted = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+    assert args[args.index("--tls-cert") + 1].startswith(mounted["tls"])
+    assert {v["name"] for v in pod["volumes"]} == mounted.keys() and "emptyDir" in pod["volumes"][0]
+    assert {"port": 9000, "protocol": "TCP"} in made["NetworkPolicy"]["spec"]["egress"][1]["ports"]
+    assert made["Service"]["spec"]["sessionAffinity"] == "ClientIP"
+    assert made["PodDisruptionBudget"]["spec"]["maxUnavailable"] == 1
+
+
+def test_a_directory_of_all_servers_is_a_claim() -> None:
+    shared = replace(INSTALL, replicas=2, archive="file:///var/lib/rowlock-archive", archive_claim="share")
+    pod = next(obj for obj in server_objects(shared) if obj["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert {"name": "archive", "persistentVolumeClaim": {"claimName": "share"}} in pod["volumes"]
+    mounts = {m["name"]: m["mountPath"] for m in pod["containers"][0]["volumeMounts"]}
+    assert "file://" + mounts["archive"] == shared.archive
+
+
+def test_more_servers_than_one_need_an_archive(tmp_path: Path) -> None:
+    rowlock = [str(BIN / "rowlock"), "manifests"]
+    for flags, sentence in (
+        (("--image", "x", "--replicas", "2"), "need one archive for all of them"),
+        (("--image", "x", "--replicas", "0"), "--replicas must be at least 1"),
+        (("--replicas", "2"), "--replicas is of the server in the cluster"),
+        (("--image", "x", "--archive-secret", "s"), "--archive-secret is of the storage that --archive names"),
+    ):
+        done = subprocess.run([*rowlock, *flags], capture_output=True, text=True)
+        assert done.returncode == 2 and sentence in done.stderr, done.stderr
+    everything = subprocess.run(
+        [*rowlock, "--image", "x", "--replicas", "2", "--archive", "s3://lab/x"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [(obj["kind"], obj["metadata"]["name"]) for obj in yaml.safe_load_all(everything.stdout)]
+    assert ("Role", "rowlock-archive") in found and ("Deployment", "rowlock") in found
+
+
 def test_in_a_pod_the_kubeconfig_names_the_files_that_the_kubelet_renews(tmp_path: Path) -> None:
     account = tmp_path / "account"
     account.mkdir()
@@ -106,6 +159,23 @@ def test_a_real_api_server_takes_the_chart(kubeconfig: Path, tmp_path: Path, sch
     assert "VALUE-" not in text and "lab.example" in text and "storageClassName" in text
     assert ("rowlock-scheduler" in text) == (scheduler == "own")
     assert apply_as_dry_run(kubeconfig, text, tmp_path).count("(server dry run)") > 15
+
+
+@pytest.mark.real
+def test_a_real_api_server_takes_several_servers(kubeconfig: Path, tmp_path: Path) -> None:
+    if "rowlock-system" not in kubectl(kubeconfig, "get", "namespaces", "-o", "name"):
+        kubectl(kubeconfig, "create", "namespace", "rowlock-system")
+    values = "replicas=3,archive.url=s3://lab/x,archive.secret=s3,archive.port=9000,tls.secret=tls"
+    text = render("--set", values)
+    assert "VALUE-" not in text and "persistentvolumeclaim" not in text.lower()
+    assert apply_as_dry_run(kubeconfig, text, tmp_path).count("(server dry run)") > 10
+    (deployment,) = [obj for obj in yaml.safe_load_all(text) if obj and obj["kind"] == "Deployment"]
+    assert deployment["spec"]["replicas"] == 3
+    (alone,) = [obj for obj in yaml.safe_load_all(render()) if obj and obj["kind"] == "Deployment"]
+    assert {v["name"] for v in alone["spec"]["template"]["spec"]["volumes"]} == {"data", "tmp"}
+    with pytest.raises(subprocess.CalledProcessError) as refusal:
+        render("--set", "replicas=2")
+    assert "replicas above 1 need archive.url" in refusal.value.stderr
 
 
 MONITOR_CRD: Object = {

@@ -12,6 +12,7 @@ import yaml
 from rowlock.errors import Forbidden
 from rowlock.kube.manifests import install_objects, main
 from rowlock.kube.rights import (
+    ARCHIVE_RULES,
     DIALECT_RULES,
     OPERATOR_RULES,
     RULES_REVIEW,
@@ -73,7 +74,13 @@ def test_no_right_is_a_wildcard() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [*SERVER_RULES, *SCHEDULER_RULES, *OPERATOR_RULES, *(rule for rules in DIALECT_RULES.values() for rule in rules)],
+    [
+        *SERVER_RULES,
+        *SCHEDULER_RULES,
+        *OPERATOR_RULES,
+        *ARCHIVE_RULES,
+        *(rule for rules in DIALECT_RULES.values() for rule in rules),
+    ],
     ids=lambda rule: "+".join(rule.resources)[:40],
 )
 def test_the_page_names_every_right(rule: Any) -> None:

@@ -18,7 +18,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -49,6 +49,10 @@ RESERVE_BYTES = 64 << 20
 class Archive:
     """The archive of one data directory. `put`, `take_logs` and `read` may be called from the event loop's thread."""
 
+    _pause = _LOOK
+    """Seconds after which the thread looks around, though nothing was handed over."""
+    _gather = _SETTLE
+
     def __init__(self, directory: Path, keep: Retention | None = None, clock: Callable[[], float] = time.time) -> None:
         self.directory, self._keep, self._clock = directory, keep or Retention(), clock
         self.path, self.logs = directory / "archive.db", directory / "logs"
@@ -61,6 +65,7 @@ class Archive:
         self._written = threading.Condition(self._lock)
         self._handed_over = self._settled = 0
         """How often something was handed over; how often when the thread's last whole round began."""
+        self._last_look = 0.0
         self.dropped = 0
         """Writes that were lost because the disk took none for too long."""
         self.problem = ""
@@ -152,22 +157,16 @@ class Archive:
     def _work(self) -> None:
         """The archive's thread: it ends with the server, and with nothing else."""
         connection: sqlite3.Connection | None = None
-        last_look = 0.0
         while True:
-            self._wakeup.wait(_LOOK)
-            self._hurry.wait(_SETTLE)  # on this thread: what comes meanwhile goes along
+            self._wakeup.wait(self._pause)
+            self._hurry.wait(self._gather)  # on this thread: what comes meanwhile goes along
             self._hurry.clear()
             self._wakeup.clear()
             is_last = self._stopping.is_set()
             handed_over = self._handed_over
             try:
                 connection = connection or self._open()
-                self._write_pending(connection)
-                self._take_directories(connection)
-                self._take_single_logs(connection)
-                if time.monotonic() - last_look > _LOOK:
-                    last_look = time.monotonic()
-                    self._look_around(connection)
+                self._work_round(connection)
                 self._say_healed()
                 with self._written:
                     self._settled = handed_over
@@ -183,6 +182,27 @@ class Archive:
                 break
         if connection is not None:
             connection.close()
+
+    def _work_round(self, connection: sqlite3.Connection) -> None:
+        """All that there is to do now."""
+        self._write_pending(connection)
+        self._take_directories(connection)
+        self._take_single_logs(connection)
+        if time.monotonic() - self._last_look > _LOOK:
+            self._last_look = time.monotonic()
+            self._look_around(connection)
+
+    def _store(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+        """Write these, all or none. Raises sqlite3.Error, OSError."""
+        database.write_all(connection, statements)
+
+    def _keep_log_file(self, name: str) -> None:
+        """A log was written to this file of `logs`; its row comes next. Raises OSError."""
+
+    def _remove_log_files(self, names: list[str]) -> None:
+        """Their rows are gone. Raises OSError."""
+        for name in names:
+            (self.logs / name).unlink(missing_ok=True)
 
     def _open(self) -> sqlite3.Connection:
         connection = database.open_database(self.path, writes=True)
@@ -204,7 +224,7 @@ class Archive:
                 return
             try:
                 self._check_space()
-                database.write_all(connection, batch.values())
+                self._store(connection, list(batch.values()))
             except BaseException:
                 with self._lock:
                     for key, statement in batch.items():
@@ -235,7 +255,7 @@ class Archive:
                 if known is None and (statement := self._compress(file)):
                     statements.append(statement)
         if statements:
-            database.write_all(connection, statements)
+            self._store(connection, statements)
         for directory, files in found.items():
             log_intake.mark_taken(directory, files, remove=_holds_earlier_runs(directory))
 
@@ -245,7 +265,7 @@ class Archive:
                 logs = list(self._single_logs)[:_LOGS_PER_BATCH]
             if not logs:
                 return
-            database.write_all(connection, [found for one in logs if (found := self._compress(one))])
+            self._store(connection, [found for one in logs if (found := self._compress(one))])
             for one in logs:
                 shutil.rmtree(
                     os.path.dirname(one.path), ignore_errors=True
@@ -265,6 +285,8 @@ class Archive:
             name = f"{file.pod_uid}.{file.container}.{file.number}.gz"
             packed = log_intake.compress_log(source, self.logs / name)
         where = "" if packed.body is not None else name
+        if where:
+            self._keep_log_file(name)
         record = LogRecord(
             file.pod_uid, file.container, file.number, file.owner, file.namespace, file.pod,
             packed.began, packed.size, packed.stored, where,
@@ -277,7 +299,10 @@ class Archive:
             for path in log_intake.find_new_directories(spool):
                 self.take_logs(path)
         self._take_directories(connection)
-        if removed := retention.cut(connection, self.logs, self._keep, self._clock()):
+        removed = retention.cut(
+            connection, self._keep, self._clock(), store=self._store, remove_files=self._remove_log_files
+        )
+        if removed:
             log.info("the archive has removed %d runs, the oldest, for their age or its size", removed)
 
     # ------------------------------------------------------------ what people are told

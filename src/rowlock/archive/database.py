@@ -9,7 +9,7 @@ import itertools
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -50,8 +50,18 @@ _RUN_COLUMNS = (
     "uid, id, name, namespace, namespace_uid, project, kind, created, finished, deleted, phase, attempts, verdict"
 )
 _LOG_COLUMNS = "pod_uid, container, number, run_uid, namespace, pod, began, size, stored, file"
-_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_RUN_COLUMNS}, body) VALUES ({', '.join('?' * 14)})"
-_PUT_POD = f"INSERT OR REPLACE INTO pods VALUES ({', '.join('?' * 6)})"
+WRITES: Mapping[str, str] = {
+    "run": f"INSERT OR REPLACE INTO runs ({_RUN_COLUMNS}, body) VALUES ({', '.join('?' * 14)})",
+    "pod": f"INSERT OR REPLACE INTO pods VALUES ({', '.join('?' * 6)})",
+    "log": f"INSERT OR REPLACE INTO logs ({_LOG_COLUMNS}, body) VALUES ({', '.join('?' * 11)})",
+    "samples": "INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?)",
+    "note": "INSERT OR REPLACE INTO notes VALUES (?, ?)",
+    "cut pods": "DELETE FROM pods WHERE run_uid = ?",
+    "cut logs": "DELETE FROM logs WHERE run_uid = ?",
+    "cut samples": "DELETE FROM samples WHERE run_uid = ?",
+    "cut run": "DELETE FROM runs WHERE uid = ?",
+}
+"""Everything that is ever written, by a name that no later version changes: servers that share an archive tell each other names."""
 _run_values = attrgetter(*_RUN_COLUMNS.split(", "))
 _CHECKPOINT_PAGES = 4000
 """Pages of the journal (16 MiB) after which they are copied into the file: pages that many commits write are copied once."""
@@ -87,27 +97,25 @@ def unpack(blob: bytes) -> Any:
 
 def put_run(record: RunRecord, body: dict[str, Any] | None = None) -> Statement:
     """`body` takes the place of the record's own."""
-    return Statement(_PUT_RUN, (*_run_values(record), record.body if body is None else body))
+    return Statement(WRITES["run"], (*_run_values(record), record.body if body is None else body))
 
 
 def put_pod(record: PodRecord) -> Statement:
     values = (record.pod_uid, record.run_uid, record.name, record.created, record.deleted, record.body)
-    return Statement(_PUT_POD, values)
+    return Statement(WRITES["pod"], values)
 
 
 def put_log(record: LogRecord, body: bytes | None) -> Statement:
     values = tuple(getattr(record, name.strip()) for name in _LOG_COLUMNS.split(","))
-    return Statement(
-        f"INSERT OR REPLACE INTO logs ({_LOG_COLUMNS}, body) VALUES ({', '.join('?' * 11)})", (*values, body)
-    )
+    return Statement(WRITES["log"], (*values, body))
 
 
 def put_samples(run_uid: str, pod: str, at: float, body: dict[str, Any]) -> Statement:
-    return Statement("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?)", (run_uid, pod, at, body))
+    return Statement(WRITES["samples"], (run_uid, pod, at, body))
 
 
 def put_note(name: str, text: str) -> Statement:
-    return Statement("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, text))
+    return Statement(WRITES["note"], (name, text))
 
 
 def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:

@@ -47,6 +47,8 @@ class AsideLog:
     number: int
     owner: str
     """The uid of the job; "" = the pod belonged to none."""
+    is_correction: bool = False
+    """It was read once more, because what was taken in before may be the log of another run of the container."""
 
 
 def find_new_directories(spool: Path) -> list[str]:

@@ -5,12 +5,11 @@ What was cut is said: a run of which only the logs went says so, and the archive
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from rowlock import objects
-from rowlock.archive.database import Statement, put_note, write_all
+from rowlock.archive.database import WRITES, Statement, put_note
 
 DEFAULT_AGE = 90 * 86400.0
 DEFAULT_SIZE = 4 << 30
@@ -49,34 +48,40 @@ def oldest_runs(database: sqlite3.Connection, count: int) -> list[str]:
     return [uid for (uid,) in database.execute(sql, (count,))]
 
 
-def cut(database: sqlite3.Connection, logs: Path, retention: Retention, now: float) -> int:
-    """Remove what is too old or too much; how many runs went. Raises sqlite3.Error."""
+def cut(
+    database: sqlite3.Connection,
+    retention: Retention,
+    now: float,
+    *,
+    store: Callable[[sqlite3.Connection, list[Statement]], None],
+    remove_files: Callable[[list[str]], None],
+) -> int:
+    """Remove what is too old or too much; how many runs went. `store` writes statements, `remove_files` gets the names of logs
+    after that: a file without a row is found by the next start. Raises sqlite3.Error."""
+
+    def remove(uids: list[str]) -> int:
+        marks = ", ".join("?" * len(uids))
+        names = [name for (name,) in database.execute(f"SELECT name FROM runs WHERE uid IN ({marks})", uids)]
+        files = list(database.execute(f"SELECT file FROM logs WHERE run_uid IN ({marks}) AND file != ''", uids))
+        store(database, [*_deletions(uids), put_note(CUT_NOTE, _sentence(names, now))])
+        remove_files([file for (file,) in files])
+        return len(uids)
+
     removed = 0
     while uids := expired_runs(database, retention, now):
-        _remove(database, logs, uids, now)
-        removed += len(uids)
+        removed += remove(uids)
     if stored_bytes(database) > retention.size:
         while stored_bytes(database) > retention.size * _TARGET and (uids := oldest_runs(database, 10)):
-            _remove(database, logs, uids, now)
-            removed += len(uids)
+            removed += remove(uids)
     if removed:
         database.execute("PRAGMA incremental_vacuum")
     return removed
 
 
-def _remove(database: sqlite3.Connection, logs: Path, uids: list[str], now: float) -> None:
-    marks = ", ".join("?" * len(uids))
-    names = [name for (name,) in database.execute(f"SELECT name FROM runs WHERE uid IN ({marks})", uids)]
-    files = list(database.execute(f"SELECT file FROM logs WHERE run_uid IN ({marks}) AND file != ''", uids))
-    statements = [Statement(f"DELETE FROM {t} WHERE run_uid IN ({marks})", uids) for t in ("pods", "logs", "samples")]
-    statements.append(Statement(f"DELETE FROM runs WHERE uid IN ({marks})", uids))
+def _deletions(uids: list[str]) -> list[Statement]:
+    return [Statement(WRITES[f"cut {what}"], (uid,)) for what in ("pods", "logs", "samples", "run") for uid in uids]
+
+
+def _sentence(names: list[str], now: float) -> str:
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    statements.append(put_note(CUT_NOTE, f"{objects.timestamp(now)}: {some}"))
-    write_all(database, statements)
-    remove_files(logs, (file for (file,) in files))
-
-
-def remove_files(logs: Path, names: Iterable[str]) -> None:
-    """After their rows: a file without a row is found by the next start."""
-    for name in names:
-        (logs / name).unlink(missing_ok=True)
+    return f"{objects.timestamp(now)}: {some}"

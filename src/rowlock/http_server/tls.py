@@ -54,6 +54,36 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return tls_context
 
 
+class NamedCertificate:
+    """A certificate for clients that name the server (SNI); clients that know an address, as those of this machine do, see the
+    server's own. It is read again when its file has changed: Secrets of a cluster are renewed under a running server."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Raises OSError."""
+        self._files = certificate, key
+        self._changed = self._change_time()
+        self._context = server_context(certificate, key)
+
+    def install(self, context: ssl.SSLContext) -> None:
+        """From now on connections of this context show it to whoever names the server."""
+        context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+        if name and name != "localhost":
+            self._read_again()
+            connection.context = self._context
+
+    def _change_time(self) -> float:
+        return max(file.stat().st_mtime for file in self._files)
+
+    def _read_again(self) -> None:
+        try:
+            if (changed := self._change_time()) != self._changed:
+                self._context, self._changed = server_context(*self._files), changed
+        except OSError as error:  # half of it is written: the next client tries again
+            log.warning("the certificate %s cannot be read again: %s", self._files[0], error)
+
+
 class _Gone(asyncio.Protocol):
     """Within a connection that has been lost."""
 

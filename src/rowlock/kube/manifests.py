@@ -30,14 +30,16 @@ def install_objects(
     scheduler: str,
     crds: bool,
     operator: str = "kubeflow",
+    is_shared: bool = False,
     server: ServerInstall | None = None,
     monitor: bool = False,
     credentials: bool = False,
 ) -> list[Object]:
     """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
-    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `server` runs in the cluster; `monitor`
-    tells Prometheus of it; `credentials` gives the account the right to Secrets."""
-    roles = roles_of(scheduler, operator, credentials=credentials)
+    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `is_shared`: several servers have one
+    archive (`rowlock up --archive`). `server` runs in the cluster; `monitor` tells Prometheus of it; `credentials` gives the account
+    the right to Secrets."""
+    roles = roles_of(scheduler, operator, credentials=credentials, is_shared=is_shared)
     labels = {"app.kubernetes.io/name": "rowlock"}
     account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
     made: list[Object] = [
@@ -81,16 +83,33 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
     parser.add_argument("--storage", default="10Gi", help="size of the server's volume")
     parser.add_argument("--ingress-host", default="")
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--archive", default="", help="the archive that several servers share")
+    parser.add_argument("--archive-secret", default="", help="the Secret with the variables of its storage")
+    parser.add_argument("--archive-claim", default="", help="the claim of the directory of a file:// archive")
+    parser.add_argument("--archive-port", type=int, default=443, help="the port of its storage")
+    parser.add_argument("--tls-secret", default="", help="the Secret with the certificate of all servers")
     parser.add_argument("--service-monitor", action="store_true", help="tell the Prometheus operator of the server")
     parser.add_argument("--credentials", action="store_true", help="let the account make and change Secrets")
     options = parser.parse_args(argv)
     server = ServerInstall(
-        options.image, options.scheduler, options.storage, ingress_host=options.ingress_host, operator=options.operator
+        options.image,
+        options.scheduler,
+        options.storage,
+        ingress_host=options.ingress_host,
+        operator=options.operator,
+        replicas=options.replicas,
+        archive=options.archive,
+        archive_secret=options.archive_secret,
+        archive_claim=options.archive_claim,
+        archive_port=options.archive_port,
+        tls_secret=options.tls_secret,
     )
     objects = install_objects(
         scheduler=options.scheduler,
         crds=options.scheduler != "kai",
         operator=options.operator,
+        is_shared=bool(options.archive),
         server=server if options.image else None,
         monitor=options.service_monitor,
         credentials=options.credentials,

@@ -20,6 +20,7 @@ SYSTEM_NAMESPACE = "rowlock-system"
 """Where rowlock's own objects live on a real cluster: its service account and its Lease."""
 SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
 OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
+ARCHIVE_LEASE = (SYSTEM_NAMESPACE, "rowlock-archive")
 NO_NAMESPACE = "rowlock-no-such-namespace"
 """Rights in a namespace that is not there are those that count everywhere."""
 RULES_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", (), False)
@@ -119,15 +120,24 @@ OPERATOR_RULES: tuple[Rule, ...] = (
 """Of `--operator own`, besides the server's. An MPIJob's launcher gets a Role, and nobody may give a right that he has not:
 `pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
 
+ARCHIVE_RULES: tuple[Rule, ...] = (
+    Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
+)
+"""Of `--archive`, besides the server's: several servers share an archive, and one of them writes it."""
 
-def roles_of(scheduler: str, operator: str = "kubeflow", *, credentials: bool = False) -> dict[str, tuple[Rule, ...]]:
-    """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`."""
+
+def roles_of(
+    scheduler: str, operator: str = "kubeflow", *, credentials: bool = False, is_shared: bool = False
+) -> dict[str, tuple[Rule, ...]]:
+    """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`; `is_shared`: with
+    an archive of several servers."""
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
         **{f"rowlock-{name}": DIALECT_RULES[name] for name in dialects},
         **({"rowlock-scheduler": SCHEDULER_RULES} if scheduler == "own" else {}),
         **({"rowlock-operator": OPERATOR_RULES} if operator == "own" else {}),
+        **({"rowlock-archive": ARCHIVE_RULES} if is_shared else {}),
         **({"rowlock-credentials": CREDENTIAL_RULES} if credentials else {}),
     }
 

@@ -43,11 +43,14 @@ _GATHER = 0.02
 """Seconds in which changes of pods gather."""
 _FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
 """Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
+_STREAMS_PER_SECOND = 100
+"""When the API server comes back, all streams begin again, each with a TLS handshake of some milliseconds: so many a second."""
 _MAX_TRIES_AFTER_END = 5
 _SHORT = 3.0
 """Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
 _FOLLOWING = "following"
 _FACTS = "pod.json"
+_AGAIN = ".again"
 _UID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LOG_FILE = re.compile(r"([a-z0-9][a-z0-9-]{0,62})\.([0-9]{1,9})\.log")
 
@@ -186,7 +189,7 @@ class LogCollector:
             if not life.is_over or is_again or not await self._is_archived(life):
                 async with self._readers if life.is_over else _Free():
                     await self._follow(life, path)
-                self._hand_over(life, path)
+                self._hand_over(life, path, is_again=is_again)
         except Exception as error:  # noqa: BLE001 (one log that cannot be kept costs no other)
             ERRORS.report("a log of a pod", error, "it is not kept in the archive")
         finally:
@@ -209,7 +212,7 @@ class LogCollector:
     def _path(self, life: LifeId, *, again: bool) -> Path:
         """A directory for each reading: the archive removes that of the first when it has it."""
         name = f"{life.container}.{life.number}"
-        return self._directory / f"{life.pod_uid}.{name}{'.again' if again else ''}" / f"{name}.log"
+        return self._directory / f"{life.pod_uid}.{name}{_AGAIN if again else ''}" / f"{name}.log"
 
     async def _follow(self, life: ContainerLife, path: Path) -> None:
         """Returns when all that there is of it is in its file."""
@@ -235,7 +238,8 @@ class LogCollector:
                     return
             failures += 1
             delay = back_off(failures, first_retry, _LONGEST_RETRY)
-            await asyncio.sleep(delay * random.uniform(0.75, 1.25))  # not all pods of a node at once
+            spread = random.uniform(0.0, len(self._tasks) / _STREAMS_PER_SECOND)
+            await asyncio.sleep(delay * random.uniform(0.75, 1.25) + spread)  # not all pods of a node at once
 
     def _say_forbidden(self, error: Forbidden) -> None:
         if not self._is_forbidden:
@@ -265,10 +269,10 @@ class LogCollector:
         current = self._status(life)
         return life.is_previous if current is None else current.is_previous
 
-    def _hand_over(self, life: ContainerLife, path: Path) -> None:
+    def _hand_over(self, life: ContainerLife, path: Path, *, is_again: bool) -> None:
         if path.exists():
             owner = life.namespace, life.pod, life.id.pod_uid, life.id.container, life.id.number, life.job_uid
-            self._archive.take_log(AsideLog(str(path), *owner))
+            self._archive.take_log(AsideLog(str(path), *owner, is_correction=is_again))
 
     # ------------------------------------------------------------ after a start
 
@@ -310,7 +314,8 @@ def _find_leftovers(directory: Path) -> list[AsideLog]:
             owner = str(facts["namespace"]), str(facts["pod"]), str(facts["uid"])
             for path in sorted(place.iterdir()):
                 if named := _LOG_FILE.fullmatch(path.name):
-                    found.append(AsideLog(str(path), *owner, named[1], int(named[2]), str(facts["job"])))
+                    number, job, is_again = int(named[2]), str(facts["job"]), place.name.endswith(_AGAIN)
+                    found.append(AsideLog(str(path), *owner, named[1], number, job, is_correction=is_again))
         except (OSError, ValueError, KeyError, TypeError):
             log.warning("%s holds no log that can be kept: remove it", place)
     return found

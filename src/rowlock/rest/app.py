@@ -54,6 +54,7 @@ from rowlock.rest.openapi.refused_routes import PREFIXES, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
+from rowlock.rest.run_history.standby import RunElected, Standby
 from rowlock.rest.visible_cache import VisibleCache
 from rowlock.rest.workload_routes.usage_history import UsageHistory
 from rowlock.workloads.body_fields import did_you_mean
@@ -103,11 +104,12 @@ class RestApi:
         pod_usage: PodUsageSource | None = None,
         audit_log: AuditLog | None = None,
         index_events: bool = False,
+        run_elected: RunElected | None = None,
         silence: Callable[[], str] = lambda: "",
     ) -> None:
-        """`index_events`: keep an index of Events here, because the cluster has none. `observe` is called after each request
-        with method, route, code and seconds. `archive` records runs. `pod_usage` has the usage of pods. `silence` says why what
-        the cache holds may be old, or ""."""
+        """`run_elected` runs the recorder of runs while this server is the one that records. `index_events`: keep an index of Events
+        here, because the cluster has none. `observe` is called after each request with method, route, code and seconds. `archive`
+        records runs. `pod_usage` has the usage of pods. `silence` says why what the cache holds may be old, or ""."""
         self._observe, self._audit_log, self._silence = observe, audit_log, silence
         self.api, self.settings = api, settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage)
@@ -116,6 +118,10 @@ class RestApi:
         self.events = EventIndex(api) if index_events else None
         self._archive = archive
         self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
+        self._run_elected = run_elected
+        self._standby = (
+            Standby(self._recorder, self.cache, archive) if archive and self._recorder and run_elected else None
+        )
         self._context = AppContext(
             api,
             self.cache,
@@ -131,7 +137,7 @@ class RestApi:
             events=self.events,
             drain=drain,
             archive=archive,
-            catch_up=self._recorder.catch_up if self._recorder else None,
+            catch_up=(self._standby or self._recorder).catch_up if self._recorder else None,
         )
         self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
         self._logins = applications.Logins(settings, LoginLimits(clock), self._provider_logins)
@@ -151,6 +157,8 @@ class RestApi:
                 tasks.create_task(supervise("the index of events", self.events.run), name="events")
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
+            if self._standby:
+                tasks.create_task(supervise("what was seen of runs", self._standby.run), name="notes about runs")
 
     async def _read_ahead(self) -> None:
         await self.cache.wait_until("", self.cache.can_answer, timeout=None)
@@ -160,7 +168,7 @@ class RestApi:
         """Run archive and recorder. The recorder ends first, so that the archive writes what it still holds."""
         archiving = asyncio.create_task(archive.run(), name="archive")
         try:
-            await recorder.run()
+            await (recorder.run() if self._run_elected is None else self._run_elected(recorder.run))
         finally:
             archiving.cancel()
             await asyncio.wait({archiving})

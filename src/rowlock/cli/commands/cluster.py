@@ -35,6 +35,9 @@ SETTINGS = (
     "bind",
     "users",
     "tls_san",
+    "tls_cert",
+    "tls_key",
+    "archive",
     "ui_address",
     "ui_cert",
     "ui_key",
@@ -55,7 +58,8 @@ SETTINGS = (
 _POD_NETWORK_PORTS = (3128, 6443)
 """Ports of the pods' proxy and of the API server, at the address where pods reach this machine."""
 _REAL_CLUSTER_SETTINGS = (
-    "kubeconfig", "context", "install_crds", "scheduler", "operator", "port", "bind", "tls_san", "keep_runs", "archive_size",
+    "kubeconfig", "context", "install_crds", "scheduler", "operator", "port", "bind", "tls_san", "tls_cert", "tls_key", "archive",
+    "keep_runs", "archive_size",
 )  # fmt: skip
 """The flags of `up` that are allowed with a real cluster."""
 _STALLED_TIMEOUT = 30.0
@@ -89,7 +93,7 @@ def up(line: CommandLine) -> int:
         settings["event_ttl"] = parse_duration(line.event_ttl, "--event-ttl")
         if settings["event_ttl"] < 1:
             raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
-    for name in ("users", "ui_cert", "ui_key", "oidc_ca_file", "oidc_client_secret_file"):
+    for name in ("users", "ui_cert", "ui_key", "tls_cert", "tls_key", "oidc_ca_file", "oidc_client_secret_file"):
         if name in settings:
             settings[name] = os.path.abspath(os.path.expanduser(settings[name]))
     if line.unit and not line.system:
@@ -143,7 +147,7 @@ def _check_flags(line: CommandLine) -> None:
 def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
     """Refuse flags of `up` that have no effect on a real cluster, which has its own nodes, users and scheduler."""
     if "kubeconfig" not in settings:
-        for name in ("context", "install_crds", "scheduler", "operator"):
+        for name in ("context", "install_crds", "scheduler", "operator", "archive", "tls_cert", "tls_key"):
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return

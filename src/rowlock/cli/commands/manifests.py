@@ -7,23 +7,37 @@ import sys
 
 from rowlock.cli.grammar import CommandError, CommandLine
 
+_SERVER_FLAGS = ("storage", "ingress_host", "replicas", "archive_secret", "archive_claim", "archive_port", "tls_secret")
+"""Those of the server in the cluster."""
+
 
 def manifests(line: CommandLine) -> int:
     """Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`."""
     sys.stdout.flush()
-    if not line.image and (line.ingress_host or line.service_monitor or "storage" in line.given_flags):
+    given = [name for name in _SERVER_FLAGS if name in line.given_flags]
+    if given and not line.image:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         raise CommandError(
-            "--storage, --ingress-host and --service-monitor are of the server in the cluster: name its image with --image IMAGE",
+            f"{flags} {'is' if len(given) == 1 else 'are'} of the server in the cluster: name its image with --image IMAGE",
             2,
         )
-    module = [sys.executable, "-P", "-m", "rowlock.kube.manifests"]
-    server = ["--image", line.image, "--storage", line.storage, "--ingress-host", line.ingress_host or ""]
-    server += ["--service-monitor"] if line.service_monitor else []
-    os.execv(
-        sys.executable,
-        [
-            *(*module, "--scheduler", line.scheduler, "--operator", line.operator),
-            *(("--credentials",) if line.credentials else ()),
-            *(server if line.image else ()),
-        ],
-    )
+    if line.replicas < 1:
+        raise CommandError(f"--replicas must be at least 1, but is {line.replicas}", 2)
+    if line.replicas > 1 and not line.archive:
+        raise CommandError(
+            "--replicas above 1 need one archive for all of them, since a volume is that of one pod: --archive s3://BUCKET/PREFIX",
+            2,
+        )
+    for name in ("archive_secret", "archive_claim"):
+        if name in given and not line.archive:
+            raise CommandError(f"--{name.replace('_', '-')} is of the storage that --archive names: give both", 2)
+    argv = ["--scheduler", line.scheduler, "--operator", line.operator, "--archive", line.archive or ""]
+    argv += ["--credentials"] if line.credentials else []
+    if line.image:
+        argv += ["--image", line.image]
+        for name in _SERVER_FLAGS:
+            argv += [f"--{name.replace('_', '-')}", str(getattr(line, name) or "")]
+        argv += ["--service-monitor"] if line.service_monitor else []
+    elif line.service_monitor:
+        raise CommandError("--service-monitor is of the server in the cluster: name its image with --image IMAGE", 2)
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "rowlock.kube.manifests", *argv])

@@ -64,6 +64,9 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
     Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: which scheduler places pods: the installed gang scheduler (auto), rowlock's (own), one of these, or the default one (kube)", "auto"),
     Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
+    Flag("--archive", "text", "with --kubeconfig: keep history and logs there, together with the other servers of the cluster: s3://BUCKET/PREFIX, or file:///DIRECTORY that all of them have", value="URL"),
+    Flag("--tls-cert", "text", "with --kubeconfig: the certificate that clients see who name the server; all servers behind one name need one", value="FILE"),
+    Flag("--tls-key", "text", "its key", value="FILE"),
     Flag("--system", "switch", "serve all users of this machine, who log in with their Unix accounts; needs root"),
     Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
     *_MACHINE_FLAGS, DATA_DIR, JSON,
@@ -362,16 +365,8 @@ RESTORE = Command(
     (DATA_DIR,),
 )
 MANIFESTS = Command(
-    "manifests",
-    "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.",
-    "commands.manifests:manifests",
-    flags=(
-        Flag(
-            "--scheduler",
-            "auto|own|kai|volcano|kueue|coscheduling|kube|cluster",
-            "who places the pods, as for `rowlock up --kubeconfig`",
-            "own",
-        ),
+    "manifests", "Print what a real cluster needs for rowlock: kinds, rights, priority classes. For `kubectl apply -f -`.", "commands.manifests:manifests", flags=(
+        Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "who places the pods, as for `rowlock up --kubeconfig`", "own"),
         Flag("--operator", "kubeflow|own", "who makes the pods of jobs; own: with the kinds of jobs, too", "kubeflow"),
         Flag(
             "--credentials", "switch", "also the right to Secrets of all namespaces, which the owner's credentials need"
@@ -379,9 +374,15 @@ MANIFESTS = Command(
         Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
         Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),
         Flag("--ingress-host", "text", "with --image: an Ingress leads to the server under this name", value="NAME"),
+        Flag("--replicas", "int", "with --image and --archive: so many servers", 1, value="N"),
+        Flag("--archive", "text", "the archive that servers share, as for `rowlock up`: s3://BUCKET/PREFIX", value="URL"),
+        Flag("--archive-secret", "text", "with --image: a Secret in rowlock-system with AWS_ACCESS_KEY_ID and so on", value="NAME"),
+        Flag("--archive-claim", "text", "with --image: a ReadWriteMany claim in rowlock-system, for --archive file:///var/lib/rowlock-archive", value="NAME"),
+        Flag("--archive-port", "int", "with --image: the port of the storage, for the NetworkPolicy", 443, value="PORT"),
+        Flag("--tls-secret", "text", "with --image: a Secret with tls.crt and tls.key for all servers", value="NAME"),
         Flag("--service-monitor", "switch", "with --image: the Prometheus operator is told of the server's figures"),
     ),
-)
+)  # fmt: skip
 VERSION = Command("version", "Print the version.", "commands.cluster:version", flags=(JSON,))
 COMPLETION = Command("completion", "Print the completion for a shell: `source <(rowlock completion bash)`.",
                      "completion.command:completion", "bash|zsh|fish")  # fmt: skip

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from rowlock import kinds, objects
@@ -77,6 +78,8 @@ class RunRecorder:
         """Events that were not processed yet."""
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
+        self.is_recording = False
+        """False also where another server records; changes are noted then, so that this one can go on at any moment."""
         cache.subscribe(self._note_change)
 
     def _note_change(self, uid: str) -> None:
@@ -91,8 +94,10 @@ class RunRecorder:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Record until cancelled; hands everything to the archive before it returns."""
+        """Record until cancelled; hands everything to the archive before it returns. It may be run again after that."""
         await self._read_known()
+        self._dirty |= dict.fromkeys(self._cache.job_uids())
+        self.is_recording = True
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(supervise("the events of runs", self._watch_events))
@@ -101,6 +106,10 @@ class RunRecorder:
             with contextlib.suppress(Exception):  # the server ends: the archive has what the last look wrote
                 for notes in self._runs.values():
                     self._write(notes)
+            self.is_recording = False
+            for task in self._explaining:
+                task.cancel()
+            self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, {}
 
     async def _read_known(self) -> None:
         try:
@@ -111,6 +120,19 @@ class RunRecorder:
             log.warning("earlier runs are not read from the archive: %s", error)
             return
         self._known = {record.uid: record.phase if record.verdict else "" for record in headers}
+
+    # ------------------------------------------------------------ while another server records
+
+    def noted_jobs(self) -> frozenset[str]:
+        """The uids of jobs of projects that were seen and not recorded here."""
+        return frozenset(self._first_seen)
+
+    def keep_notes(self, uids: Collection[str]) -> None:
+        """Forget what was noted of all jobs but these: it is recorded elsewhere."""
+        everything: tuple[dict[str, Any], ...] = (self._first_seen, self._newest, self._dirty)
+        for notes in everything:
+            for uid in notes.keys() - uids:
+                del notes[uid]
 
     # ------------------------------------------------------------ looks
 
@@ -352,12 +374,12 @@ class RunRecorder:
                     if change.type in ("Added", "Modified"):
                         self._note_event(change.object)
             except Expired:
-                continue
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # not together with all other watches that expired
             except (Forbidden, NotFound) as error:
                 log.warning("events are not archived: %s", error.message)
                 return
             except ApiError:
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
 
     def _note_event(self, event: Object) -> None:
         uid = self._run_of_event(event)

@@ -1,0 +1,241 @@
+"""Whole objects by name, in a bucket or a directory that several servers share: what `rowlock up --archive URL` names.
+
+`open_bucket` takes s3://BUCKET/PREFIX (and what else fsspec has a package for) and file:///DIRECTORY. An object is there whole or
+not at all, for a list and for a read, whenever a writer dies. Every method waits for the storage, and raises OSError with a sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+T = TypeVar("T")
+
+CHUNK = 1 << 20
+"""Bytes of a long object that are read at once."""
+_CONNECT_S, _READ_S, _TRIES = 5, 20, 3
+"""Seconds that a storage may take to take a connection, and to answer; and how often it is asked."""
+_MOST_REMOVED = 500
+"""Objects that are removed with one request: S3 takes a thousand."""
+
+
+class UnusableBucket(Exception):
+    """A storage that cannot be used, with what is wrong and what to do."""
+
+
+class StorageFailed(OSError):
+    """The storage did not do what it was asked for."""
+
+
+class Bucket(Protocol):
+    """Objects below a prefix; their names have no leading slash."""
+
+    url: str
+
+    def names(self, folder: str) -> dict[str, int]:
+        """The objects whose names begin with `folder/`, with their sizes in bytes; in no order."""
+
+    def read(self, name: str) -> bytes:
+        """The whole object. Raises FileNotFoundError."""
+
+    def read_part(self, name: str, start: int, end: int) -> bytes:
+        """Its bytes from `start` up to `end`; fewer at its end. Raises FileNotFoundError."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace the object."""
+
+    def upload(self, name: str, path: Path) -> None:
+        """The same with the content of a file."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """What is not there is no error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketChunks:
+    """The content of an object, a piece at a time and as often as one likes; nothing where it is gone."""
+
+    bucket: Bucket
+    name: str
+
+    def __iter__(self) -> Iterator[bytes]:
+        start = 0
+        while True:
+            try:
+                chunk = self.bucket.read_part(self.name, start, start + CHUNK)
+            except FileNotFoundError:
+                return
+            yield chunk
+            start += len(chunk)
+            if len(chunk) < CHUNK:
+                return
+
+
+def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> Bucket:
+    """The storage of this URL, after it has been written to and read. Raises UnusableBucket."""
+    parts = urlsplit(url)
+    if parts.scheme == "file" or (not parts.scheme and url.startswith("/")):
+        if parts.netloc:
+            raise UnusableBucket(f"--archive {url} names a host: a directory is named file:///DIRECTORY")
+        if not Path(parts.path).is_dir():
+            raise UnusableBucket(
+                f"--archive {url}: {parts.path} is no directory here: mount it in every server, and make it"
+            )
+        bucket: Bucket = DirectoryBucket(Path(parts.path))
+    elif set(url) & set("*?["):
+        raise UnusableBucket(
+            f"--archive {url} cannot be used: a bucket and its prefix have none of the characters * ? [ here"
+        )
+    elif not parts.scheme or not parts.netloc:
+        raise UnusableBucket(
+            f"--archive takes s3://BUCKET/PREFIX or file:///DIRECTORY (a directory that all servers have), not {url!r}"
+        )
+    else:
+        bucket = _open_remote(url, parts.scheme, environment)
+    try:
+        name = f"probes/{secrets.token_hex(8)}"
+        bucket.write(name, b"rowlock")
+        seen = name in bucket.names("probes") and bucket.read(name) == b"rowlock"
+        bucket.remove([name])
+    except OSError as error:
+        raise UnusableBucket(
+            f"the archive {url} cannot be used: {error}; it must be there, and these credentials must read, write, list and delete in it"
+        ) from error
+    if not seen:
+        raise UnusableBucket(
+            f"the archive {url} does not show what was written to it a moment ago: use another storage"
+        )
+    return bucket
+
+
+def _open_remote(url: str, scheme: str, environment: Mapping[str, str]) -> Bucket:
+    try:
+        import fsspec  # late: few servers have such an archive
+    except ImportError:
+        raise UnusableBucket(_install_hint(url, scheme)) from None
+    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    if scheme == "s3":
+        endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
+        timeouts = {"connect_timeout": _CONNECT_S, "read_timeout": _READ_S, "retries": {"max_attempts": _TRIES}}
+        options |= {"endpoint_url": endpoint, "config_kwargs": timeouts}
+    try:
+        system, path = fsspec.url_to_fs(url, **options)
+    except ImportError:
+        raise UnusableBucket(_install_hint(url, scheme)) from None
+    except ValueError as error:
+        raise UnusableBucket(
+            f"--archive {url} cannot be used: {error}; s3://BUCKET/PREFIX and file:///DIRECTORY can"
+        ) from None
+    return RemoteBucket(url, system, str(path).rstrip("/"))
+
+
+def _install_hint(url: str, scheme: str) -> str:
+    package = "rowlock[s3]" if scheme == "s3" else f"fsspec's package for {scheme}"
+    return f"--archive {url} needs {package}: `pip install 'rowlock[s3]'` brings what s3:// needs"
+
+
+class RemoteBucket:
+    """Objects of a storage that fsspec knows."""
+
+    def __init__(self, url: str, system: Any, root: str) -> None:
+        self.url, self._system, self._root = url, system, root
+
+    def names(self, folder: str) -> dict[str, int]:
+        try:
+            found = self._ask(lambda: self._system.find(f"{self._root}/{folder}", detail=True))
+        except FileNotFoundError:
+            return {}  # nothing was written there
+        return {path[len(self._root) + 1 :]: int(facts.get("size") or 0) for path, facts in found.items()}
+
+    def read(self, name: str) -> bytes:
+        return self._ask(lambda: bytes(self._system.cat_file(self._path(name))))
+
+    def read_part(self, name: str, start: int, end: int) -> bytes:
+        size = self._ask(lambda: int(self._system.info(self._path(name))["size"]))
+        if start >= size:
+            return b""
+        return self._ask(lambda: bytes(self._system.cat_file(self._path(name), start=start, end=min(end, size))))
+
+    def write(self, name: str, content: bytes) -> None:
+        self._ask(lambda: self._system.pipe_file(self._path(name), content))
+
+    def upload(self, name: str, path: Path) -> None:
+        self._ask(lambda: self._system.put_file(str(path), self._path(name)))
+
+    def remove(self, names: Iterable[str]) -> None:
+        paths = [self._path(name) for name in names]
+        for start in range(0, len(paths), _MOST_REMOVED):
+            with contextlib.suppress(FileNotFoundError):
+                self._ask(partial(self._system.rm, paths[start : start + _MOST_REMOVED]))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """What the storage answers. Raises FileNotFoundError, StorageFailed."""
+        try:
+            return question()
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # each storage has a family of its own: botocore's, aiohttp's, OSError
+            raise StorageFailed(f"{type(error).__name__}: {error}") from error
+
+
+class DirectoryBucket:
+    """Files of a directory that all servers have mounted, in place of a bucket."""
+
+    def __init__(self, root: Path) -> None:
+        self.url, self._root = f"file://{root}", root
+
+    def names(self, folder: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        try:
+            with os.scandir(self._root / folder) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return found  # nothing was written there
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # another server has removed it
+                found[f"{folder}/{name}"] = (self._root / folder / name).stat().st_size
+        return found
+
+    def read(self, name: str) -> bytes:
+        return (self._root / name).read_bytes()
+
+    def read_part(self, name: str, start: int, end: int) -> bytes:
+        with (self._root / name).open("rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def write(self, name: str, content: bytes) -> None:
+        self._put(name, iter([content]))
+
+    def upload(self, name: str, path: Path) -> None:
+        with path.open("rb") as file:
+            self._put(name, iter(lambda: file.read(CHUNK), b""))
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self._root / name).unlink(missing_ok=True)
+
+    def _put(self, name: str, content: Iterator[bytes]) -> None:
+        """A rename is whole or not there, and the file is on disk before it."""
+        target = self._root / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with new.open("xb") as file:
+                for piece in content:
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(target)
+        finally:
+            new.unlink(missing_ok=True)

@@ -1,0 +1,308 @@
+"""`SharedArchive`: one archive of several servers. One of them writes at a time, and any of them answers.
+
+    archive = SharedArchive(data / "archive-shared", open_bucket("s3://bucket/prefix"))
+    tasks.create_task(archive.run())             # reads what the leader writes, every few seconds and whenever somebody asks
+    await archive.lead()                         # this process was elected: it has read everything, and writes from now on
+    archive.follow()                             # it is not any more
+
+Each server has a copy of the database, so that questions are asked as ever; large logs are in the bucket alone. What is written goes
+to the bucket first (`segments.py`), and is then done here as it is everywhere. Logs that a follower has taken wait
+until the leader's are in the archive: if it dies, what it had in hand is here as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rowlock.archive import database, segments
+from rowlock.archive.archive import Archive
+from rowlock.archive.bucket import Bucket, BucketChunks
+from rowlock.archive.database import FORMAT, Statement, UnusableArchive
+from rowlock.archive.records import LogRecord
+from rowlock.archive.retention import Retention
+from rowlock.archive.segments import Listing, SegmentName, Write
+
+log = logging.getLogger(__name__)
+
+POLL = 5.0
+"""Seconds between two looks of a follower at what the leader wrote; whoever asks has it look at once."""
+_MAX_SEGMENTS, _MAX_SEGMENT_BYTES = 1000, 64 << 20
+"""Segments, and their bytes where the last snapshot is smaller, after which the leader makes a snapshot."""
+_GRACE = 600.0
+"""Seconds after a snapshot before what it covers is removed: whoever follows has read it by then."""
+_LOGS = "logs"
+_SHARED_WITH = "shared with"
+_TABLES = ("runs", "pods", "logs", "samples", "notes")
+
+
+class _TermOver(Exception):
+    """Another process may lead by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsent:
+    """A segment on its way. It is sent again as it is, because a storage that did not answer may have it already."""
+
+    name: SegmentName
+    writes: list[Write]
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """One that this process has made, and what it covers."""
+
+    name: SegmentName
+    positions: dict[str, int]
+    made_at: float
+
+
+class SharedArchive(Archive):
+    """This server's copy of an archive that lies in a bucket. It follows until `lead`."""
+
+    _pause = POLL
+    _gather = 1.0
+    """Longer than on a disk: each commit is a request, and an object that all others read."""
+
+    def __init__(
+        self, directory: Path, bucket: Bucket, keep: Retention | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(directory, keep, clock)
+        self._bucket = bucket
+        self._writer = secrets.token_hex(4)
+        self._shall_lead = False
+        self._term: SegmentName | None = None
+        """The segment that was written last in the present term; None = another process leads."""
+        self._unsent: _Unsent | None = None
+        self._snapshot: _Snapshot | None = None
+
+    # ------------------------------------------------------------ who writes
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this process writes."""
+        return self._shall_lead and self._term is not None
+
+    async def lead(self) -> None:
+        """Returns when everything of earlier leaders was read; from then on this process writes. It waits while the storage
+        does not answer."""
+        self._shall_lead = True
+        self._hurry.set()
+        self._wakeup.set()
+        while not await asyncio.to_thread(self._wait_for_term, 1.0):
+            pass
+
+    def _wait_for_term(self, timeout: float) -> bool:
+        with self._written:
+            return self._written.wait_for(lambda: self.is_leading, timeout)
+
+    def follow(self) -> None:
+        """Write no more. What still waits is left to the next leader, who has seen it, too."""
+        self._shall_lead = False
+        self._wakeup.set()
+
+    def put(self, key: str, statement: Statement) -> None:
+        """As `Archive.put`; nothing where another process writes, whose word is newer than what is handed over late."""
+        if self._shall_lead:
+            super().put(key, statement)
+
+    async def settle(self, timeout: float = 5.0) -> bool:
+        """As `Archive.settle`; a follower reads what the leader has written by now. One look counts for all who wait for it."""
+        if not self.is_leading:
+            with self._lock:
+                self._handed_over += 1
+            self._wakeup.set()
+        return await super().settle(timeout)
+
+    # ------------------------------------------------------------ the thread
+
+    def _open(self) -> sqlite3.Connection:
+        connection = super()._open()
+        known = database.read_notes(connection).get(_SHARED_WITH)
+        if known != self._bucket.url:  # a copy of another archive
+            contents = [f"DELETE FROM {table}" for table in _TABLES]
+            connection.executescript(f"BEGIN; {'; '.join(contents)}; COMMIT;")
+            database.write_all(connection, [database.put_note(_SHARED_WITH, self._bucket.url)])
+        return connection
+
+    def _work_round(self, connection: sqlite3.Connection) -> None:
+        if self._shall_lead and self._term is None:
+            self._begin_term(connection)
+        elif not self._shall_lead and self._term is not None:
+            self._end_term()
+        if self._term is None:
+            self._read_segments(connection, self._list())
+            self._forget_archived_logs(connection)
+            return
+        with contextlib.suppress(_TermOver):
+            super()._work_round(connection)
+
+    def _begin_term(self, connection: sqlite3.Connection) -> None:
+        """Read everything, and say that a new term has begun."""
+        listing = self._list()
+        self._read_segments(connection, listing)
+        known = max((int(stream[:8]) for stream in segments.read_positions(connection)), default=0)
+        term = SegmentName(max(known, listing.last_term) + 1, self._writer, 0)
+        with self._written:
+            self._term = term
+            self._handed_over += 1  # the logs that wait here
+            self._written.notify_all()
+        self._wakeup.set()
+        log.info("this server writes the archive %s (term %d)", self._bucket.url, term.term)
+        with contextlib.suppress(_TermOver):
+            self._store(connection, [])
+
+    def _end_term(self) -> None:
+        self._term = self._unsent = self._snapshot = None
+        with self._lock:
+            self._pending.clear()
+
+    # ------------------------------------------------------------ writing
+
+    def _store(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+        self._send_unsent(connection)
+        assert self._term is not None
+        writes = segments.encode_writes(statements)
+        name = self._term._replace(number=self._term.number + 1)
+        self._unsent = _Unsent(name, writes, segments.pack_segment(writes))
+        self._send_unsent(connection)
+
+    def _send_unsent(self, connection: sqlite3.Connection) -> None:
+        if not self._shall_lead:
+            raise _TermOver
+        if (unsent := self._unsent) is None:
+            return
+        self._bucket.write(unsent.name.segment, unsent.content)
+        segments.apply_writes(connection, unsent.writes, unsent.name)
+        self._term, self._unsent = unsent.name, None
+
+    def _keep_log_file(self, name: str) -> None:
+        self._bucket.upload(f"{_LOGS}/{name}", self.logs / name)
+        (self.logs / name).unlink()
+
+    def _remove_log_files(self, names: list[str]) -> None:
+        self._bucket.remove(f"{_LOGS}/{name}" for name in names)
+
+    def _take_single_logs(self, connection: sqlite3.Connection) -> None:
+        self._forget_archived_logs(connection)
+        super()._take_single_logs(connection)
+
+    def _forget_archived_logs(self, connection: sqlite3.Connection) -> None:
+        """Logs that were followed here, and are in the archive because the leader followed them, too."""
+        with self._lock:
+            waiting = list(self._single_logs)
+        for one in waiting:
+            if one.is_correction and self.is_leading:
+                continue  # it takes the place of the one that is there
+            place = one.pod_uid, one.container, one.number
+            sql = "SELECT 1 FROM logs WHERE pod_uid = ? AND container = ? AND number = ?"
+            if connection.execute(sql, place).fetchone() is not None:
+                shutil.rmtree(os.path.dirname(one.path), ignore_errors=True)
+                with self._lock:
+                    self._single_logs.pop(one, None)
+
+    # ------------------------------------------------------------ reading
+
+    def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> Iterable[bytes]:
+        """As `Archive.read_log_chunks`; long logs come from the bucket."""
+        if record.file:
+            return BucketChunks(self._bucket, f"{_LOGS}/{record.file}")
+        return super().read_log_chunks(connection, record)
+
+    def _list(self) -> Listing:
+        return segments.parse_listing(self._bucket.names(segments.FOLDER))
+
+    def _read_segments(self, connection: sqlite3.Connection, listing: Listing) -> None:
+        """What others wrote, as far as it is not here."""
+        own = self._term.stream if self._term else ""
+        positions = segments.read_positions(connection)
+        unread = segments.unread_segments(listing, positions, own)
+        if unread.has_gap and (snapshot := listing.newest_snapshot) is not None and not own:
+            self._load_snapshot(connection, snapshot)
+            positions = segments.read_positions(connection)
+            unread = segments.unread_segments(listing, positions, own)
+        if unread.has_gap:
+            log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
+        for name in unread.segments:
+            writes = segments.unpack_segment(name, self._bucket.read(name.segment))
+            is_late = segments.is_late(name.stream, positions)
+            segments.apply_writes(connection, writes, name, is_late=is_late)
+            positions[name.stream] = name.number
+
+    def _load_snapshot(self, connection: sqlite3.Connection, name: SegmentName) -> None:
+        """Have what a snapshot tells in place of what is here; questions meanwhile are answered from before."""
+        self._check_space()
+        with self._scratch_file() as path:
+            with path.open("wb") as file:
+                for chunk in BucketChunks(self._bucket, name.snapshot):
+                    file.write(chunk)
+            connection.execute("ATTACH ? AS snapshot", (str(path),))
+            try:
+                (version,) = connection.execute("PRAGMA snapshot.user_version").fetchone()
+                if version != FORMAT:
+                    raise UnusableArchive(
+                        f"{name.snapshot} has format {version}, this rowlock knows {FORMAT}: give all servers the same version"
+                    )
+                copies = [f"DELETE FROM {t}; INSERT INTO {t} SELECT * FROM snapshot.{t}" for t in _TABLES]
+                connection.executescript(f"BEGIN IMMEDIATE; {'; '.join(copies)}; COMMIT;")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                connection.execute("DETACH snapshot")
+        database.write_all(connection, [database.put_note(_SHARED_WITH, self._bucket.url)])
+
+    # ------------------------------------------------------------ snapshots
+
+    def _look_around(self, connection: sqlite3.Connection) -> None:
+        super()._look_around(connection)
+        listing = self._list()
+        assert self._term is not None
+        if any(name.stream > self._term.stream for name in listing.segments):
+            log.warning("another server writes the archive %s now: this one stops", self._bucket.url)
+            self._shall_lead = False
+            raise _TermOver
+        self._read_segments(connection, listing)  # the last words of an earlier leader
+        self._compact(connection, listing)
+
+    def _compact(self, connection: sqlite3.Connection, listing: Listing) -> None:
+        """Make a snapshot when there is much to read; later remove what it covers."""
+        if (made := self._snapshot) is not None:
+            if time.monotonic() - made.made_at >= _GRACE:
+                covered = [s for s in listing.segments if s.number <= made.positions.get(s.stream, 0)]
+                earlier = [s.snapshot for s in listing.snapshots if s < made.name]
+                self._bucket.remove([s.segment for s in sorted(covered, reverse=True)] + earlier)
+                self._snapshot = None
+            return
+        most = max(_MAX_SEGMENT_BYTES, max(listing.snapshots.values(), default=0))
+        if len(listing.segments) > _MAX_SEGMENTS or sum(listing.segments.values()) > most:
+            self._make_snapshot(connection)
+
+    def _make_snapshot(self, connection: sqlite3.Connection) -> None:
+        assert self._term is not None
+        self._check_space()
+        with self._scratch_file() as path:
+            connection.execute("VACUUM INTO ?", (str(path),))
+            self._bucket.upload(self._term.snapshot, path)
+        self._snapshot = _Snapshot(self._term, segments.read_positions(connection), time.monotonic())
+
+    @contextlib.contextmanager
+    def _scratch_file(self) -> Iterator[Path]:
+        path = self.directory / "snapshot.db"
+        places = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+        for place in places:
+            place.unlink(missing_ok=True)
+        try:
+            yield path
+        finally:
+            for place in places:
+                place.unlink(missing_ok=True)

@@ -1,0 +1,41 @@
+"""One of several servers of a real cluster writes the archive that they share: the holder of a Lease.
+
+The others read what it writes, and follow the logs of pods as it does, so that whoever is elected next has what the last one had in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from rowlock.api import Api
+from rowlock.archive.shared_archive import SharedArchive
+from rowlock.controllers.supervisor import supervise
+from rowlock.kube.leader_election import LeaderElection, LeaseTimes
+from rowlock.kube.rights import ARCHIVE_LEASE
+
+_LAST_WRITES_S = 3.0
+"""Seconds for what a leader still has when its time is over: nobody else may begin for five."""
+
+
+class ArchiveLeader:
+    """Takes part in the election for one archive. `identity` is unique to this process."""
+
+    def __init__(self, api: Api, archive: SharedArchive, identity: str, times: LeaseTimes = LeaseTimes()) -> None:
+        self._archive = archive
+        self.election = LeaderElection(api, ARCHIVE_LEASE, identity, times)
+
+    async def run(self, record: Callable[[], Awaitable[None]]) -> None:
+        """Run `record`, which hands runs to the archive, while this process leads; until cancelled."""
+
+        async def lead() -> None:
+            try:
+                await self._archive.lead()
+                await record()
+            finally:
+                await self._archive.settle(_LAST_WRITES_S)
+                self._archive.follow()
+
+        async def take_part() -> None:
+            await self.election.run(lead)
+
+        await supervise("the election of who writes the archive", take_part)
