@@ -22,11 +22,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from rowlock import __version__, kinds, server_files
+from rowlock import __version__, kinds, objects, server_files
 from rowlock.archive.archive import Archive
 from rowlock.archive.bucket import UnusableBucket, open_bucket
 from rowlock.archive.retention import Retention
-from rowlock.archive.shared_archive import SharedArchive
+from rowlock.archive.shared_archive import SharedArchive, claim_bucket, directory_of
 from rowlock.assembly import Server
 from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers import loop_watchdog
@@ -154,13 +154,16 @@ class KubeServer(Server):
         keep = Retention(self.options.keep_runs, self.options.archive_size)
         if not self.options.archive:
             return Archive(self.data_dir / "archive", keep), None
-        try:
-            bucket = await asyncio.to_thread(open_bucket, self.options.archive)
-        except UnusableBucket as error:
-            raise BadRequest(str(error)) from error
         needs = ("servers of a shared archive do", "`rowlock manifests --archive URL`", "--archive")
         kube = await self._connect_with_rights(stack, ARCHIVE_RULES, *needs)
-        archive = SharedArchive(self.data_dir / "archive-shared", bucket, keep)
+        cluster = objects.uid(await kube.get(kinds.NAMESPACE, "", "kube-system"))
+        try:
+            bucket = await asyncio.to_thread(open_bucket, self.options.archive)
+            await asyncio.to_thread(claim_bucket, bucket, cluster)
+        except (UnusableBucket, OSError) as error:
+            raise BadRequest(str(error)) from error
+        copy = directory_of(self.data_dir / "archive-shared", bucket, cluster)
+        archive = SharedArchive(copy, bucket, keep, cluster=cluster)
         return archive, ArchiveLeader(kube, archive, process_name()).run
 
     async def _look_at_cluster(self, kube: Kube) -> tuple[Dialect, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +83,17 @@ def test_a_server_that_does_not_answer_is_said(s3: dict[str, str]) -> None:
     nowhere = {**os.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     with pytest.raises(UnusableBucket, match=r"cannot be used: .*127.0.0.1:9"):
         open_bucket(f"s3://{BUCKET}/x", nowhere)
+
+
+def test_a_server_that_takes_connections_and_says_nothing_is_given_up(
+    s3: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the packages below would ask it again."""
+    monkeypatch.setattr("rowlock.archive.bucket.ANSWER_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        with pytest.raises(UnusableBucket, match=r"cannot be used: it did not answer within 0 s"):
+            open_bucket(f"s3://{BUCKET}/x", where)
 
 
 @pytest.mark.parametrize("module", [fsspec.__name__, "s3fs"])

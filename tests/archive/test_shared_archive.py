@@ -11,10 +11,10 @@ import pytest
 from tests.archive.test_archive import NOW, run_record, the_log
 
 from rowlock.archive import database, shared_archive
-from rowlock.archive.bucket import BucketChunks, DirectoryBucket, StorageFailed
+from rowlock.archive.bucket import BucketChunks, DirectoryBucket, StorageFailed, UnusableBucket
 from rowlock.archive.log_intake import AsideLog
 from rowlock.archive.retention import Retention
-from rowlock.archive.shared_archive import SharedArchive
+from rowlock.archive.shared_archive import SharedArchive, claim_bucket, directory_of
 
 
 class Storage(DirectoryBucket):
@@ -22,6 +22,8 @@ class Storage(DirectoryBucket):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
+        root.mkdir(exist_ok=True)
+        self.make_folders()
         self.refuses, self.does_nevertheless = False, False
         self.writes = 0
 
@@ -43,11 +45,11 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def server(
-    tmp_path: Path, name: str, storage: DirectoryBucket | None = None, *, leads: bool = False
+    tmp_path: Path, name: str, storage: DirectoryBucket | None = None, *, leads: bool = False, cluster: str = ""
 ) -> AsyncIterator[SharedArchive]:
     """A server's copy, at work; at the end it dies without a word."""
     storage = storage or Storage(tmp_path / "bucket")
-    archive = SharedArchive(tmp_path / name, storage, Retention(), lambda: NOW)
+    archive = SharedArchive(tmp_path / name, storage, Retention(), lambda: NOW, cluster=cluster)
     task = asyncio.create_task(archive.run())
     try:
         if leads:
@@ -292,3 +294,102 @@ def test_chunks_can_be_read_again_and_end_where_the_object_is_gone(
     assert list(chunks) == [b"0123", b"4567", b"89"] == list(chunks)
     storage.remove(["logs/x", "logs/never"])
     assert list(chunks) == []
+
+
+class ShowsLate(Storage):
+    """A directory whose listing shows later files and not yet an earlier one."""
+
+    hidden = ""
+
+    def names(self, folder: str) -> dict[str, int]:
+        return {
+            name: size for name, size in super().names(folder).items() if not name.endswith(self.hidden or "nothing")
+        }
+
+
+def test_a_segment_that_is_listed_after_a_later_one_is_read_in_its_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        storage = ShowsLate(tmp_path / "bucket")
+        async with server(tmp_path, "a", leads=True) as leader:
+            await put(leader, "u-1")
+            await put(leader, "u-1", "Completed")
+            await put(leader, "u-2")
+            storage.hidden = "-00000002.seg"
+            async with server(tmp_path, "b", storage) as follower:
+                assert await phases(follower) == {"u-1": "Completed", "u-2": "Running"}
+            (tmp_path / "bucket" / next(iter(storage.names("writes")))).with_name("x").touch()  # it is not ours
+            assert "are missing" not in caplog.text
+
+    asyncio.run(body())
+
+
+def test_segments_that_are_gone_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        async with server(tmp_path, "a", leads=True) as leader:
+            await put(leader, "u-1")
+            await put(leader, "u-2")
+            next((tmp_path / "bucket" / "writes").glob("*-00000002.seg")).unlink()
+            async with server(tmp_path, "b") as follower:
+                assert await phases(follower) == {"u-2": "Running"}
+            assert "are missing; what they told is lost" in caplog.text
+
+    asyncio.run(body())
+
+
+def test_two_clusters_do_not_share_an_archive(tmp_path: Path) -> None:
+    storage = Storage(tmp_path / "bucket")
+    for _ in range(2):
+        claim_bucket(storage, "cluster-a")
+    with pytest.raises(UnusableBucket, match=r"is the archive of another cluster \(cluster-a\): give each cluster"):
+        claim_bucket(storage, "cluster-b")
+    claim_bucket(storage, "cluster-a")
+    places = {directory_of(tmp_path, bucket, c) for bucket in (storage, Storage(tmp_path / "x")) for c in ("a", "b")}
+    assert len(places) == 4, "a copy, and the logs that wait there, are of one archive"
+
+
+def test_of_two_clusters_that_come_at_once_none_is_mixed_in(tmp_path: Path) -> None:
+    class Raced(Storage):
+        def write(self, name: str, content: bytes) -> None:
+            super().write(name, content)
+            super().write("writes/cluster-faster", b"")
+
+    storage = Raced(tmp_path / "bucket")
+    with pytest.raises(UnusableBucket, match="another cluster"):
+        claim_bucket(storage, "slower")
+    assert storage.names("writes").keys() == {"writes/cluster-faster"}
+
+
+def test_a_storage_that_is_empty_all_at_once_is_not_believed(tmp_path: Path) -> None:
+    """A directory that is not mounted any more, a bucket that was emptied: nothing is written there, and all is well once it is back."""
+
+    async def body() -> None:
+        storage = Storage(tmp_path / "bucket")
+        claim_bucket(storage, "c")
+        async with (
+            server(tmp_path, "a", leads=True, cluster="c") as leader,
+            server(tmp_path, "b", cluster="c") as follower,
+        ):
+            await put(leader, "u-1")
+            assert await phases(follower) == {"u-1": "Running"}
+            (tmp_path / "bucket").rename(tmp_path / "elsewhere")
+            (tmp_path / "bucket").mkdir()
+            leader.put("run/u-2", database.put_run(run_record("u-2")))
+            for archive in (leader, follower):
+                while not archive.problem:
+                    await archive.settle(20)
+                assert "mounted" in archive.problem and str(tmp_path / "bucket") in archive.problem
+            assert not list((tmp_path / "bucket").iterdir())
+            assert {r.uid for r in await follower.read(database.read_headers)} == {"u-1"}, "its copy answers"
+            (tmp_path / "bucket").rmdir()
+            (tmp_path / "elsewhere").rename(tmp_path / "bucket")
+            for archive in (leader, follower):
+                while not await archive.settle(20) or len(await archive.read(database.read_headers)) < 2:
+                    await asyncio.sleep(0.01)
+            (tmp_path / "bucket" / "writes" / "cluster-c").unlink()
+            while not follower.problem:
+                await follower.settle(20)
+            assert "writes/cluster-c is gone from it" in follower.problem
+
+    asyncio.run(body())

@@ -55,6 +55,8 @@ class Archive:
 
     def __init__(self, directory: Path, keep: Retention | None = None, clock: Callable[[], float] = time.time) -> None:
         self.directory, self._keep, self._clock = directory, keep or Retention(), clock
+        self._place = str(directory)
+        """What people are told is the place of the archive."""
         self.path, self.logs = directory / "archive.db", directory / "logs"
         self._pending: dict[str, Statement] = {}
         self._directories: dict[str, None] = {}
@@ -131,6 +133,10 @@ class Archive:
                 return question(connection, *args, **kwargs)
 
         return await asyncio.to_thread(ask)
+
+    async def read_pieces(self, question: Callable[[], T]) -> T:
+        """The answer of a function that goes through `read_log_chunks`, on another thread."""
+        return await asyncio.to_thread(question)
 
     def read_log_chunks(self, connection: sqlite3.Connection, record: LogRecord) -> Iterable[bytes]:
         """The compressed log; empty when it is gone. It may be gone through more than once, and a large one is read piece by
@@ -308,7 +314,7 @@ class Archive:
     # ------------------------------------------------------------ what people are told
 
     def _say_trouble(self, error: Exception) -> None:
-        sentence = f"{self.directory} takes nothing now ({error}): what runs goes on, but is not archived until it does"
+        sentence = f"{self._place} takes nothing now ({error}): what runs goes on, but is not archived until it does"
         if not self.problem:
             log.warning("%s", sentence)
         with self._written:
@@ -318,7 +324,7 @@ class Archive:
     def _say_healed(self) -> None:
         if self.problem:
             lost = f"; {self.dropped} records were lost" if self.dropped else ""
-            log.warning("the archive in %s works again%s", self.directory, lost)
+            log.warning("the archive in %s works again%s", self._place, lost)
             self.problem, self.dropped = "", 0
 
 

@@ -9,19 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 from urllib.parse import urlsplit
-
-T = TypeVar("T")
 
 CHUNK = 1 << 20
 """Bytes of a long object that are read at once."""
-_CONNECT_S, _READ_S, _TRIES = 5, 20, 3
-"""Seconds that a storage may take to take a connection, and to answer; and how often it is asked."""
+FOLDERS = ("writes", "logs", "probes")
+_CONNECT_S, _READ_S, _TRIES = 5, 15, 3
+"""Seconds that a storage may take to take a connection, and to answer once; and how often it is asked."""
+ANSWER_S = 20.0
+"""Seconds after which a storage has not answered, however often it was asked."""
+_BYTES_PER_SECOND = 100_000
+"""How slowly a long object may go: for each so many bytes the storage has a second more."""
+_LONGEST_READ = 4 << 20
+"""Bytes of an object that is read whole, as segments are, for which a storage has time."""
 _MOST_REMOVED = 500
 """Objects that are removed with one request: S3 takes a thousand."""
 
@@ -100,6 +104,8 @@ def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> Bucket
     else:
         bucket = _open_remote(url, parts.scheme, environment)
     try:
+        if isinstance(bucket, DirectoryBucket):
+            bucket.make_folders()
         name = f"probes/{secrets.token_hex(8)}"
         bucket.write(name, b"rowlock")
         seen = name in bucket.names("probes") and bucket.read(name) == b"rowlock"
@@ -149,41 +155,46 @@ class RemoteBucket:
 
     def names(self, folder: str) -> dict[str, int]:
         try:
-            found = self._ask(lambda: self._system.find(f"{self._root}/{folder}", detail=True))
+            found = self._ask("find", f"{self._root}/{folder}", detail=True)
         except FileNotFoundError:
             return {}  # nothing was written there
         return {path[len(self._root) + 1 :]: int(facts.get("size") or 0) for path, facts in found.items()}
 
     def read(self, name: str) -> bytes:
-        return self._ask(lambda: bytes(self._system.cat_file(self._path(name))))
+        return bytes(self._ask("cat_file", self._path(name), size=_LONGEST_READ))
 
     def read_part(self, name: str, start: int, end: int) -> bytes:
-        size = self._ask(lambda: int(self._system.info(self._path(name))["size"]))
+        size = int(self._ask("info", self._path(name))["size"])
         if start >= size:
             return b""
-        return self._ask(lambda: bytes(self._system.cat_file(self._path(name), start=start, end=min(end, size))))
+        return bytes(self._ask("cat_file", self._path(name), start=start, end=min(end, size), size=end - start))
 
     def write(self, name: str, content: bytes) -> None:
-        self._ask(lambda: self._system.pipe_file(self._path(name), content))
+        self._ask("pipe_file", self._path(name), content, size=len(content))
 
     def upload(self, name: str, path: Path) -> None:
-        self._ask(lambda: self._system.put_file(str(path), self._path(name)))
+        self._ask("put_file", str(path), self._path(name), size=path.stat().st_size)
 
     def remove(self, names: Iterable[str]) -> None:
         paths = [self._path(name) for name in names]
         for start in range(0, len(paths), _MOST_REMOVED):
             with contextlib.suppress(FileNotFoundError):
-                self._ask(partial(self._system.rm, paths[start : start + _MOST_REMOVED]))
+                self._ask("rm", paths[start : start + _MOST_REMOVED])
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _ask(self, question: Callable[[], T]) -> T:
-        """What the storage answers. Raises FileNotFoundError, StorageFailed."""
+    def _ask(self, question: str, *args: Any, size: int = 0, **options: Any) -> Any:
+        """What the storage answers to this method of fsspec; `size`: the bytes that go with it. Raises FileNotFoundError, StorageFailed."""
+        patience = ANSWER_S + size / _BYTES_PER_SECOND
+        if getattr(self._system, "async_impl", False):
+            options["timeout"] = patience  # s3fs tries five times what botocore tries four times
         try:
-            return question()
+            return getattr(self._system, question)(*args, **options)
         except FileNotFoundError:
             raise
+        except TimeoutError as error:
+            raise StorageFailed(f"it did not answer within {patience:.0f} s") from error
         except Exception as error:  # each storage has a family of its own: botocore's, aiohttp's, OSError
             raise StorageFailed(f"{type(error).__name__}: {error}") from error
 
@@ -194,13 +205,18 @@ class DirectoryBucket:
     def __init__(self, root: Path) -> None:
         self.url, self._root = f"file://{root}", root
 
+    def make_folders(self) -> None:
+        """Once, before the first use: what is missing later on is a directory that is not mounted any more."""
+        for folder in FOLDERS:
+            (self._root / folder).mkdir(mode=0o700, exist_ok=True)
+
     def names(self, folder: str) -> dict[str, int]:
         found: dict[str, int] = {}
         try:
             with os.scandir(self._root / folder) as entries:
                 names = [entry.name for entry in entries if not entry.name.startswith(".")]
         except FileNotFoundError:
-            return found  # nothing was written there
+            raise self._missing_folder(folder) from None
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # another server has removed it
                 found[f"{folder}/{name}"] = (self._root / folder / name).stat().st_size
@@ -225,10 +241,12 @@ class DirectoryBucket:
         for name in names:
             (self._root / name).unlink(missing_ok=True)
 
+    def _missing_folder(self, folder: str) -> StorageFailed:
+        return StorageFailed(f"{self._root / folder} is not there any more: is its directory mounted?")
+
     def _put(self, name: str, content: Iterator[bytes]) -> None:
         """A rename is whole or not there, and the file is on disk before it."""
         target = self._root / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
             with new.open("xb") as file:
@@ -237,5 +255,7 @@ class DirectoryBucket:
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(target)
+        except FileNotFoundError:
+            raise self._missing_folder(target.parent.name) from None
         finally:
             new.unlink(missing_ok=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from rowlock.api import LogOptions
@@ -22,7 +22,7 @@ async def read_archived_log(archive: Archive, record: LogRecord, options: LogOpt
     """Pieces of whole lines. Raises sqlite3.Error, OSError."""
     chunks = await archive.read(lambda connection: archive.read_log_chunks(connection, record))
     lines = _select_lines(chunks, options)
-    while block := await asyncio.to_thread(_take_block, lines):
+    while block := await archive.read_pieces(partial(_take_block, lines)):
         yield block
 
 

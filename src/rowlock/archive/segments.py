@@ -24,6 +24,8 @@ from rowlock.archive.database import WRITES, Statement, UnusableArchive
 FOLDER = "writes"
 _MAGIC = b"rowlock1"
 _NAME = re.compile(r"writes/([0-9]{8})-([0-9a-f]{8})-([0-9]{8})\.(seg|db)")
+_MARK = re.compile(r"writes/cluster-([0-9A-Za-z.-]{1,64})")
+_MOST_MISSING = 100
 _NAMES = {sql: name for name, sql in WRITES.items()}
 _REPLACE, _ADD = "INSERT OR REPLACE", "INSERT OR IGNORE"
 _POSITION = "read "
@@ -99,6 +101,30 @@ def unread_segments(listing: Listing, positions: Mapping[str, int], own: str = "
     if snapshot is not None and snapshot.stream != own and reached.get(snapshot.stream, 0) < snapshot.number:
         has_gap = True  # all that was behind what was read is gone
     return Unread(wanted, has_gap)
+
+
+def missing_segments(wanted: Sequence[SegmentName], positions: Mapping[str, int]) -> list[SegmentName]:
+    """Those before and between them that a list did not show: a directory may show a later file and not yet an earlier one. None
+    where so many are missing that they were removed."""
+    missing: list[SegmentName] = []
+    reached = dict(positions)
+    for segment in wanted:
+        first = reached.get(segment.stream, 0) + 1
+        if segment.number - first + len(missing) > _MOST_MISSING:
+            return []
+        missing += [segment._replace(number=number) for number in range(first, segment.number)]
+        reached[segment.stream] = segment.number
+    return missing
+
+
+def mark_of(cluster: str) -> str:
+    """The name of the object that says whose archive it is: the cluster of this uid's."""
+    return f"{FOLDER}/cluster-{cluster}"
+
+
+def marked_clusters(names: Iterable[str]) -> set[str]:
+    """The clusters whose archive it is, by what is in the bucket; one, unless somebody mixed two."""
+    return {found[1] for name in names if (found := _MARK.fullmatch(name))}
 
 
 def encode_writes(statements: Iterable[Statement]) -> list[Write]:

@@ -1,6 +1,6 @@
 """`SharedArchive`: one archive of several servers. One of them writes at a time, and any of them answers.
 
-    archive = SharedArchive(data / "archive-shared", open_bucket("s3://bucket/prefix"))
+    archive = SharedArchive(data / "copy", open_bucket("s3://bucket/prefix"))
     tasks.create_task(archive.run())             # reads what the leader writes, every few seconds and whenever somebody asks
     await archive.lead()                         # this process was elected: it has read everything, and writes from now on
     archive.follow()                             # it is not any more
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import os
 import secrets
@@ -21,18 +22,21 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rowlock.archive import database, segments
 from rowlock.archive.archive import Archive
-from rowlock.archive.bucket import Bucket, BucketChunks
+from rowlock.archive.bucket import Bucket, BucketChunks, StorageFailed, UnusableBucket
 from rowlock.archive.database import FORMAT, Statement, UnusableArchive
 from rowlock.archive.records import LogRecord
 from rowlock.archive.retention import Retention
 from rowlock.archive.segments import Listing, SegmentName, Write
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 POLL = 5.0
 """Seconds between two looks of a follower at what the leader wrote; whoever asks has it look at once."""
@@ -43,6 +47,34 @@ _GRACE = 600.0
 _LOGS = "logs"
 _SHARED_WITH = "shared with"
 _TABLES = ("runs", "pods", "logs", "samples", "notes")
+
+
+_ASK_AGAIN = 0.02
+"""Seconds between two looks of who waits for the archive's thread: a thread for each of them would be one for nothing else."""
+_READERS = 4
+"""Threads that wait for pieces of long logs: a storage that hangs holds these, and nobody else's."""
+
+
+def claim_bucket(bucket: Bucket, cluster: str) -> None:
+    """Mark this storage as the archive of the cluster with this uid. Of two that come at once one is refused, or both. Raises
+    UnusableBucket, OSError."""
+    for is_marked in (False, True):
+        clusters = segments.marked_clusters(bucket.names(segments.FOLDER))
+        if others := sorted(clusters - {cluster}):
+            if is_marked:
+                bucket.remove([segments.mark_of(cluster)])
+            raise UnusableBucket(
+                f"{bucket.url} is the archive of another cluster ({others[0]}): give each cluster a prefix or a directory of its own"
+                f" (if it is the same cluster made anew, remove {segments.mark_of(others[0])} there)"
+            )
+        if cluster in clusters:
+            return
+        bucket.write(segments.mark_of(cluster), b"rowlock\n")
+
+
+def directory_of(parent: Path, bucket: Bucket, cluster: str) -> Path:
+    """Where a server keeps its copy of this archive, and the logs that are to go there: those of no other."""
+    return parent / hashlib.sha256(f"{bucket.url} {cluster}".encode()).hexdigest()[:12]
 
 
 class _TermOver(Exception):
@@ -75,10 +107,18 @@ class SharedArchive(Archive):
     """Longer than on a disk: each commit is a request, and an object that all others read."""
 
     def __init__(
-        self, directory: Path, bucket: Bucket, keep: Retention | None = None, clock: Callable[[], float] = time.time
+        self,
+        directory: Path,
+        bucket: Bucket,
+        keep: Retention | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        cluster: str = "",
     ) -> None:
+        """`cluster`: the uid with which `claim_bucket` has marked the storage; "" = it was not marked."""
         super().__init__(directory, keep, clock)
-        self._bucket = bucket
+        self._bucket, self._cluster, self._place = bucket, cluster, f"the archive {bucket.url}"
+        self._readers = ThreadPoolExecutor(_READERS, "archive-reader")
         self._writer = secrets.token_hex(4)
         self._shall_lead = False
         self._term: SegmentName | None = None
@@ -99,12 +139,8 @@ class SharedArchive(Archive):
         self._shall_lead = True
         self._hurry.set()
         self._wakeup.set()
-        while not await asyncio.to_thread(self._wait_for_term, 1.0):
-            pass
-
-    def _wait_for_term(self, timeout: float) -> bool:
-        with self._written:
-            return self._written.wait_for(lambda: self.is_leading, timeout)
+        while not self.is_leading:
+            await asyncio.sleep(_ASK_AGAIN)
 
     def follow(self) -> None:
         """Write no more. What still waits is left to the next leader, who has seen it, too."""
@@ -122,7 +158,13 @@ class SharedArchive(Archive):
             with self._lock:
                 self._handed_over += 1
             self._wakeup.set()
-        return await super().settle(timeout)
+        loop, handed_over = asyncio.get_running_loop(), self._handed_over
+        deadline = loop.time() + timeout
+        if not self._is_settled(handed_over):
+            self._hurry.set()
+        while not self._is_settled(handed_over) and not self.problem and loop.time() < deadline:
+            await asyncio.sleep(_ASK_AGAIN)
+        return self._is_settled(handed_over)
 
     # ------------------------------------------------------------ the thread
 
@@ -219,8 +261,20 @@ class SharedArchive(Archive):
             return BucketChunks(self._bucket, f"{_LOGS}/{record.file}")
         return super().read_log_chunks(connection, record)
 
+    async def read_pieces(self, question: Callable[[], T]) -> T:
+        """As `Archive.read_pieces`."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, question)
+
     def _list(self) -> Listing:
-        return segments.parse_listing(self._bucket.names(segments.FOLDER))
+        """Raises OSError, also where it is not the archive of this cluster any more."""
+        names = self._bucket.names(segments.FOLDER)
+        if self._cluster and (marked := segments.marked_clusters(names)) != {self._cluster}:
+            others = ", ".join(sorted(marked - {self._cluster}))
+            raise StorageFailed(
+                f"it has the mark of another cluster, too, {others}: give each one of its own" if others
+                else f"{segments.mark_of(self._cluster)} is gone from it: mount or restore what was there, or start the servers anew"
+            )  # fmt: skip
+        return segments.parse_listing(names)
 
     def _read_segments(self, connection: sqlite3.Connection, listing: Listing) -> None:
         """What others wrote, as far as it is not here."""
@@ -231,13 +285,22 @@ class SharedArchive(Archive):
             self._load_snapshot(connection, snapshot)
             positions = segments.read_positions(connection)
             unread = segments.unread_segments(listing, positions, own)
-        if unread.has_gap:
-            log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
-        for name in unread.segments:
-            writes = segments.unpack_segment(name, self._bucket.read(name.segment))
+        hidden = set(segments.missing_segments(unread.segments, positions)) if unread.has_gap else set()
+        is_lost = unread.has_gap and not hidden
+        for name in sorted({*unread.segments, *hidden}):
+            try:
+                content = self._bucket.read(name.segment)
+            except FileNotFoundError:
+                if name not in hidden:
+                    raise  # it was removed a moment ago: a snapshot has it
+                is_lost = True
+                continue
+            writes = segments.unpack_segment(name, content)
             is_late = segments.is_late(name.stream, positions)
             segments.apply_writes(connection, writes, name, is_late=is_late)
             positions[name.stream] = name.number
+        if is_lost:
+            log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
 
     def _load_snapshot(self, connection: sqlite3.Connection, name: SegmentName) -> None:
         """Have what a snapshot tells in place of what is here; questions meanwhile are answered from before."""

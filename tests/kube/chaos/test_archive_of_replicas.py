@@ -106,7 +106,7 @@ def said(replica: Cluster, name: str) -> list[str]:
 def followed(replica: Cluster, name: str = "") -> list[str]:
     """What lies in the files of logs that this server follows, or has not found in the archive yet."""
     found = []
-    for path in (replica.data / "archive-shared" / "following").glob("*/*.log"):
+    for path in (replica.data / "archive-shared").glob("*/following/*/*.log"):
         with contextlib.suppress(FileNotFoundError):  # it is in the archive now
             if json.loads(path.with_name("pod.json").read_text())["pod"].startswith(name):
                 found.append(path.read_text())
