@@ -120,7 +120,7 @@ class RestApi:
         self._recorder = RunRecorder(api, self.cache, archive, clock, diagnose=diagnose) if archive else None
         self._run_elected = run_elected
         self._standby = (
-            Standby(self._recorder, self.cache, archive) if archive and self._recorder and run_elected else None
+            Standby(self._recorder, self.cache, archive, clock) if archive and self._recorder and run_elected else None
         )
         self._context = AppContext(
             api,

@@ -14,15 +14,18 @@ from tests.archive.test_archive import run_record
 from rowlock import kinds, objects
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
+from rowlock.archive.records import PodRecord
 from rowlock.objects import Object, with_field
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history import standby
 from rowlock.rest.run_history.recorder import RunRecorder
+from rowlock.rest.run_history.seen_pods import SeenPods
 from rowlock.rest.run_history.standby import Standby
 from rowlock.storage.store import Store
 from rowlock.workloads import projects
 
 NAMESPACE = "runai-team-a"
+NOW = 1_800_000_000.0
 
 
 class Waiting:
@@ -32,8 +35,8 @@ class Waiting:
         self.store = Store.open(None)
         self.cache = InformerCache(self.store)
         self.archive = Archive(directory / "archive")
-        self.recorder = RunRecorder(self.store, self.cache, self.archive, lambda: 1_800_000_000.0)
-        self.standby = Standby(self.recorder, self.cache, self.archive)
+        self.recorder = RunRecorder(self.store, self.cache, self.archive, lambda: NOW)
+        self.standby = Standby(self.recorder, self.cache, self.archive, lambda: NOW)
 
     async def create(self, name: str) -> Object:
         spec = {
@@ -153,5 +156,101 @@ def test_a_record_that_does_not_come_is_waited_for_once(tmp_path: Path, monkeypa
         await asyncio.wait_for(waiting.standby.catch_up(), 30)
         monkeypatch.setattr(standby, "_PATIENCE", 3600.0)
         await asyncio.wait_for(waiting.standby.catch_up(), 30)
+
+    play(tmp_path, act)
+
+
+async def create_pod(waiting: Waiting, job: Object, name: str) -> Object:
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": objects.name(job), "uid": objects.uid(job)}
+    meta = {"name": name, "namespace": NAMESPACE, "ownerReferences": [{**owner, "controller": True}]}
+    spec = {"containers": [{"name": "pytorch", "image": "x"}]}
+    pod = await waiting.store.create(kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    started = {"name": "pytorch", "restartCount": 0, "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}
+    status = {"phase": "Running", "containerStatuses": [started]}
+    await waiting.store.update(kinds.POD, with_field(pod, "status", status), subresource="status")
+    await waiting.seen(lambda: any(objects.phase(p) == "Running" for p in waiting.cache.own_pods(objects.uid(job))))
+    return pod
+
+
+async def delete_pod(waiting: Waiting, job: Object, pod: Object) -> None:
+    await waiting.store.delete(kinds.POD, NAMESPACE, objects.name(pod))
+    await waiting.seen(
+        lambda: objects.uid(pod) not in {objects.uid(p) for p in waiting.cache.own_pods(objects.uid(job))}
+    )
+
+
+def test_pods_that_went_while_nobody_recorded_are_recorded_by_the_next_one(tmp_path: Path) -> None:
+    """Of a job that is there, of one that has gone, and not of what the last leader had written."""
+
+    async def act(waiting: Waiting) -> None:
+        there, short = await waiting.create("there"), await waiting.create("short")
+        waiting.standby._pods.begin()
+        pods = {}
+        for job, name in ((there, "there-worker-0"), (there, "there-worker-1"), (short, "short-master-0")):
+            pods[name] = await create_pod(waiting, job, name)
+        await waiting.standby._pods.look()
+        written = PodRecord(objects.uid(pods["there-worker-1"]), objects.uid(there), "there-worker-1", 1.0, 2.0, {})
+        waiting.archive.put("pod", database.put_pod(written))
+        assert await waiting.archive.settle(20)
+        for job, name in ((there, "there-worker-0"), (there, "there-worker-1"), (short, "short-master-0")):
+            await delete_pod(waiting, job, pods[name])
+        await waiting.delete(short)
+        term = asyncio.create_task(waiting.recorder.run())
+        found: dict[str, PodRecord] = {}
+        while len(found) < 3:
+            await waiting.recorder.catch_up("*")
+            for job in (there, short):
+                found |= {p.name: p for p in await waiting.archive.read(database.read_pods, objects.uid(job))}
+        assert found["there-worker-1"] == written, "the last leader's word stays"
+        for name in ("there-worker-0", "short-master-0"):
+            assert found[name].deleted == NOW and found[name].body["status"]["phase"] == "Running"
+        (run,) = await waiting.archive.read(lambda d: list(database.read_runs(d, "WHERE name = ?", ["short"])))
+        assert run.phase == "Deleted" and run.body["lives"]["short-master-0"]
+        term.cancel()
+        await asyncio.wait([term])
+
+    play(tmp_path, act)
+
+
+def test_pods_that_went_are_forgotten_once_they_are_recorded_or_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(waiting: Waiting) -> None:
+        job = await waiting.create("job")
+        uid, now = objects.uid(job), [100.0]
+        seen = SeenPods(waiting.cache, lambda: now[0])
+        seen.begin()
+        for number in range(4):
+            pod = await create_pod(waiting, job, f"job-worker-{number}")
+            await seen.look()
+            now[0] += 1
+            await delete_pod(waiting, job, pod)
+            await seen.look()
+        names = [objects.name(pod) for pod, _ in seen.gone_pods(uid)]
+        assert names == [f"job-worker-{number}" for number in range(4)]
+        seen.forget(before=102.0)
+        assert [when for _, when in seen.gone_pods(uid)] == [103.0, 104.0]
+        monkeypatch.setattr("rowlock.rest.run_history.seen_pods.MOST_GONE", 1)
+        await delete_pod(waiting, job, await create_pod(waiting, job, "job-worker-4"))
+        assert len(seen.gone_pods(uid)) <= 1
+        seen.stop()
+        await create_pod(waiting, job, "job-worker-5")
+        assert seen.gone_pods(uid) == [] and not seen._changed
+
+    play(tmp_path, act)
+
+
+def test_deletions_are_remembered_for_longer_while_the_archive_has_a_problem(tmp_path: Path) -> None:
+    async def act(waiting: Waiting) -> None:
+        job = await waiting.create("goes")
+        await waiting.delete(job)
+        earlier = waiting.standby.forget_recorded({})
+        waiting.archive.problem = "the storage does not answer"
+        for _ in range(3):
+            earlier = waiting.standby.forget_recorded(earlier)
+            assert waiting.recorder.noted_jobs() == {objects.uid(job)}, "nobody may be able to record it"
+        waiting.archive.problem = ""
+        waiting.standby.forget_recorded(earlier)
+        assert not waiting.recorder.noted_jobs()
 
     play(tmp_path, act)

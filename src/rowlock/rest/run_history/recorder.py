@@ -80,6 +80,8 @@ class RunRecorder:
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
         """False also where another server records; changes are noted then, so that this one can go on at any moment."""
+        self.recall_pods: Callable[[str], Awaitable[list[tuple[Object, float]]]] | None = None
+        """The pods of a job that went while nobody recorded, and when; None where no other server does."""
         cache.subscribe(self._note_change)
 
     def _note_change(self, uid: str) -> None:
@@ -226,6 +228,10 @@ class RunRecorder:
         self._first_seen.pop(uid, None)
         for event in self._early_events.pop(uid, ()):
             notes.note_event(event)
+        for pod, gone in await self.recall_pods(uid) if self.recall_pods else ():
+            notes.note_life(pod, gone)
+            notes.end_lives(pod, gone)
+            notes.note_pod(objects.uid(pod), pod, gone)
         self._runs[uid] = notes
         return notes
 

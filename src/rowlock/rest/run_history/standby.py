@@ -1,25 +1,31 @@
 """A recorder that waits, because another server of the same cluster records: what it remembers, and how its readers are served.
 
 Every server sees every change. What happened in the seconds in which nobody recorded, because a leader died, is noted by those that
-wait; a minute later it is forgotten, since somebody has recorded it.
+wait, of jobs here and of pods in `seen_pods.py`; a minute later it is forgotten, since somebody has recorded it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable, Mapping
 
+from rowlock import objects
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
+from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.run_history.recorder import RunRecorder
+from rowlock.rest.run_history.seen_pods import LOOK, SeenPods
 
 RunElected = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 """Runs a work for as long as this process is the one that does it, again and again until cancelled."""
 MEMORY = 60.0
 """Seconds for which deletions are remembered at least: longer than it takes to replace a leader that died."""
+_MOST_DELETIONS = 2_000
+"""Deletions that are remembered for longer, while the archive cannot be read: perhaps nobody can write to it."""
 _PATIENCE = 3.0
 """Seconds that a reader waits for the record of a deletion that this server has seen."""
 _ASK_AGAIN = 0.2
@@ -29,28 +35,61 @@ _SETTLE = 2.0
 class Standby:
     """Beside the recorder of a server that may have to wait."""
 
-    def __init__(self, recorder: RunRecorder, cache: InformerCache, archive: Archive) -> None:
-        self._recorder, self._cache, self._archive = recorder, cache, archive
+    def __init__(
+        self, recorder: RunRecorder, cache: InformerCache, archive: Archive, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._recorder, self._cache, self._archive, self._clock = recorder, cache, archive, clock
+        self._pods = SeenPods(cache, clock)
+        recorder.recall_pods = self._recall_pods
         self._given_up: set[str] = set()
         """Deletions whose record no reader waits for any more: it is there, or did not come."""
 
     async def run(self) -> None:
-        """Forget what others have recorded, until cancelled."""
+        """Look at pods, and forget what others have recorded, until cancelled."""
+        loop = asyncio.get_running_loop()
         earlier: dict[str, bool] = {}
+        next_forget, was_recording, recorded_at = loop.time() + MEMORY, True, loop.time()
         while True:
-            await asyncio.sleep(MEMORY)
-            earlier = self.forget_recorded(earlier)
+            if not self._recorder.is_recording:
+                recorded_at = loop.time()
+                if was_recording:
+                    self._pods.begin()
+                await self._pods.look()
+            elif loop.time() - recorded_at > MEMORY:  # it has looked at all jobs by now
+                self._pods.stop()
+            was_recording = self._recorder.is_recording
+            await asyncio.sleep(LOOK)
+            if loop.time() >= next_forget:
+                next_forget = loop.time() + MEMORY
+                earlier = self.forget_recorded(earlier)
 
     def forget_recorded(self, earlier: Mapping[str, bool]) -> dict[str, bool]:
-        """Forget the jobs that were noted, or have gone, before the last look, which returned `earlier`. Those that stay: uid →
-        whether the job has gone."""
+        """Forget the jobs that were noted, or have gone, before the last look, which returned `earlier`; of the last deletions none
+        while the archive has a problem. Those that stay: uid → whether the job has gone."""
         if self._recorder.is_recording:
             return {}
         noted = {uid: self._cache.job(uid) is None for uid in self._recorder.noted_jobs()}
         kept = {uid: gone for uid, gone in noted.items() if uid not in earlier or gone > earlier[uid]}
+        if self._archive.problem:
+            held = [uid for uid, gone in noted.items() if gone]
+            kept |= dict.fromkeys(held[-_MOST_DELETIONS:], True)
+        else:
+            self._pods.forget(self._clock() - MEMORY)
         self._recorder.keep_notes(kept)
         self._given_up &= kept.keys()
         return kept
+
+    async def _recall_pods(self, uid: str) -> list[tuple[Object, float]]:
+        """Pods of this job that went, and of which the archive does not know it, with when they went."""
+        gone = self._pods.gone_pods(uid)
+        if not gone:
+            return []
+        try:
+            records = await self._archive.read(database.read_pods, uid)
+        except (OSError, sqlite3.Error, UnusableArchive):
+            records = []  # the archive says itself what is wrong with it
+        known = {record.pod_uid for record in records if record.deleted is not None}
+        return [(pod, when) for pod, when in gone if objects.uid(pod) not in known]
 
     async def catch_up(self, uid: str = "") -> None:
         """Before a read: as `RunRecorder.catch_up`, or until the recording server has written the deletions that this one has
