@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rowlock.cli import system_server
@@ -419,7 +419,7 @@ def _error_message(status: int, body: Any, directory: str) -> str:
     return message or f"the server of {directory} answered with HTTP {status}"
 
 
-def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
+def message_in_flags(refusal: StatusError, flag_of: Mapping[str, str]) -> str:
     """The server's message with flags instead of field names. `flag_of` maps a field of the request to its flag."""
     issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
     if not issues or not any(_flag_of_field(i["field"], flag_of) for i in issues):
@@ -428,7 +428,7 @@ def message_in_flags(refusal: StatusError, flag_of: dict[str, str]) -> str:
     return "\n".join(f"{flag}: {details}" for flag, details in flag_errors)
 
 
-def _flag_of_field(field: str, flag_of: dict[str, str]) -> str:
+def _flag_of_field(field: str, flag_of: Mapping[str, str]) -> str:
     """The flag of the field or of one of its parents: `spec.storage.pvc[0].path` comes from --existing-pvc."""
     while field:
         names = (field, field.partition("[")[0], f"spec.{field}")  # policies name fields without `spec`, as Run:ai's do

@@ -44,6 +44,13 @@ def context_flags(line: Any) -> str:
     return (f" -p {project_name}" if project_name != selected else "") + data_dir_flag(data_dir(line))
 
 
+def typed_command(line: Any) -> str:
+    """The command line as it was typed, quoted for a shell."""
+    import shlex
+
+    return shlex.join([line.program, *line.argv])
+
+
 def prepare_data_dir(directory: str) -> None:
     """Make the data directory, for its owner alone. Raises CommandError when nothing can be written there."""
     try:

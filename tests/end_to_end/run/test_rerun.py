@@ -44,6 +44,8 @@ def test_a_run_again_and_what_differs(running: Cluster, project: Path) -> None:
     assert "[rank 0] first 1 k3y-of-the-shell" in first
     run(running, project, "rerun", "again", code=1)  # it is still there
     run(running, project, "delete", "--yes", "again")
+    for command in ("describe", "why"):
+        assert "It was deleted: `rowlock show again`" in run(running, project, command, "again", code=1)
     (project / "train.py").write_text(TRAIN.format(word="second"))
     assert "[rank 0] second 1 k3y-of-the-shell" in run(running, project, "rerun", "again")
     assert "[rank 0] first 2 k3y-of-the-shell" in run(
@@ -58,6 +60,38 @@ def test_a_run_again_and_what_differs(running: Cluster, project: Path) -> None:
     told = running.json("rowlock", "diff", "again~2", "again", "--json")
     assert told["request"] == {"env.RATE": ["1", "2"]} and told["metrics"] == {"loss": [0.5, 1.0]}
     assert told["code"] == {"commits": [None, None], "diff": "", "note": ""}
+
+
+def test_as_it_was_in_a_repository_that_went_on_and_one_that_is_gone(running: Cluster, project: Path) -> None:
+    def git(*words: str) -> str:
+        words = ("-c", "user.name=a", "-c", "user.email=a@b", *words)
+        return subprocess.run(["git", *words], cwd=project, check=True, capture_output=True, text=True).stdout.strip()
+
+    (project / ".gitignore").write_text("data\n")
+    (project / "data").write_text("ignored")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    then = git("rev-parse", "HEAD")
+    (project / "helper.py").write_text("word = 'uncommitted'")
+    (project / "train.py").write_text("import helper, os; print(helper.word, os.path.exists('data'))")
+    run(running, project, "run", "--name", "went", "--", "python", "train.py")
+    (project / "helper.py").unlink()
+    git("commit", "-qam", "two")
+
+    def again(name: str, directory: Path) -> str:
+        said = run(running, directory, "rerun", "went", "--exact", "--name", name)
+        assert f"(3 files, commit {then[:10]} with changes)" in said
+        ran = running.json("rowlock", "show", name, "--json")["ran"]
+        assert ran["code"]["commit"] == then and ran["commandLine"] == f"rowlock rerun went --exact --name {name}"
+        return said
+
+    assert "[rank 0] uncommitted True" in again("went-on", project)
+    project.rename(project.parent / "elsewhere")
+    refused = run(running, project.parent, "rerun", "went", "--name", "went-to", code=1)
+    assert "is not there any more: make it again, rerun with --exact" in refused
+    said = again("went-away", project.parent)
+    assert "[rank 0] uncommitted False" in said
+    assert f"warning: {project} is not there any more: the copy has no data sets" in said
 
 
 def test_values_that_were_not_kept_are_asked_for(running: Cluster, project: Path) -> None:

@@ -33,11 +33,17 @@ _POLL_SECONDS = 30.0
 
 
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name in the project. Raises CommandError with the nearest name."""
+    """The workload of this name in the project. Raises CommandError with the nearest name, or with what shows a deleted one."""
     workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if workloads:
         return dict(workloads[0])
     check_project(server, project_name)
+    query = {"filterBy": f"name=={name},projectName=={project_name}", "deleted": "true", "limit": "1"}
+    if server.get(WORKLOADS, **query)["workloads"]:
+        raise CommandError(
+            f"The job {name} does not exist in project {project_name}. It was deleted: `rowlock show {name}` and "
+            f"`rowlock logs {name}` have what is kept of it."
+        )
     names = [
         w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
     ]

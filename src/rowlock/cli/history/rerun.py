@@ -12,7 +12,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
-from rowlock.cli.context import data_dir, project
+from rowlock.cli.context import data_dir, project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run, kept_request
 from rowlock.cli.output import tell
@@ -25,6 +25,8 @@ from rowlock.submit_fields import DISTRIBUTED
 NOT_KEPT = "(not kept)"
 """The archive stores this text instead of a secret value."""
 _SHOWN = 5
+_FLAG_OF = {"name": "--name", "spec.environmentVariables": "--env", "spec.image": "its image"}
+"""Field of the request → what a message calls it."""
 
 
 def rerun(line: CommandLine) -> int:
@@ -42,7 +44,7 @@ def _prepare(
     line: CommandLine, server: ServerClient, run: dict[str, Any], kept: dict[str, Any]
 ) -> Iterator[PreparedRun]:
     body = json.loads(json.dumps(kept))
-    body["name"] = line.name or run["name"]
+    body["name"], body["submitCommand"] = line.name or run["name"], typed_command(line)
     spec, code = body["spec"], run["ran"]["code"] or {}
     for role in (spec, body.get("masterSpec") or {}):
         for name in CONSOLE_FIELDS:
@@ -70,7 +72,8 @@ def _prepare(
             f"Run again: {run['name']} ({run['id'][:8]})"
             + (f", as {body['name']}" if body["name"] != run["name"] else "")
         )
-        yield PreparedRun(server, body, Console(), shell, copy, f"{WORKLOADS}/{_last_word(run, body)}")
+        path = f"{WORKLOADS}/{_last_word(run, body)}"
+        yield PreparedRun(server, body, Console(), shell, copy, path, flag_of=_FLAG_OF)
 
 
 def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:
@@ -86,10 +89,8 @@ def _copy_source(line: CommandLine, body: dict[str, Any], code: dict[str, Any]) 
     from rowlock.cli.source.code_record import CodeRecording
 
     directory, command = body["spec"].get("workingDir") or os.getcwd(), body["spec"].get("command") or []
-    if not os.path.isdir(directory):
-        raise CommandError(
-            f"its working directory {directory} is not there any more: make it again, or run the command anew"
-        )
+    if not line.exact:
+        _require_directory(directory, "make it again, rerun with --exact, or run the command anew")
     words = command if isinstance(command, list) else []
     copies = line.exact or bool(code.get("source"))
     recording = CodeRecording(data_dir(line), directory, words, os.environ, packs=not copies)
@@ -97,17 +98,30 @@ def _copy_source(line: CommandLine, body: dict[str, Any], code: dict[str, Any]) 
         body["code"] = recording.result()
         yield None
         return
-    line.set_values(source=code.get("source") or code.get("repository") or "")
-    with source.make_copy(line, body["name"], tree=_kept_snapshot(line, code) if line.exact else "") as copy:
+    if line.exact:
+        _require_snapshot(line, code)
+    place = code.get("source") or code.get("repository") or ""
+    line.set_values(source=place)
+    with source.make_copy(line, body["name"], code if line.exact else None) as copy:
         body["code"] = recording.result()
         if copy:
             source.redirect(line, body, copy)
         if line.exact:
+            _require_directory(body["spec"]["workingDir"], "it was not part of the code; make it again")
+            if not os.path.isdir(place):
+                tell(
+                    f"warning: {place} is not there any more: the copy has no data sets or other files that git ignores"
+                )
             _compare_packages(line, code, body["code"])
         yield copy
 
 
-def _kept_snapshot(line: CommandLine, code: dict[str, Any]) -> str:
+def _require_directory(directory: str, hint: str) -> None:
+    if not os.path.isdir(directory):
+        raise CommandError(f"its working directory {directory} is not there any more: {hint}")
+
+
+def _require_snapshot(line: CommandLine, code: dict[str, Any]) -> None:
     from rowlock.cli.source.snapshot import SourceStore
 
     tree = str(code.get("snapshot") or "")
@@ -122,7 +136,6 @@ def _kept_snapshot(line: CommandLine, code: dict[str, Any]) -> str:
         raise CommandError(
             "--exact: the snapshot of its code is not on this machine: rerun it where it was submitted, within 90 days"
         )
-    return tree
 
 
 def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, Any]) -> None:

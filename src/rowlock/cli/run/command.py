@@ -73,6 +73,8 @@ class PreparedRun(NamedTuple):
     path: str = f"{WORKLOADS}/distributed"
     pods: int = 0
     """0 = unknown."""
+    flag_of: Mapping[str, str] = MappingProxyType(_FLAG_OF)
+    """Field of the request → what a refusal calls it."""
 
 
 @contextlib.contextmanager
@@ -168,7 +170,7 @@ def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
     try:
         server.post(prepared.path, body, dryRun="true", **_image_check(prepared))
     except client.StatusError as refusal:
-        raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
+        raise CommandError(client.message_in_flags(refusal, prepared.flag_of)) from None
     for workload in old:
         if not line.resume_from and (sentence := checkpoints.describe_replacement(server, workload["id"], body)):
             tell(sentence)
@@ -190,7 +192,7 @@ def _submit(prepared: PreparedRun) -> dict[str, Any]:
             name, where = body["name"], body["projectId"]
             free = "replace it with --replace, or give another --name"
             raise CommandError(f"there is a job {name} in project {where} already: {free}") from None
-        raise CommandError(client.message_in_flags(refusal, _FLAG_OF)) from None
+        raise CommandError(client.message_in_flags(refusal, prepared.flag_of)) from None
     return created
 
 

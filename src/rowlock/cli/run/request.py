@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rowlock.cli.context import project
+from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
 
@@ -39,7 +39,7 @@ def submission(
         "projectId": project(line),
         "spec": spec,
         **({"masterSpec": master} if master else {}),
-        "submitCommand": _typed_command(line),
+        "submitCommand": typed_command(line),
         **({"shellEnvironment": shell} if shell else {}),
     }
 
@@ -69,12 +69,6 @@ def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
 def _escape_dollars(word: str) -> str:
     """Write `$$` as `$$$$`, because Kubernetes replaces `$$` by `$` in commands."""
     return word.replace("$$", "$$$$")
-
-
-def _typed_command(line: CommandLine) -> str:
-    import shlex
-
-    return shlex.join([line.program, *line.argv])
 
 
 def launch_command(command: list[str], nproc: int) -> list[str]:

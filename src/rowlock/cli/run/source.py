@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
@@ -42,9 +42,9 @@ def check(line: CommandLine) -> None:
 
 
 @contextlib.contextmanager
-def make_copy(line: CommandLine, name: str, tree: str = "") -> Iterator[WorkingCopy | None]:
-    """Yields the copy for the job of this name, None without --source. `tree` names an earlier snapshot to copy instead of the
-    directory's present content. The copy is deleted when the job is not submitted."""
+def make_copy(line: CommandLine, name: str, earlier: Mapping[str, Any] | None = None) -> Iterator[WorkingCopy | None]:
+    """Yields the copy for the job of this name, None without --source. `earlier` (`snapshot`, `commit`, `changedFiles`) names an
+    earlier snapshot to copy instead of the directory's present content. The copy is deleted when the job is not submitted."""
     if not line.source:
         yield None
         return
@@ -52,9 +52,11 @@ def make_copy(line: CommandLine, name: str, tree: str = "") -> Iterator[WorkingC
     from rowlock.cli.source.working_copy import WorkingCopy
 
     store = SourceStore(data_dir(line))
-    snapshot = store.take(line.source)
-    if tree:
-        snapshot = snapshot._replace(tree=tree)
+    if earlier is None:
+        snapshot = store.take(line.source)
+    else:
+        commit, changed = str(earlier.get("commit") or ""), int(earlier.get("changedFiles") or 0)
+        snapshot = store.restore(line.source, earlier["snapshot"], commit, changed)
     copy = WorkingCopy.make(store, snapshot, name)
     try:
         yield copy

@@ -71,6 +71,28 @@ class SourceStore:
         """Take a snapshot of the directory. Raises CommandError when it is too large or cannot be read."""
         directory = os.path.realpath(directory)
         repository = top_directory(directory)
+        present, left_out, empty = self._list(directory, repository)
+        _check_size(directory, present)
+        try:
+            tree = self._write_tree(directory, present)
+        except CommandError:  # the index is damaged, or names contents that were deleted
+            self._forget_index(directory)
+            tree = self._write_tree(directory, present)
+        commit = run_git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
+        status = read_status(directory, self._timeout) if commit else ""
+        return SourceSnapshot(directory, tree, len(present), left_out, empty, commit, status.count("\n"))
+
+    def restore(self, directory: str, tree: str, commit: str, changed: int) -> SourceSnapshot:
+        """A snapshot that was taken of the directory earlier, at `commit` and with `changed` files. What git ignores is that of
+        now; where the directory is not there any more, it is missing."""
+        directory = os.path.realpath(directory)
+        files = len(_paths(self._own("ls-tree", "-r", "-z", "--name-only", tree, environ={})))
+        left_out, empty = self._list(directory, top_directory(directory))[1:] if os.path.isdir(directory) else ((), ())
+        return SourceSnapshot(directory, tree, files, left_out, empty, commit, changed)
+
+    def _list(self, directory: str, repository: str) -> tuple[set[str], tuple[str, ...], tuple[str, ...]]:
+        """Of a directory, in the repository with this top ("": in none): its source files, what is left out, and its empty
+        directories."""
         base = (
             ["-C", directory] if repository else ["-C", directory, "--git-dir", self.git_dir, "--work-tree", directory]
         )
@@ -91,18 +113,10 @@ class SourceStore:
         if ours:  # the data directory itself is no source
             present -= ours
             nested.add(os.path.relpath(self.data_directory, directory))
-        _check_size(directory, present)
-        try:
-            tree = self._write_tree(directory, present)
-        except CommandError:  # the index is damaged, or names contents that were deleted
-            self._forget_index(directory)
-            tree = self._write_tree(directory, present)
-        commit = run_git("-C", directory, "rev-parse", "--verify", "HEAD", check=False).strip() if repository else ""
-        status = read_status(directory, self._timeout) if commit else ""
         own = {".git"} if os.path.lexists(os.path.join(directory, ".git")) else set()
         left_out = sorted({path.rstrip("/") for path in (*ignored, *nested)} | own)
         empty = sorted(path for path in others if path.endswith("/") and not os.listdir(os.path.join(directory, path)))
-        return SourceSnapshot(directory, tree, len(present), tuple(left_out), tuple(empty), commit, status.count("\n"))
+        return present, tuple(left_out), tuple(empty)
 
     def keep(self, tree: str, today: datetime.date | None = None) -> str:
         """Keep a snapshot after its job is gone, and return its id. Snapshots that are too old are deleted."""

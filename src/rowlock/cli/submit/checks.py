@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from rowlock.cli import exec_commands
@@ -49,11 +48,6 @@ def requested_name(line: CommandLine) -> str:
     if len(names) > 1:
         raise CommandError(f"unexpected arguments {line.words[-1:] if flag else line.words[1:]}")
     return str(names[0]) if names else ""
-
-
-def typed_command(line: CommandLine) -> str:
-    """The command as it was typed, quoted for a shell."""
-    return shlex.join([line.program, *line.argv])
 
 
 def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
