@@ -254,3 +254,23 @@ def test_deletions_are_remembered_for_longer_while_the_archive_has_a_problem(tmp
         assert not waiting.recorder.noted_jobs()
 
     play(tmp_path, act)
+
+
+def test_what_the_last_leader_recorded_to_its_end_stays_as_it_was(tmp_path: Path) -> None:
+    async def act(waiting: Waiting) -> None:
+        recorded, unrecorded = await waiting.create("recorded"), await waiting.create("unrecorded")
+        uid, moment = objects.uid(recorded), time.time()
+        record = run_record(uid, name="recorded", deleted=moment, phase="Completed", verdict="All was well.")
+        waiting.archive.put("run", database.put_run(record))
+        assert await waiting.archive.settle(20)
+        for job in (recorded, unrecorded):
+            await waiting.delete(job)
+        term = asyncio.create_task(waiting.recorder.run())
+        while (await waiting.recorded()).get("unrecorded") != "Deleted":
+            await asyncio.sleep(0.01)
+        (kept,) = await waiting.archive.read(database.read_headers, "WHERE uid = ?", [uid])
+        assert (kept.phase, kept.deleted, kept.verdict) == ("Completed", moment, "All was well.")
+        term.cancel()
+        await asyncio.wait([term])
+
+    play(tmp_path, act)
