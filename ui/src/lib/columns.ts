@@ -1,6 +1,6 @@
 // The columns of the Workloads table: what is shown, how it is sorted, which are there at first.
 
-import { age, bytesOf, localTime, number, span, utcTime } from "./format";
+import { age, bytesOf, localTime, number, span, took, utcTime } from "./format";
 import { selectItems, type Filter, type TableColumn } from "./table";
 import type { Row } from "./types";
 
@@ -146,7 +146,7 @@ export const COLUMNS: Column[] = [
   {
     key: "runtime",
     title: "Total runtime",
-    text: (row, now) => (row.ranAt && !isSuspended(row) ? span(runningSeconds(row, now)) : ""),
+    text: (row, now) => (row.ranAt && !isSuspended(row) ? ranFor(row, now) : ""),
     order: (row) => (row.ranAt && !isSuspended(row) ? runningSeconds(row, Date.now()) : -1),
     absence: (row) => (isSuspended(row) ? "It is stopped: it neither waits nor runs." : "It has not run yet."),
     isShown: false,
@@ -235,6 +235,12 @@ const isSuspended = (row: Row): boolean => row.phase === "Stopped" || row.phase 
 function pendingSeconds(row: Row, now: number): number {
   const end = row.ranAt ?? row.completedAt;
   return Math.max(0, (end ? Date.parse(end) : now) - Date.parse(row.createdAt)) / 1000;
+}
+
+/** Of one that has ended in tenths of a second, where they are known: times of a job have whole seconds. */
+function ranFor(row: Row, now: number): string {
+  const seconds = runningSeconds(row, now);
+  return row.completedAt && !Number.isInteger(seconds) ? took(seconds) : span(seconds);
 }
 
 function runningSeconds(row: Row, now: number): number {

@@ -26,7 +26,7 @@ export interface WorkloadBody
   requestedPods: { number: number; min: number | null; max: number | null; completions: number | null };
   workloadRequestedResources: Requested;
   datasources: { name: string; type?: string }[];
-  additionalFields: { failedPods: number; nodes: string[]; kind: string; startedAt: string | null; ports: { name: string; port: number }[] };
+  additionalFields: { failedPods: number; nodes: string[]; kind: string; startedAt: string | null; ranForSeconds: number | null; ports: { name: string; port: number }[] };
 }
 
 export interface DeletedRow extends Row {
@@ -37,7 +37,7 @@ export interface DeletedRow extends Row {
 export function rowOf(body: WorkloadBody): DeletedRow {
   const { requestedPods: pods, workloadRequestedResources: asked, additionalFields: more } = body;
   const end = body.completedAt ?? body.deletedAt;
-  const ranFor = body.totalRunningTimeSeconds ?? 0;
+  const ranFor = more.ranForSeconds ?? body.totalRunningTimeSeconds ?? 0;
   return {
     id: body.id, name: body.name, type: body.type, distributedFramework: body.distributedFramework, category: body.category, phase: body.phase,
     phaseReason: body.phaseReason, phaseUpdatedAt: body.phaseUpdatedAt, why: body.phaseMessage, projectName: body.projectName, departmentName: body.departmentName,

@@ -29,6 +29,7 @@ from rowlock.workloads.runai_json import Workload
 T = TypeVar("T")
 P = ParamSpec("P")
 PastEndpoint = Callable[[RestCall, "PastRun"], Awaitable[Any]]
+_ENDS = frozenset({"Completed", "Failed", "Stopped", "Deleted"})
 _MAX_SEARCHED = 5000
 """Runs that a search or a filter reads at most, the newest first."""
 
@@ -125,6 +126,17 @@ def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
 # ---------------------------------------------------------------- one workload
 
 
+def _ran_for(run: PastRun) -> float | None:
+    """Seconds, to the millisecond, from when it ran last until it ended. One that was done before anybody saw it run counts from when its
+    pods were being started. None for one that has not run, or whose end nobody saw."""
+    words = ("Running", "Initializing") if run.record.phase == "Completed" else ("Running",)
+    began = next((step.at for word in words for step in reversed(run.phases) if step.phase == word), None)
+    if began is None:
+        return None
+    ended = next((step.at for step in run.phases if step.at >= began and step.phase in _ENDS), None)
+    return None if ended is None else round(ended - began, 3)
+
+
 def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
     """Run:ai's JSON of a deleted workload."""
     workload, record = run.workload(), run.record
@@ -139,6 +151,7 @@ def past_json(run: PastRun, *, detailed: bool = False) -> dict[str, Any]:
         "nodes": nodes,
         "chief": objects.name(chief) if chief else "",
         "pendingPods": 0,
+        "ranForSeconds": _ran_for(run),
     }
     return {
         **body,
