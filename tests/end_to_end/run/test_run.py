@@ -45,11 +45,13 @@ def phase(cluster: Cluster, name: str) -> str:
     return str(cluster.json("rowlock", "describe", name, "--json")["phase"])
 
 
-def test_ctrl_c_and_delete(running: Cluster) -> None:
+@pytest.mark.parametrize("keys", [b"x\n", b"delete\n"])
+def test_ctrl_c_and_delete(running: Cluster, keys: bytes) -> None:
     terminal = interrupted(running, "deleted")
-    terminal.type(b"what?\n")
-    terminal.hear(b"[s/d/x] ")  # an answer that is none of them is asked for again
-    terminal.type(b"x\n")
+    for answer in (b"what?\n", b"xyz\n", b"don't\n"):
+        terminal.type(answer)
+        terminal.hear(b"[s/d/x] ")  # an answer that is none of them is asked for again
+    terminal.type(keys)
     terminal.hear(b"Job deleted is stopped and deleted.")
     assert terminal.end() == 130
     assert "deleted" not in jobs(running)

@@ -22,6 +22,8 @@ _KILL_TIMEOUT = 10
 """Seconds to wait until killed programs are gone."""
 _AT_ONCE = "\x03"
 """The answer that stands for Ctrl-C."""
+_ANSWERS = {"s": "s", "stop": "s", "d": "d", "detach": "d", "": "d", "x": "x", "delete": "x", _AT_ONCE: _AT_ONCE}
+"""What is typed after Ctrl-C → what is done; anything else is asked for again."""
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
@@ -106,10 +108,10 @@ def _handle_interrupt(line: CommandLine, name: str, identity: str) -> int:
     if sys.stdin.isatty():
         tell("")
         question = f"[s]top job {name} and keep it, [d]etach and leave it running, or delete it [x]? Ctrl-C stops it at once. [s/d/x] "
-        while (answer := ask(question, interrupted=_AT_ONCE)) not in ("", _AT_ONCE) and answer[0] not in "sdx":
+        while (answer := ask(question, interrupted=_AT_ONCE)) not in _ANSWERS:
             continue
-        answer = answer if answer == _AT_ONCE else answer[:1]
-    if answer in ("d", ""):
+        answer = _ANSWERS[answer]
+    if answer == "d":
         return leave_running(line, name, DETACHED)
     server = client.connect(line)
     if answer == "x":
