@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
-from rowlock.kubelet.images import base_environment, build
+from rowlock.kubelet.files import untrusted
+from rowlock.kubelet.images import base_environment, build, images
 from rowlock.kubelet.images.dockerfile import BadDockerfile
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images
 from rowlock.kubelet.images.layers import LayerStore
+from rowlock.kubelet.shim.fact_files import write_fact
 
 HERE = Path(__file__).parent
 
@@ -186,6 +188,44 @@ def test_layers_of_a_container_that_runs_stay_when_its_image_is_built_again(
         assert {e.path for e in os.scandir(store.directory)} == set(second.layers)
 
     on_node(shop.data, body)
+
+
+def test_a_start_notes_its_layers_once_and_reads_no_note(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.build("FROM x\nCMD echo said")
+    notes: list[str] = []
+    reads: list[str] = []
+    entries: list[str] = []
+
+    def note(path: str, fact: dict[str, object]) -> None:
+        notes.append(os.path.basename(path))
+        write_fact(path, fact)
+
+    def read(path: str) -> dict[str, object] | None:
+        if path.endswith("layers.json"):
+            reads.append(path)
+        return read_object(path)
+
+    def parse(data: dict[str, object]) -> Image:
+        entries.append(str(data["name"]))
+        return from_json(data)
+
+    read_object, from_json = untrusted.read_object, images._from_json
+    monkeypatch.setattr("rowlock.kubelet.images.layers.write_fact", note)
+    monkeypatch.setattr(untrusted, "read_object", read)
+    monkeypatch.setattr(images, "_from_json", parse)
+
+    async def body(node: Node) -> None:
+        container = {"name": "main", "image": "made"}
+        for name in ("a", "b", "c"):
+            await node.add({**pod(name, ""), "spec": {"restartPolicy": "Never", "containers": [container]}})
+            await node.ended(name)
+
+    on_node(shop.data, body)
+    assert not reads
+    assert notes == ["layers.json"] * 3
+    assert entries == ["made:latest"], "read again only when it was written again"
+    build.prune_layers(shop.images)
+    assert len(reads) == 3, "builds and removals of images read the notes"
 
 
 def test_the_signal_of_the_image_stops_it(shop: Workshop) -> None:

@@ -100,11 +100,10 @@ class _Expansion:
         return "".join(out)
 
     def _read_escape(self) -> str:
-        """In a here-document an escape is one before a dollar alone."""
+        """An escape goes, whatever follows, in a here-document, too (as BuildKit has it: two of them make one in the file)."""
         following = self._text[self._position + 1 : self._position + 2]
-        if not following or (not self._has_quotes and following not in ("$", self._escape)):
-            self._position += 1
-            return self._escape
+        if not following and self._has_quotes:
+            following = self._escape
         self._position += 2
         return following
 
