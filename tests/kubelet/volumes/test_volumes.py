@@ -188,7 +188,7 @@ def test_memory_is_shared_by_containers_survives_restarts_and_has_a_limit(tmp_pa
             pytest.skip("memory volumes need root or a user namespace")
         volumes = [{"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]
         mounts = [{"name": "m", "mountPath": "/dev/shm"}]
-        script = "test -e /dev/shm/once && { cat /dev/shm/once /dev/shm/other; df -k /dev/shm | tail -1; head -c 2000000 /dev/zero > /dev/shm/big; exit 0; }; until test -s /dev/shm/other; do sleep 0.02; done; echo first > /dev/shm/once; exit 3"
+        script = "test -e /dev/shm/once && { cat /dev/shm/once /dev/shm/other; df -k /dev/shm | tail -1; head -c 2000000 /dev/zero 2>&1 > /dev/shm/big; exit 0; }; until test -s /dev/shm/other; do sleep 0.02; done; echo first > /dev/shm/once; exit 3"
         made = mounting("a", script, volumes, mounts, policy="OnFailure")
         other = {"name": "other", "image": WAY.image, "volumeMounts": mounts}
         made["spec"]["containers"].append({**other, "command": ["sh", "-c", "echo beside > /dev/shm/other"]})
@@ -241,7 +241,7 @@ def test_a_claim_is_a_directory_that_outlives_pods_and_goes_with_the_claim(tmp_p
         await node.add(
             mounting(
                 "b",
-                "cat /rowlock-data/file; touch /rowlock-data/x || echo closed",
+                "cat /rowlock-data/file; touch /rowlock-data/x 2>&1 || echo closed",
                 volumes,
                 [{**mounts[0], "readOnly": True}],
             )
