@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-examples test-containers test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-engines test-examples test-containers test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -132,6 +132,9 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 
 test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
 	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_evidence/test_real_node.py tests/install
+
+test-engines: $(STAMP) ## the tests of the commands and of the scheduler's REST pages over that control plane, too (about three minutes)
+	$(BIN)/python -m pytest -rs -m real tests/cli tests/rest
 
 storm: $(STAMP) ## the storm of test-real with longer faults: etcd stopped for 20 and 80 seconds (about five minutes)
 	ROWLOCK_STORM=long $(BIN)/python -m pytest -rs -s tests/kube/acceptance/test_storm.py

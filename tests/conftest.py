@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,67 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return FileScheduling(config, log)
+
+
+ON_REAL = "on_real"
+ENGINES = (
+    "embedded",
+    pytest.param("real", id=ON_REAL, marks=[pytest.mark.real, pytest.mark.timeout(120, func_only=True)]),
+)
+"""The parameters of a fixture that starts a cluster: tests that take it run on both engines (`tests/engines/`). The first test on the
+real one waits for it to start."""
+NOT_ON_A_REAL_CLUSTER = Path(__file__).parent / "engines" / "not_on_a_real_cluster.txt"
+
+
+@pytest.fixture(scope="session")
+def real_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A real control plane and a server over it, for all tests of a run: a `RealEngine`."""
+    from tests.conformance.subjects import real_cluster_missing
+    from tests.engines.real_engine import real_engine as started
+
+    if missing := real_cluster_missing(operator=True):
+        pytest.skip(missing)
+    with started(tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
+
+
+def name_on_both(nodeid: str) -> str:
+    """The name of a test without its engine, for one that would run on the real one; "" for others."""
+    test, _, words = nodeid.removesuffix("]").partition("[")
+    parts = words.split("-")
+    if ON_REAL not in parts:
+        return ""
+    parts.remove(ON_REAL)
+    return f"{test}[{'-'.join(parts)}]" if parts else test
+
+
+def only_embedded() -> dict[str, str]:
+    """The tests of `not_on_a_real_cluster.txt`, with the reason: the comment above them."""
+    found, reason, was_test = {}, "", True
+    lines = NOT_ON_A_REAL_CLUSTER.read_text(encoding="utf-8").splitlines() if NOT_ON_A_REAL_CLUSTER.exists() else []
+    for line in filter(None, lines):
+        if line.startswith("#"):
+            reason = line[2:] if was_test else f"{reason} {line[2:]}"
+        else:
+            found[line] = reason
+        was_test = not line.startswith("#")
+    return found
+
+
+def is_listed(nodeid: str, listed: Iterable[str]) -> bool:
+    """Whether this test of the real engine is left out: by its name, by that of its function, or with its file."""
+    name = name_on_both(nodeid)
+    function = name.partition("[")[0]
+    return bool(name) and not {name, function, function.partition("::")[0]}.isdisjoint(listed)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What cannot run on a real cluster is not asked of it."""
+    listed = only_embedded()
+    left_out = [one for one in items if is_listed(one.nodeid, listed)]
+    if left_out:
+        items[:] = [one for one in items if one not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")

@@ -16,6 +16,8 @@ SEED_000 = (
 )
 SEED_001 = SEED_000.replace("submit-pytorch", "submit-dist pytorch")
 SEED_002 = "runai submit-dist pytorch dist-train1 --workers=2 -g 0.1 -i /kubeflow/pytorch-dist-mnist:latest"
+WHOLE = SEED_002.replace("-g 0.1", "-g 1")
+"""What both engines run: shares of GPUs are the embedded cluster's, and KAI's."""
 SEED_TF = (
     "runai submit-tf --name distributed-training-tf --workers=2 -g 1 "
     "-i docker.io/YOUR-USER-NAME/distributed_training_tensorflow --no-master"
@@ -82,15 +84,15 @@ KEYS = (
 
 
 def test_describe_job(served: Served) -> None:
-    served.node("a", 1)
-    served.ok(SEED_002)
+    served.node("a", 3)
+    served.ok(WHOLE)
     served.bound(3)
     served.run_pods()
     served.until(lambda: "STATUS: Running" in served.ok("runai describe job dist-train1"))
     facts, pods, events = served.ok("runai describe job dist-train1").split("\n\n", 2)
     assert [line.partition(":")[0] for line in facts.splitlines()] == KEYS
-    assert "TOTAL REQUESTED GPUS: 0.3" in facts and "GPUS: 0.1" in facts
-    assert f"COMMAND LINE: {SEED_002}" in facts
+    assert "TOTAL REQUESTED GPUS: 3" in facts and "\nGPUS: 1" in facts
+    assert f"COMMAND LINE: {WHOLE}" in facts
     table = pods.splitlines()
     assert table[0] == "Pods:" and table[1].split() == ["POD", "STATUS", "TYPE", "AGE", "NODE"]
     assert [line.split()[:3] for line in table[2:]] == [
@@ -104,19 +106,19 @@ def test_describe_job(served: Served) -> None:
 
 
 def test_v1_words_for_the_end_of_a_job(served: Served) -> None:
-    served.node("a", 1)
-    served.ok(SEED_002)
+    served.node("a", 3)
+    served.ok(WHOLE)
     served.bound(3)
     served.run_pods()
     served.finish()
     served.until(lambda: "Succeeded" in served.ok("runai list jobs"))
     row = re.split(r"  +", served.ok("runai list").splitlines()[2])
-    assert row[8] == "- (0.3)"
+    assert row[8] == "- (3)"
 
 
 def test_suspend_and_resume(served: Served) -> None:
-    served.node("a", 1)
-    served.ok(SEED_002)
+    served.node("a", 3)
+    served.ok(WHOLE)
     served.bound(3)
     assert served.ok("runai suspend dist-train1") == "Job dist-train1 suspended successfully.\n"
     served.until(served.reap)

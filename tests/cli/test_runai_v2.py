@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandLine
 from rowlock.submit_fields import SSH_MOUNT
 
-SUBMIT = "runai training pytorch submit t1 -i img --workers 1 -g 0.1"
+SUBMIT = "runai training pytorch submit t1 -i img --workers 1 -g 1"
 
 
 def _pod(served: Served, line: str, role: str = "Worker") -> dict[str, Any]:
@@ -224,7 +225,7 @@ def test_a_submit_names_a_compute_resource(served: Served) -> None:
 
 
 def test_lists_in_every_format(served: Served) -> None:
-    served.node("a", 1)
+    served.node("a", 2)
     served.ok("runai training submit one -i x")
     served.ok(SUBMIT)  # the newest first; within a second, the last by name
     assert [w["name"] for w in json.loads(served.ok("runai training list --json"))] == ["t1", "one"]
@@ -250,13 +251,13 @@ def test_lists_in_every_format(served: Served) -> None:
 
 
 def test_describe_in_sections_and_formats(served: Served) -> None:
-    served.node("a", 1)
+    served.node("a", 2)
     served.ok(f"{SUBMIT} --host-path path=/d,mount=/m")
     served.bound(2)
     served.run_pods()
     served.until(lambda: "\nPhase:              Running\n" in served.ok("runai pytorch describe t1"))
     out = served.ok("runai training describe t1")
-    for words in ("Name:               t1\n", "\nGPU Compute   0.20        0.20", "\nPods (2/2 running)\nName ", "\nEvents\nTime ",
+    for words in ("Name:               t1\n", "\nGPU Compute   2.00        2.00", "\nPods (2/2 running)\nName ", "\nEvents\nTime ",
                   "\nStorage\nKind "):  # fmt: skip
         assert words in out
     assert sum(line.startswith("Phase:") for line in out.splitlines()) == 1
@@ -270,7 +271,7 @@ def test_describe_in_sections_and_formats(served: Served) -> None:
 
 
 def test_suspend_resume_delete(served: Served) -> None:
-    served.node("a", 1)
+    served.node("a", 2)
     served.ok(SUBMIT)
     served.ok("runai pytorch submit t2 -i x")
     assert served.ok("runai distributed suspend t1") == "Workload 't1' suspended successfully\n"
@@ -282,7 +283,7 @@ def test_suspend_resume_delete(served: Served) -> None:
 
 
 def test_logs_of_the_first_rank_or_the_named_pod(served: Served) -> None:
-    served.node("a", 1)
+    served.node("a", 2)
     served.ok(SUBMIT)
     served.bound(2)
     served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z one"]
@@ -377,7 +378,7 @@ def test_flags_of_every_command(served: Served) -> None:
     served.node("a")
     for line in ("runai --loglevel debug list jobs", "runai list jobs --loglevel debug", "runai distributed list -d"):
         code, _, err = served.run(line)
-        assert code == 0 and "GET http://127.0.0.1:" in err
+        assert code == 0 and re.search(r"GET https?://127\.0\.0\.1:", err)
     assert served.run("runai list jobs -q") == (0, "", "")
     assert served.run("runai describe job nothing --quiet")[2].startswith("The job nothing does not exist")
 

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
+from tests.conftest import ENGINES
+from tests.engines.real_served import real_served
 from tests.rest.served import Served, serving
 
 from rowlock import kinds
@@ -145,8 +147,12 @@ def _world(settings: RestSettings, directory: Path) -> Iterator[World]:
         yield World(client, store, logs, face, archive)
 
 
-@pytest.fixture
-def served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
-    """The two programs against a real server in a thread."""
-    with serving(tmp_path, capsys) as server:
-        yield server
+@pytest.fixture(params=ENGINES)
+def served(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    """The two programs against a server in a thread, or against the one over a real cluster."""
+    if request.param == "real":
+        with real_served(request.getfixturevalue("real_engine"), tmp_path, capsys) as server:
+            yield server
+    else:
+        with serving(tmp_path, capsys) as server:
+            yield server

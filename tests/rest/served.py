@@ -10,8 +10,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,9 +32,9 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands import tree as rowlock_tree
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag, Group
-from rowlock.errors import not_found
+from rowlock.errors import Conflict, NotFound, not_found
 from rowlock.identity.identity_provider import IdentityProvider
-from rowlock.objects import Object, name
+from rowlock.objects import Object, name, uid
 from rowlock.rest.app import RestApi
 from rowlock.rest.authentication import Principal
 from rowlock.rest.call import AccessToken, RestSettings
@@ -67,23 +67,160 @@ class UsageTable(dict[str, LatestUsage]):
 
 
 class Served:
-    """A running server and the two programs, called in this process."""
+    """A server whose pods' kubelets a test plays, and the two programs, called in this process. Its engine is `EmbeddedServed` here,
+    or that of a real cluster (`tests/engines/real_served.py`)."""
+
+    store: Any
+    """The nine verbs of `Api`, for coroutines of `do`, and `view`, from which a test may read in its own thread."""
+    kubelet_address: Mapping[str, Any] = {}
+    """What nodes say of where their kubelets listen, a part of their status."""
+    patience = 10.0
+    """Seconds for what a test waits for."""
+
+    def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.data, self.capsys = data, capsys
+        self.loop = asyncio.new_event_loop()
+        self.logs: dict[str, list[str]] = {}
+        """What pods wrote: lines that begin with their time."""
+        self.endless: set[str] = set()
+        """Pods whose followed log does not end: their program runs."""
+
+    def do(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine function in the server's loop."""
+
+        async def wrapped() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(wrapped(), self.loop).result(self.patience)
+
+    # ------------------------------------------------------------ the world
+
+    def node(self, called: str, gpus: int = 0, card_memory: int = 0) -> None:
+        labels = {"nvidia.com/gpu.memory": str(card_memory)} if card_memory else {}
+        amounts = {"cpu": "16", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW}
+        status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+        obj = {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels}, "spec": {},
+            "status": {**status, **self.kubelet_address},
+        }  # fmt: skip
+
+        async def make() -> None:
+            await self.store.create(kinds.NODE, obj)
+            await self.store.patch(
+                kinds.NODE, "", called, {"status": obj["status"]}, type="merge", subresource="status"
+            )
+
+        self.do(make)
+
+    def pods(self, namespace: str = "runai-default") -> dict[str, Object]:
+        return {name(p): p for p in self.store.view.all(kinds.POD, namespace)}
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Poll a condition with a deadline, from the test's thread: the condition may call the server."""
+        deadline = time.monotonic() + self.patience
+        while not holds():
+            assert time.monotonic() < deadline, f"it did not come about within {self.patience:g} s"
+            time.sleep(0.005)
+
+    def bound(self, count: int, namespace: str = "runai-default") -> None:
+        """Wait until the scheduler has placed that many pods."""
+        self.until(lambda: sum(1 for p in self.pods(namespace).values() if p["spec"].get("nodeName")) >= count)
+
+    def report(self, namespace: str, pod: str, phase: str, state: dict[str, Any], restarts: int = 0) -> None:
+        """What a kubelet would write."""
+
+        async def write() -> None:
+            current = await self.store.get(kinds.POD, namespace, pod)
+            container = current["spec"]["containers"][0]
+            status = {
+                "phase": phase,
+                "containerStatuses": [
+                    {
+                        "name": container["name"],
+                        "image": container["image"],
+                        "imageID": "",
+                        "ready": phase == "Running",
+                        "restartCount": restarts,
+                        "state": state,
+                    }
+                ],
+            }
+            await self.store.patch(kinds.POD, namespace, pod, {"status": status}, type="merge", subresource="status")
+
+        self.do(write)
+
+    def run_pods(self, namespace: str = "runai-default") -> None:
+        for pod in self.pods(namespace):
+            self.report(namespace, pod, "Running", {"running": {"startedAt": NOW}})
+
+    def finish(self, code: int = 0, namespace: str = "runai-default") -> None:
+        ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": NOW}}
+        for pod in sorted(
+            self.pods(namespace), reverse=True
+        ):  # a job's master, whose end may be that of its workers, is the last
+            self.report(namespace, pod, "Failed" if code else "Succeeded", ended)
+
+    def reap(self) -> bool:
+        """Remove the pods that are to go, as a kubelet does; True when none is left."""
+        leaving = [pod for pod in self.store.view.all(kinds.POD) if pod["metadata"].get("deletionTimestamp")]
+
+        async def remove() -> None:
+            for pod in leaving:
+                gone = DeleteOptions(grace=0, uid=uid(pod))
+                with suppress(NotFound, Conflict):  # somebody else was faster
+                    await self.store.delete(kinds.POD, pod["metadata"]["namespace"], name(pod), options=gone)
+
+        self.do(remove)
+        return not list(self.store.view.all(kinds.POD))
+
+    # ------------------------------------------------------------ the programs
+
+    def run(self, line: str | list[str]) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr of `rowlock …` or `runai …`."""
+        program, *argv = line.split() if isinstance(line, str) else line
+        return call(program, argv, self.data, self.capsys)
+
+    def get(self, path: str) -> Any:
+        """A request of the REST API, as the owner."""
+        with self._client() as client:
+            return client.get(path)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The same with a body."""
+        with self._client() as client:
+            return client.post(path, body)
+
+    @contextmanager
+    def _client(self) -> Iterator[ServerClient]:
+        with closing(
+            ServerClient(json.loads((self.data / "server.json").read_text())["url"], str(self.data))
+        ) as client:
+            yield client
+
+    def ok(self, line: str | list[str]) -> str:
+        code, out, err = self.run(line)
+        assert code == 0, f"{line}: {code}\n{out}{err}"
+        return out
+
+
+class EmbeddedServed(Served):
+    """A server in a thread, over a store in memory."""
 
     def __init__(
         self, data: Path, capsys: pytest.CaptureFixture[str], provider: IdentityProvider | None = None
     ) -> None:
-        self.data, self.capsys, self._provider = data, capsys, provider
-        self.store = Store.open(None, admission=lambda _: AdmissionChain(), patches=Patcher(), log_source=self._log)
-        self.logs: dict[str, list[str]] = {}
-        self.endless: set[str] = set()
-        """Pods whose followed log does not end: their program runs."""
+        super().__init__(data, capsys)
+        self._provider = provider
+        self.store: Store = Store.open(
+            None, admission=lambda _: AdmissionChain(), patches=Patcher(), log_source=self._log
+        )
         self.usage = UsageTable()
         """What pods use, by their uid."""
         self.accounts = UserAccounts(data / "accounts.json")
         self.principals = {TOKEN: Principal("")}
         """Who comes with which token."""
         self.token_seconds = 3600
-        self.loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main, name="served")
@@ -166,108 +303,6 @@ class Served:
         self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
 
-    def do(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Run a coroutine function in the server's loop."""
-
-        async def wrapped() -> T:
-            return await work()
-
-        return asyncio.run_coroutine_threadsafe(wrapped(), self.loop).result(10)
-
-    # ------------------------------------------------------------ the world
-
-    def node(self, called: str, gpus: int = 0, card_memory: int = 0) -> None:
-        labels = {"nvidia.com/gpu.memory": str(card_memory)} if card_memory else {}
-        amounts = {"cpu": "16", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW}
-        status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
-        obj = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels}, "status": status}
-
-        async def make() -> None:
-            made = await self.store.create(kinds.NODE, obj)
-            await self.store.update(kinds.NODE, {**made, "status": status}, subresource="status")
-
-        self.do(make)
-
-    def pods(self, namespace: str = "runai-default") -> dict[str, Object]:
-        return {name(p): p for p in self.store.view.all(kinds.POD, namespace)}
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Poll a condition with a deadline, from the test's thread: the condition may call the server."""
-        deadline = time.monotonic() + 10
-        while not holds():
-            assert time.monotonic() < deadline, "it did not come about within 10 s"
-            time.sleep(0.005)
-
-    def bound(self, count: int, namespace: str = "runai-default") -> None:
-        """Wait until the scheduler has placed that many pods."""
-        self.until(lambda: sum(1 for p in self.pods(namespace).values() if p["spec"].get("nodeName")) >= count)
-
-    def report(self, namespace: str, pod: str, phase: str, state: dict[str, Any], restarts: int = 0) -> None:
-        """What a kubelet would write."""
-
-        async def write() -> None:
-            current = await self.store.get(kinds.POD, namespace, pod)
-            container = current["spec"]["containers"][0]
-            status = {
-                **current["status"],
-                "phase": phase,
-                "containerStatuses": [
-                    {
-                        "name": container["name"],
-                        "image": container["image"],
-                        "imageID": "",
-                        "ready": phase == "Running",
-                        "restartCount": restarts,
-                        "state": state,
-                    }
-                ],
-            }
-            await self.store.update(kinds.POD, {**current, "status": status}, subresource="status")
-
-        self.do(write)
-
-    def run_pods(self, namespace: str = "runai-default") -> None:
-        for pod in self.pods(namespace):
-            self.report(namespace, pod, "Running", {"running": {"startedAt": NOW}})
-
-    def finish(self, code: int = 0, namespace: str = "runai-default") -> None:
-        ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": NOW}}
-        for pod in self.pods(namespace):
-            self.report(namespace, pod, "Failed" if code else "Succeeded", ended)
-
-    def reap(self) -> bool:
-        """Remove the pods that are to go, as a kubelet does; True when none is left."""
-
-        async def remove() -> None:
-            for pod in list(self.store.view.all(kinds.POD)):
-                if pod["metadata"].get("deletionTimestamp"):
-                    gone = DeleteOptions(grace=0)
-                    await self.store.delete(kinds.POD, pod["metadata"]["namespace"], name(pod), options=gone)
-
-        self.do(remove)
-        return not list(self.store.view.all(kinds.POD))
-
-    # ------------------------------------------------------------ the programs
-
-    def run(self, line: str | list[str]) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of `rowlock …` or `runai …`."""
-        program, *argv = line.split() if isinstance(line, str) else line
-        return call(program, argv, self.data, self.capsys)
-
-    def post(self, path: str, body: Any) -> Any:
-        """A request of the REST API, as the owner."""
-        client = ServerClient(json.loads((self.data / "server.json").read_text())["url"], str(self.data))
-        try:
-            return client.post(path, body)
-        finally:
-            client.close()
-
-    def ok(self, line: str | list[str]) -> str:
-        code, out, err = self.run(line)
-        assert code == 0, f"{line}: {code}\n{out}{err}"
-        return out
-
 
 def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """One command line in this process, with `data` as its data directory."""
@@ -289,8 +324,8 @@ def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixtur
 @contextmanager
 def serving(
     data: Path, capsys: pytest.CaptureFixture[str], provider: IdentityProvider | None = None
-) -> Iterator[Served]:
-    server = Served(data, capsys, provider)
+) -> Iterator[EmbeddedServed]:
+    server = EmbeddedServed(data, capsys, provider)
     server.start()
     try:
         yield server

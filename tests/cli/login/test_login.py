@@ -6,19 +6,19 @@ import base64
 import json
 from pathlib import Path
 
-from tests.rest.served import Served, call
+from tests.rest.served import EmbeddedServed, call
 
 from rowlock.cli.login.session import FILE_NAME
 
 PASSWORD = "correct horse"
 
 
-def _log_in(served: Served) -> None:
+def _log_in(served: EmbeddedServed) -> None:
     served.post("/api/v1/users", {"username": "bob", "password": PASSWORD})
     assert served.ok(["runai", "login", "user", "-u", "bob", "-p", PASSWORD]) == "Logged in successfully\n"
 
 
-def test_a_person_logs_in_with_a_password_and_out_again(served: Served) -> None:
+def test_a_person_logs_in_with_a_password_and_out_again(served: EmbeddedServed) -> None:
     assert served.ok("runai whoami") == "User: ana\nLogged in Id: ana\n"
     _log_in(served)
     session = served.data / FILE_NAME
@@ -34,14 +34,14 @@ def test_a_person_logs_in_with_a_password_and_out_again(served: Served) -> None:
     assert "Nobody is logged in here" in served.ok("runai logout")
 
 
-def test_a_token_that_was_ended_says_how_to_log_in_again(served: Served) -> None:
+def test_a_token_that_was_ended_says_how_to_log_in_again(served: EmbeddedServed) -> None:
     _log_in(served)
     served.principals.clear()
     code, _, err = served.run("runai distributed list")
     assert code == 1 and "the token has expired" in err and "`runai login user -u bob`" in err
 
 
-def test_an_application_with_a_saved_secret_logs_in_by_itself(served: Served) -> None:
+def test_an_application_with_a_saved_secret_logs_in_by_itself(served: EmbeddedServed) -> None:
     served.token_seconds = 0
     line = ["runai", "login", "application", "--client-id", "ci", "--secret", "secret of ci"]
     served.ok(line)
@@ -52,7 +52,7 @@ def test_an_application_with_a_saved_secret_logs_in_by_itself(served: Served) ->
     assert said.startswith("User: app:ci\nLogged in Id: app:ci\nUntil: ") and "renewed by itself" in said
 
 
-def test_a_server_elsewhere(served: Served, tmp_path: Path) -> None:
+def test_a_server_elsewhere(served: EmbeddedServed, tmp_path: Path) -> None:
     """Another machine's data directory has the address and a session, and no server of its own."""
     served.post("/api/v1/users", {"username": "bob", "password": PASSWORD})
     other = tmp_path / "elsewhere"

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.authentication.oidc.provider import Provider, running_provider
-from tests.rest.served import Served, call, serving
+from tests.rest.served import EmbeddedServed, call, serving
 
 from rowlock.cli.login import provider as provider_module
 from rowlock.cli.login.session import FILE_NAME
@@ -35,24 +35,24 @@ def provider(running: Provider) -> Provider:
 
 
 @pytest.fixture
-def served(tmp_path: Path, provider: Provider, capsys: pytest.CaptureFixture[str]) -> Iterator[Served]:
+def served(tmp_path: Path, provider: Provider, capsys: pytest.CaptureFixture[str]) -> Iterator[EmbeddedServed]:
     with serving(tmp_path, capsys, IdentityProvider.connect(provider.settings())) as server:
         (server.data / "token").unlink()  # of a server elsewhere
         yield server
 
 
-def session_of(served: Served) -> dict[str, Any]:
+def session_of(served: EmbeddedServed) -> dict[str, Any]:
     return dict(json.loads((served.data / FILE_NAME).read_text()))
 
 
-def age(served: Served) -> None:
+def age(served: EmbeddedServed) -> None:
     """The token of the session has ended."""
     content = {**session_of(served), "expiresAt": time.time() - 1}
     (served.data / FILE_NAME).write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("words", ["runai login remote-browser", "rowlock login --device"])
-def test_a_code_is_typed_in_another_browser(served: Served, provider: Provider, words: str) -> None:
+def test_a_code_is_typed_in_another_browser(served: EmbeddedServed, provider: Provider, words: str) -> None:
     provider.agreed.clear()
     threading.Timer(1.5, provider.agreed.set).start()
     said = served.ok(words)
@@ -73,7 +73,7 @@ def test_a_code_is_typed_in_another_browser(served: Served, provider: Provider, 
 
 
 def test_a_browser_of_this_machine_comes_back(
-    served: Served, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    served: EmbeddedServed, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The browser is played: it opens what the command prints, and follows where it is sent."""
     pages: list[httpx.Response] = []
@@ -98,7 +98,7 @@ def test_a_browser_of_this_machine_comes_back(
     assert served.ok("rowlock whoami").startswith("User: oidc:ana@lab.example\n")
 
 
-def test_a_token_that_ends_is_renewed_until_the_provider_says_no(served: Served, provider: Provider) -> None:
+def test_a_token_that_ends_is_renewed_until_the_provider_says_no(served: EmbeddedServed, provider: Provider) -> None:
     served.ok("rowlock login --device")
     before = session_of(served)
     age(served)
@@ -111,7 +111,7 @@ def test_a_token_that_ends_is_renewed_until_the_provider_says_no(served: Served,
     assert code == 1 and "the session was ended" in err and "`rowlock login --oidc`" in err
 
 
-def test_what_does_not_go_together_is_said(served: Served) -> None:
+def test_what_does_not_go_together_is_said(served: EmbeddedServed) -> None:
     for words, says in (
         ("rowlock login -u ana --oidc", "give one of them"),
         ("rowlock login -p x", "needs a name"),

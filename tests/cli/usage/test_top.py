@@ -6,14 +6,14 @@ import json
 import time
 
 import pytest
-from tests.rest.served import Served
+from tests.rest.served import EmbeddedServed
 
 from rowlock import kinds, objects
 from rowlock.cli.usage import figures
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
 
 
-def run_measured_job(served: Served, *, idle: float | None = None, gpu: float = float("nan")) -> None:
+def run_measured_job(served: EmbeddedServed, *, idle: float | None = None, gpu: float = float("nan")) -> None:
     """The job t1: two ranks that run and use something."""
     served.node("a", 2)
     served.ok("rowlock run -d -n 2 -g 1 --clean-env --name t1 -- python")
@@ -29,7 +29,7 @@ def run_measured_job(served: Served, *, idle: float | None = None, gpu: float = 
         served.usage[objects.uid(pod)] = LatestUsage(time.time(), sample, since, 1.0, 0.0, 0.0, 0.0, 0.0, gpus)
 
 
-def test_top_shows_nodes_jobs_and_ranks(served: Served) -> None:
+def test_top_shows_nodes_jobs_and_ranks(served: EmbeddedServed) -> None:
     assert "No job runs or waits." in served.ok("rowlock top")
     run_measured_job(served, gpu=40.0)
     text = served.ok("rowlock top")
@@ -45,14 +45,14 @@ def test_top_shows_nodes_jobs_and_ranks(served: Served) -> None:
     assert "40%" in served.ok("runai top nodes")
 
 
-def test_simulated_gpus_have_no_figures_and_that_is_said(served: Served) -> None:
+def test_simulated_gpus_have_no_figures_and_that_is_said(served: EmbeddedServed) -> None:
     run_measured_job(served)
     for line in ("rowlock top", "rowlock top t1", "runai top jobs"):
         code, out, err = served.run(line)
         assert code == 0 and "-" in out and "GPUs are simulated" in err, line
 
 
-def test_who_does_nothing_is_said_to_be_idle(served: Served) -> None:
+def test_who_does_nothing_is_said_to_be_idle(served: EmbeddedServed) -> None:
     run_measured_job(served, idle=700)
     assert served.ok("rowlock list").rstrip().endswith("idle for 11m")
     assert "1.00 cores, 3.0Gi of memory, idle for 11m" in served.ok("rowlock describe t1")
@@ -60,7 +60,7 @@ def test_who_does_nothing_is_said_to_be_idle(served: Served) -> None:
     assert served.ok("rowlock top t1").startswith("t1: Running, 2 pods, idle for 11m")
 
 
-def test_a_short_rest_is_not_idle(served: Served) -> None:
+def test_a_short_rest_is_not_idle(served: EmbeddedServed) -> None:
     run_measured_job(served, idle=100)
     assert "idle" not in served.ok("rowlock list") + served.ok("rowlock describe t1")
 
@@ -76,12 +76,12 @@ def test_a_short_rest_is_not_idle(served: Served) -> None:
         ("rowlock stats", "`rowlock top` shows"),
     ],
 )
-def test_a_question_that_is_none(served: Served, line: str, words: str) -> None:
+def test_a_question_that_is_none(served: EmbeddedServed, line: str, words: str) -> None:
     code, _, err = served.run(line)
     assert code != 0 and words in err
 
 
-def test_watching_ends_with_ctrl_c(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watching_ends_with_ctrl_c(served: EmbeddedServed, monkeypatch: pytest.MonkeyPatch) -> None:
     run_measured_job(served)
     looks: list[float] = []
 

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from typing import Any
 
-import httpx
 from tests.rest.conftest import World
-from tests.rest.served import TOKEN, Served
+from tests.rest.served import EmbeddedServed, Served
 
 from rowlock import kinds, objects
+from rowlock.cli.client import StatusError
 from rowlock.rest.cluster_view.queue import try_changes
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, Shape, Snapshot, Status, Task
 from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample
 
 
 def ask(served: Served, path: str) -> dict[str, Any]:
-    url = json.loads((served.data / "server.json").read_text())["url"]
-    answer = httpx.get(f"{url}/api/v1/{path}", headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
-    assert answer.status_code == 200, answer.text
-    body: dict[str, Any] = answer.json()
+    body: dict[str, Any] = served.get(f"/api/v1/{path}")
     return body
 
 
 def post(served: Served, path: str, body: dict[str, Any], code: int = 200) -> dict[str, Any]:
-    url = json.loads((served.data / "server.json").read_text())["url"]
-    headers = {"authorization": f"Bearer {TOKEN}"}
-    answer = httpx.post(f"{url}/api/v1/{path}", json=body, headers=headers, timeout=30)
-    assert answer.status_code == code, answer.text
-    found: dict[str, Any] = answer.json()
+    try:
+        found: dict[str, Any] = served.post(f"/api/v1/{path}", body)
+    except StatusError as refusal:
+        assert refusal.status == code, refusal
+        return dict(refusal.body)
+    assert code == 200, found
     return found
 
 
@@ -57,7 +54,7 @@ def test_every_card_says_who_is_on_it(served: Served) -> None:
     assert holder["pod"] in served.pods() and not holder["leaving"]
 
 
-def test_every_card_says_what_is_used_of_it(served: Served) -> None:
+def test_every_card_says_what_is_used_of_it(served: EmbeddedServed) -> None:
     """Two pods share a card, one has another for itself, and nobody holds the third; the figures of the fourth are not known."""
     served.node("a", 4, card_memory=8000)
     served.ok("runai submit-dist pytorch part --workers=1 -g 0.25 -i host")
