@@ -184,6 +184,13 @@ def read_headers(
     return [RunRecord(*row) for row in database.execute(sql, (*values, limit, offset))]
 
 
+def read_deleted(database: sqlite3.Connection, uids: Sequence[str]) -> list[str]:
+    """Those of these runs whose deletion is recorded. Raises sqlite3.Error."""
+    marks = ", ".join("?" * len(uids))
+    sql = f"SELECT uid FROM runs WHERE uid IN ({marks}) AND deleted IS NOT NULL"
+    return [uid for (uid,) in database.execute(sql, uids)]
+
+
 def read_pods(database: sqlite3.Connection, run_uid: str) -> list[PodRecord]:
     sql = "SELECT * FROM pods WHERE run_uid = ? ORDER BY created, name"
     return [PodRecord(a, b, c, d, e, unpack(body)) for a, b, c, d, e, body in database.execute(sql, (run_uid,))]

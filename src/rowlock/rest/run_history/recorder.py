@@ -115,14 +115,9 @@ class RunRecorder:
 
     async def _read_known(self) -> None:
         gone = [uid for uid in self._first_seen if self._cache.job(uid) is None]
-
-        def read_deleted(connection: sqlite3.Connection) -> list[str]:
-            condition = "WHERE uid = ? AND deleted IS NOT NULL"
-            return [uid for uid in gone if database.read_headers(connection, condition, [uid])]
-
         try:
             headers = await self._archive.read(database.read_headers, "WHERE deleted IS NULL")
-            for uid in await self._archive.read(read_deleted) if gone else ():
+            for uid in await self._archive.read(database.read_deleted, gone) if gone else ():
                 self._first_seen.pop(uid, None)  # another server has recorded all of it, and knows it better
         except FileNotFoundError:
             return

@@ -114,11 +114,7 @@ class Standby:
     async def _written_deletions(self, uids: list[str]) -> list[str]:
         if not uids:
             return []
-        marks = ", ".join("?" * len(uids))
         try:
-            rows = await self._archive.read(
-                database.read_headers, f"WHERE uid IN ({marks}) AND deleted IS NOT NULL", uids
-            )
+            return await self._archive.read(database.read_deleted, uids)
         except (OSError, sqlite3.Error, UnusableArchive):
             return []  # the archive says itself what is wrong with it
-        return [row.uid for row in rows]
