@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.kube.scripted import Answer, Asked, Scripted, refusal
 
 from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
 from rowlock.errors import ApiError, Expired, Forbidden, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
-from rowlock.kube.config import ClientConfig
+from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.http_client import choose_proxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.watches.object_decoder import ObjectDecoder
@@ -185,6 +186,39 @@ def test_an_authority_that_is_not_there_is_named(tmp_path: Path) -> None:
         asyncio.run(_create(tmp_path / "kubeconfig"))
 
 
+@pytest.mark.parametrize("renewed", [False, True], ids=["first", "renewed"])
+def test_a_kubeconfig_that_is_being_written_is_said_in_a_sentence(renewed: bool, tmp_path: Path) -> None:
+    """Whoever writes it has got to each of its characters once: then it has our token or a part of it, or we are told."""
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
+    whole, file = yaml.safe_dump(config, sort_keys=False), tmp_path / "kubeconfig"
+
+    async def written(part: str) -> str:
+        file.write_text(whole)
+        credentials = Credentials(file)
+        if renewed:
+            await credentials.renew()
+        file.write_text(part)
+        try:
+            return (await credentials.renew()).token
+        except Unauthorized as refusal:
+            assert str(file) in str(refusal)
+            return "refused"
+
+    async def all_of_them() -> list[str]:
+        return [await written(whole[:length]) for length in range(len(whole) + 1)]
+
+    tokens = asyncio.run(all_of_them())
+    begun = tokens.index("s")
+    assert tokens[-1] == "secret"
+    assert all("secret".startswith(token) for token in tokens[begun:])
+    assert set(tokens[:begun]) == ({"refused"} if renewed else {"refused", ""}), "a token that was never there is none"
+
+
 # ---------------------------------------------------------------- who we are
 
 
@@ -208,6 +242,25 @@ def test_a_token_file_that_rotates_is_read_again(tmp_path: Path) -> None:
     server = Scripted(_only("old"), _only("new"))
     against(server, tmp_path, act, user={"tokenFile": "token"})
     assert [a.headers["authorization"] for a in server.asked] == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+def test_a_token_file_that_is_being_written_is_no_token(tmp_path: Path) -> None:
+    """Without it we would be nobody, who is forbidden everything for ever: a 403 does not let the file be read again."""
+    file = tmp_path / "token"
+    file.write_text("old\n")
+
+    async def act(kube: Kube) -> None:
+        await kube.get(kinds.POD, "team", "a")
+        file.write_text("")
+        with pytest.raises(Unauthorized, match=r"the kubeconfig's tokenFile .*/token is empty: write a token into it"):
+            await kube.get(kinds.POD, "team", "a")
+        file.write_text("new\n")
+        await kube.get(kinds.POD, "team", "a")
+
+    server = Scripted(_only("old"), _only("new"))
+    against(server, tmp_path, act, user={"tokenFile": "token"})
+    old, new = "Bearer old", "Bearer new"
+    assert [a.headers["authorization"] for a in server.asked] == [old, old, old, new]
 
 
 def test_an_exec_plugin_is_asked_again_when_its_token_is_refused(tmp_path: Path) -> None:

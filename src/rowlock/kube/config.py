@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from kr8s._auth import KubeAuth  # the public factory asks the server for its version first, and caches per thread
 
 from rowlock.errors import Unauthorized
@@ -58,7 +59,7 @@ class Credentials:
         certificate to the token of a request, so requests of other users must not have one."""
         source = dict(kubeconfig) if isinstance(kubeconfig, Mapping) else kubeconfig
         self._auth = KubeAuth(kubeconfig=source, context=context)  # type: ignore[arg-type]  # kr8s takes dicts too, its type does not say so
-        self._context, self._anonymous = context, anonymous
+        self._context, self._anonymous, self._had_token = context, anonymous, False
         self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
 
     async def renew(self) -> ClientConfig:
@@ -67,16 +68,20 @@ class Credentials:
             await self._auth.reauthenticate()
             identity = self._identity()  # first: its error names the file, and files that change meanwhile count as new
             tls = await self._load_tls()
-        except (ValueError, KeyError, RuntimeError, OSError) as error:
+            token = "" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip()
+        except (ValueError, LookupError, RuntimeError, OSError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise Unauthorized(
                 f"the credentials of the cluster do not work: {_error_message(error)}; check {self._describe_source()}"
             ) from error
         finally:
             self._delete_key_files()
+        if self._had_token and not token:  # a kubeconfig that is being written
+            raise Unauthorized(f"the token is gone from {self._describe_source()}: write one into it")
+        self._had_token = bool(token)
         return ClientConfig(
             server=self._auth.server.rstrip("/"),
             tls=tls,
-            token="" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip(),
+            token=token,
             proxy=self._auth.proxy,
             tls_name=self._auth.tls_server_name,
             namespace=self._auth.namespace,
@@ -99,7 +104,8 @@ class Credentials:
         return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
 
     def _rotating_token(self) -> str:
-        """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl."""
+        """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl. An empty one is being
+        written: without a token we would be somebody else, whom the cluster refuses with 403 and no more with 401."""
         token_file = self._auth._user.get("tokenFile")
         if not token_file:
             return ""
@@ -107,9 +113,12 @@ class Credentials:
         if not path.is_absolute():
             path = Path(self._auth.kubeconfig.get_path(self._context)).parent / path
         try:
-            return path.read_text(encoding="utf-8")
+            token = path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise Unauthorized(f"the kubeconfig's tokenFile cannot be read: {error}") from error
+        if not token:
+            raise Unauthorized(f"the kubeconfig's tokenFile {path} is empty: write a token into it")
+        return token
 
     def _identity(self) -> str:
         digest = hashlib.sha256()
@@ -120,7 +129,7 @@ class Credentials:
 
     def _delete_key_files(self) -> None:
         """Delete the files to which kr8s writes inlined keys for OpenSSL; once loaded they are not needed."""
-        inlined = {**self._auth._user, **self._auth._cluster}
+        inlined = {key for part in (self._auth._user, self._auth._cluster) if isinstance(part, Mapping) for key in part}
         scratch = Path(tempfile.gettempdir())
         for name, attribute in _DATA_FILES:
             file = getattr(self._auth, attribute)
@@ -130,4 +139,9 @@ class Credentials:
 
 
 def _error_message(error: BaseException) -> str:
-    return f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+    """What is wrong with the files. What kr8s takes for granted of a kubeconfig shows as an error of Python where it is not so."""
+    if isinstance(error, yaml.YAMLError):
+        return f"the kubeconfig is not YAML: {' '.join(str(error).split())}"
+    if isinstance(error, KeyError):
+        return f"{error.args[0]!r} is missing"
+    return "it is not a whole kubeconfig" if isinstance(error, TypeError | AttributeError | IndexError) else str(error)
