@@ -91,6 +91,23 @@ def test_a_permanent_exit_code_and_its_time_to_live(play: Player, parity: Parity
     assert (run.object is None) is completed
 
 
+@pytest.mark.parametrize("parity", [DEFAULT, STRICT])
+def test_a_finished_job_that_is_suspended_has_no_time_to_live(play: Player, parity: Parity) -> None:
+    run = play("PyTorchJob", parity=parity)
+    run.create(torch(0, runPolicy={"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 5}))
+    run.turn()
+    run.world.now += 1
+    run.turn()
+    assert conditions(run) == ["Created", "Failed"]
+    run.patch({"spec": {"runPolicy": {"suspend": True}}})
+    run.world.now += 60
+    assert run.turn().requeue_after is None
+    assert run.object is not None
+    run.patch({"spec": {"runPolicy": {"suspend": False}}})
+    run.turn()
+    assert run.object is None
+
+
 def test_an_event_whose_cause_continues_is_told_once(play: Player) -> None:
     run = play("PyTorchJob", parity=DEFAULT)
     run.create(torch(1, policy="Never"))

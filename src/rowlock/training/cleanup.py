@@ -34,8 +34,9 @@ def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
 
 
 def time_to_live(context: ReconcileContext) -> float | None:
-    """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever, as in the operator."""
+    """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever, and one that is
+    suspended after its end stays until it is resumed, as in the operator."""
     ttl = context.job.policy.ttl
-    if ttl is None or context.completion_time is None:
+    if ttl is None or context.job.policy.suspend or context.completion_time is None:
         return None
     return seconds(context.completion_time) + ttl - context.now
