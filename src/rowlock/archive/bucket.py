@@ -199,6 +199,17 @@ class RemoteBucket:
             raise StorageFailed(f"{type(error).__name__}: {error}") from error
 
 
+@contextlib.contextmanager
+def _storage_errors() -> Iterator[None]:
+    """The directory's errors, apart from those of this machine's own disk."""
+    try:
+        yield
+    except (FileNotFoundError, StorageFailed):
+        raise
+    except OSError as error:
+        raise StorageFailed(str(error)) from error
+
+
 class DirectoryBucket:
     """Files of a directory that all servers have mounted, in place of a bucket."""
 
@@ -210,6 +221,7 @@ class DirectoryBucket:
         for folder in FOLDERS:
             (self._root / folder).mkdir(mode=0o700, exist_ok=True)
 
+    @_storage_errors()
     def names(self, folder: str) -> dict[str, int]:
         found: dict[str, int] = {}
         try:
@@ -222,9 +234,11 @@ class DirectoryBucket:
                 found[f"{folder}/{name}"] = (self._root / folder / name).stat().st_size
         return found
 
+    @_storage_errors()
     def read(self, name: str) -> bytes:
         return (self._root / name).read_bytes()
 
+    @_storage_errors()
     def read_part(self, name: str, start: int, end: int) -> bytes:
         with (self._root / name).open("rb") as file:
             file.seek(start)
@@ -237,6 +251,7 @@ class DirectoryBucket:
         with path.open("rb") as file:
             self._put(name, iter(lambda: file.read(CHUNK), b""))
 
+    @_storage_errors()
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             (self._root / name).unlink(missing_ok=True)
@@ -244,6 +259,7 @@ class DirectoryBucket:
     def _missing_folder(self, folder: str) -> StorageFailed:
         return StorageFailed(f"{self._root / folder} is not there any more: is its directory mounted?")
 
+    @_storage_errors()
     def _put(self, name: str, content: Iterator[bytes]) -> None:
         """A rename is whole or not there, and the file is on disk before it."""
         target = self._root / name

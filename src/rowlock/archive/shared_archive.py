@@ -125,6 +125,8 @@ class SharedArchive(Archive):
         """The segment that was written last in the present term; None = another process leads."""
         self._unsent: _Unsent | None = None
         self._snapshot: _Snapshot | None = None
+        self._own_trouble_since: float | None = None
+        """Since when the disk of this machine takes nothing; None = it does, or the storage is what does not."""
 
     # ------------------------------------------------------------ who writes
 
@@ -132,6 +134,21 @@ class SharedArchive(Archive):
     def is_leading(self) -> bool:
         """Whether this process writes."""
         return self._shall_lead and self._term is not None
+
+    @property
+    def own_trouble_s(self) -> float:
+        """For how many seconds this machine's own disk has been what takes nothing; 0 = it is not, others would have the same."""
+        since = self._own_trouble_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def has_room(self) -> bool:
+        """Whether this machine's own disk has the room to lead. Blocks."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check_space()
+        except OSError:
+            return False
+        return True
 
     async def lead(self) -> None:
         """Returns when everything of earlier leaders was read; from then on this process writes. It waits while the storage
@@ -188,6 +205,17 @@ class SharedArchive(Archive):
             return
         with contextlib.suppress(_TermOver):
             super()._work_round(connection)
+
+    def _say_trouble(self, error: Exception) -> None:
+        if isinstance(error, StorageFailed | FileNotFoundError):
+            self._own_trouble_since = None
+        elif self._own_trouble_since is None:
+            self._own_trouble_since = time.monotonic()
+        super()._say_trouble(error)
+
+    def _say_healed(self) -> None:
+        self._own_trouble_since = None
+        super()._say_healed()
 
     def _begin_term(self, connection: sqlite3.Connection) -> None:
         """Read everything, and say that a new term has begun."""

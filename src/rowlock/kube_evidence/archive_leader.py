@@ -5,13 +5,21 @@ The others read what it writes, and follow the logs of pods as it does, so that 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from rowlock.api import Api
 from rowlock.archive.shared_archive import SharedArchive
 from rowlock.controllers.supervisor import supervise
-from rowlock.kube.leader_election import LeaderElection, LeaseTimes
+from rowlock.kube.leader_election import LeaderElection, LeaseTimes, run_until_first_ends
 from rowlock.kube.rights import ARCHIVE_LEASE
+
+log = logging.getLogger(__name__)
+OWN_DISK_S = 20.0
+"""Seconds for which a leader's own disk may take nothing before another server shall lead."""
+_LOOK_S = 1.0
+"""Seconds between two looks at the disk."""
 
 _LAST_WRITES_S = 3.0
 """Seconds for what a leader still has when its time is over: nobody else may begin for five."""
@@ -36,6 +44,15 @@ class ArchiveLeader:
                 self._archive.follow()
 
         async def take_part() -> None:
-            await self.election.run(lead)
+            while True:
+                while self._archive.own_trouble_s or not await asyncio.to_thread(self._archive.has_room):
+                    await asyncio.sleep(_LOOK_S)
+                await run_until_first_ends(self.election.run(lead), self._until_disk_is_bad())
 
         await supervise("the election of who writes the archive", take_part)
+
+    async def _until_disk_is_bad(self) -> None:
+        """A storage that takes nothing is everybody's trouble; a disk of this machine is its own, and others can write."""
+        while self._archive.own_trouble_s < OWN_DISK_S:
+            await asyncio.sleep(_LOOK_S)
+        log.warning("another server shall write: %s", self._archive.problem)

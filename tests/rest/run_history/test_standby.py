@@ -35,8 +35,9 @@ class Waiting:
         self.store = Store.open(None)
         self.cache = InformerCache(self.store)
         self.archive = Archive(directory / "archive")
-        self.recorder = RunRecorder(self.store, self.cache, self.archive, lambda: NOW)
-        self.standby = Standby(self.recorder, self.cache, self.archive, lambda: NOW)
+        self.now = NOW
+        self.recorder = RunRecorder(self.store, self.cache, self.archive, lambda: self.now)
+        self.standby = Standby(self.recorder, self.cache, self.archive, lambda: self.now)
 
     async def create(self, name: str) -> Object:
         spec = {
@@ -109,6 +110,7 @@ def test_what_came_and_went_while_nobody_recorded_is_recorded_by_the_next_one(tm
         await waiting.store.update(kinds.PYTORCHJOB, ended, subresource="status")
         await waiting.seen(lambda: bool(objects.dig(waiting.cache.job(objects.uid(short)) or {}, "status.conditions")))
         await waiting.delete(short)
+        waiting.now += 15  # until somebody is elected
         assert not waiting.recorder.is_recording
         for _ in range(2):  # it is elected, loses its Lease, and is elected again
             term = asyncio.create_task(waiting.recorder.run())
@@ -122,6 +124,8 @@ def test_what_came_and_went_while_nobody_recorded_is_recorded_by_the_next_one(tm
             term.cancel()
             await asyncio.wait([term])
             assert not waiting.recorder.is_recording
+        ends = {r.name: (r.finished, r.deleted) for r in await waiting.archive.read(database.read_headers)}
+        assert ends == {"there": (None, None), "short": (NOW, NOW)}, "it ended when it went, not when it was recorded"
         await waiting.delete(there)
 
     play(tmp_path, act)

@@ -71,6 +71,8 @@ class RunRecorder:
         """New jobs with their projects, until the recorder looks at them."""
         self._newest: dict[str, Object] = {}
         """Changed jobs in their latest state, until the recorder looks: a job may end and be deleted between two looks."""
+        self._gone_at: dict[str, float] = {}
+        """When jobs went, until the recorder looks: that may be long after, when nobody recorded for a while."""
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
@@ -92,6 +94,8 @@ class RunRecorder:
                 self._first_seen[uid] = first  # it may be deleted before the recorder looks
         if (job := self._cache.job(uid)) is not None:
             self._newest[uid] = job
+        else:
+            self._gone_at.setdefault(uid, self._clock())
         self._dirty[uid] = None
         self._wakeup.set()
 
@@ -134,7 +138,7 @@ class RunRecorder:
 
     def keep_notes(self, uids: Collection[str]) -> None:
         """Forget what was noted of all jobs but these: it is recorded elsewhere."""
-        everything: tuple[dict[str, Any], ...] = (self._first_seen, self._newest, self._dirty)
+        everything: tuple[dict[str, Any], ...] = (self._first_seen, self._newest, self._dirty, self._gone_at)
         for notes in everything:
             for uid in notes.keys() - uids:
                 del notes[uid]
@@ -168,7 +172,7 @@ class RunRecorder:
 
     async def _look(self, uid: str) -> bool:
         """Record what is new about a job. False when there was nothing to do."""
-        job, newest = self._cache.job(uid), self._newest.pop(uid, None)
+        job, newest, gone_at = self._cache.job(uid), self._newest.pop(uid, None), self._gone_at.pop(uid, None)
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
             return False  # a Queue's, a Deployment's
@@ -176,8 +180,8 @@ class RunRecorder:
             return False  # all is written
         if notes is None and (notes := await self._find_notes(uid)) is None:
             return False
-        now = self._clock()
         job = self._cache.job(uid)
+        now = self._clock() if job is not None or gone_at is None else gone_at
         state = job or newest
         if state is not None and (job is None or objects.is_deleting(job)):
             self._note_missed_end(notes, state, now)
