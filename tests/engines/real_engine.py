@@ -28,6 +28,7 @@ from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SYSTEM_NAMESPACE
 from rowlock.objects import Object, name, namespace, timestamp
 from rowlock.storage import bootstrap
+from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -39,6 +40,7 @@ CONTENTS = (
     kinds.PERSISTENT_VOLUME_CLAIM, kinds.RESOURCE_QUOTA, kinds.ROLE, kinds.ROLE_BINDING, kinds.AUTOSCALER,
 )  # fmt: skip
 """What may be in a namespace of a test."""
+CLUSTERS_MAPS = frozenset({"kube-root-ca.crt", "cluster-info"})
 OWN_QUEUES = frozenset({"department-default"})
 """What the server makes once, as it starts."""
 
@@ -60,6 +62,12 @@ class RealView:
             return found
         except NotFound:
             return None
+
+
+def now_heard_of() -> dict[str, Any]:
+    """A part of a node's condition. Each node needs one from the beginning: the cluster remembers an earlier node of the same name, and takes
+    a new one that says the same, which is nothing, for the old one that has been silent since."""
+    return {"lastHeartbeatTime": timestamp(time.time())}
 
 
 def is_projects(obj: Object) -> bool:
@@ -102,7 +110,7 @@ class RealEngine:
             await asyncio.sleep(HEARTBEAT_S)
             with suppress(ApiError):
                 for node in (await self.kube.list(kinds.NODE)).items:
-                    beat = {"type": "Ready", "lastHeartbeatTime": timestamp(time.time())}
+                    beat = {"type": "Ready", **now_heard_of()}
                     patch = {"status": {"conditions": [beat]}}
                     await self.kube.patch(kinds.NODE, "", name(node), patch, type="strategic", subresource="status")
 
@@ -147,13 +155,17 @@ class RealEngine:
         def is_in() -> bool:
             known = {one["name"]: one for one in self.cluster.api("GET", "/api/v1/scheduler/snapshot")["nodes"]}
             shown = [one["name"] for one in self.cluster.api("GET", self.nodes_path)["nodes"]]
-            return called in shown and called in known and not known[called].get("taints")
+            is_known = called in shown and called in known
+            return is_known and known[called].get("ready", True) and not known[called].get("taints")
 
         self.cluster.until(is_in, f"the server knows of the node {called}", PATIENCE)
 
     def sweep(self) -> None:
         """Delete what a test has made, and wait until the server shows nothing of it."""
+        had_shared_maps = bool(self.do(self._shared_maps))
         self.do(self._sweep)
+        if had_shared_maps:
+            self._await_maps()
         empty = (
             ("/api/v1/workloads", "workloads"),
             ("/api/v1/org-unit/projects", "projects"),
@@ -163,6 +175,12 @@ class RealEngine:
         for path, rows in empty:
             self.cluster.until(lambda p=path, r=rows: not self.cluster.api("GET", p)[r], f"{path} is empty", PATIENCE)  # type: ignore[misc]
 
+    def _await_maps(self) -> None:
+        """Until the server knows that shared maps have gone: it knows of a new one when it answers, and is told in order."""
+        meta = {"name": "last", "scope": "tenant"}
+        made = self.cluster.api("POST", "/api/v1/asset/compute", {"meta": meta, "spec": {"cpuCoreRequest": 1}})
+        self.cluster.api("DELETE", f"/api/v1/asset/compute/{made['meta']['id']}")
+
     async def _sweep(self) -> None:
         gone = DeleteOptions(grace=0, propagation="Background")
         spaces = [name(one) for one in (await self.kube.list(kinds.NAMESPACE)).items if name(one).startswith("runai-")]
@@ -170,10 +188,15 @@ class RealEngine:
         queues = [
             (kinds.QUEUE, one) for one in (await self.kube.list(kinds.QUEUE)).items if name(one) not in OWN_QUEUES
         ]
-        maps = (await self.kube.list(kinds.CONFIG_MAP, SYSTEM_NAMESPACE)).items
-        shared = [(kinds.CONFIG_MAP, one) for one in maps if name(one) != "kube-root-ca.crt"]
-        await self._delete([*nodes, *queues, *shared], gone)
+        await self._delete([*nodes, *queues, *[(kinds.CONFIG_MAP, one) for one in await self._shared_maps()]], gone)
         await asyncio.gather(*(self._remove_namespace(space, gone) for space in spaces))
+
+    async def _shared_maps(self) -> list[Object]:
+        """Assets, policies and the like that are of no project."""
+        found = [
+            (await self.kube.list(kinds.CONFIG_MAP, space)).items for space in (SYSTEM_NAMESPACE, SHARED_NAMESPACE)
+        ]
+        return [one for items in found for one in items if name(one) not in CLUSTERS_MAPS]
 
     async def _remove_namespace(self, space: str, gone: DeleteOptions) -> None:
         """As its controller does, which begins five seconds later: nothing new can be made in it, what is there goes, and then itself."""

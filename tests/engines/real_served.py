@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.engines.played_kubelet import PlayedKubelet, played_kubelet
-from tests.engines.real_engine import PATIENCE, RealEngine
+from tests.engines.real_engine import PATIENCE, RealEngine, now_heard_of
 from tests.rest.served import Served
 
 T = TypeVar("T")
@@ -31,6 +31,9 @@ class RealServed(Served):
 
     def do(self, work: Callable[[], Awaitable[T]]) -> T:
         return self.engine.do(work)
+
+    def heartbeat(self) -> dict[str, Any]:
+        return now_heard_of()
 
     def node(self, called: str, gpus: int = 0, card_memory: int = 0) -> None:
         """And wait until the server knows of it."""

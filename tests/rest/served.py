@@ -95,10 +95,16 @@ class Served:
 
     # ------------------------------------------------------------ the world
 
+    def heartbeat(self) -> dict[str, Any]:
+        """When the kubelet of a new node was heard of, as a part of its condition: nobody asks here."""
+        return {}
+
     def node(self, called: str, gpus: int = 0, card_memory: int = 0) -> None:
         labels = {"nvidia.com/gpu.memory": str(card_memory)} if card_memory else {}
         amounts = {"cpu": "16", "memory": "32Gi", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW}
+        ready = {
+            "type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": NOW, **self.heartbeat(),
+        }  # fmt: skip
         status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
         obj = {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": called, "labels": labels}, "spec": {},
