@@ -360,17 +360,37 @@ def test_kubeconfig_set_keeps_other_entries(served: Served, tmp_path: Path, monk
 
 
 def test_a_manifest_goes_to_the_project(served: Served, tmp_path: Path) -> None:
+    """Of a job, which the scheduler places, and of what is beside it."""
+    served.node("a")
     template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}
-    job = {
+    job: dict[str, Any] = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": "made"},
         "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": template}}},
     }
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
     file = tmp_path / "job.yaml"
-    file.write_text(yaml.safe_dump(job))
-    assert served.ok(f"runai workload submit -f {file}") == "pytorchjob made created in project default\n"
+    file.write_text(yaml.safe_dump_all([settings, job]))
+    assert served.ok(f"runai workload submit -f {file}") == (
+        "configmap settings created in project default\npytorchjob made created in project default\n"
+    )
     assert "made" in served.ok("runai workload list")
+    served.bound(1)
+    (kept,) = (
+        one for one in served.store.view.all(kinds.CONFIG_MAP, "runai-default") if one["metadata"]["name"] == "settings"
+    )
+    assert kept["data"] == {"a": "b"}
+    file.write_text(yaml.safe_dump({**job, "metadata": {"generateName": "many-"}}))
+    assert re.match(r"pytorchjob many-[0-9a-f]{12} created", served.ok(f"runai workload submit -f {file}"))
+    for wrong, words in (
+        ({**job, "metadata": {"name": "odd"}, "spce": {}}, "spce"),
+        (job, "already exists"),
+        ({**job, "kind": "Secre"}, "serves no such kind"),
+    ):
+        file.write_text(yaml.safe_dump(wrong))
+        code, _, said = served.run(f"runai workload submit -f {file}")
+        assert code != 0 and words in said, said
 
 
 def test_flags_of_every_command(served: Served) -> None:

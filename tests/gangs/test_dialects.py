@@ -52,20 +52,50 @@ def test_an_evicted_job_starts_again_unless_somebody_asked_otherwise() -> None:
         assert {replica["restartPolicy"] for replica in dressed.values()} == {expected}
 
 
+def written(**spec: Any) -> Object:
+    """A job as a manifest has it; `spec` is that of the master's pod."""
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "x"}], **spec}}
+    roles = {"Master": {"template": template}, "Worker": {"template": template, "restartPolicy": "Never"}, "Odd": 1}
+    return {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": roles},
+        "metadata": {"name": "j", "namespace": "runai-team", "labels": {"kai.scheduler/queue": "team"}},
+    }  # fmt: skip
+
+
+def test_a_manifest_that_names_no_scheduler_is_dressed() -> None:
+    for dialect, restarts in ((OWN, ["OnFailure", "Never"]), (COSCHEDULING, [None, "Never"])):
+        dressed = replicas(dialect.dress_manifest(written()))
+        assert dressed.pop("Odd") == 1, "what is wrong stays, so that admission says it"
+        pods = [replica["template"] for replica in dressed.values()]
+        assert {pod["spec"]["schedulerName"] for pod in pods} == {dialect.scheduler_name}
+        assert [replica.get("restartPolicy") for replica in dressed.values()] == restarts
+    assert pods[0]["metadata"]["labels"] == {"scheduling.x-k8s.io/pod-group": "j"}
+    assert KUEUE.dress_manifest(written())["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    assert CLUSTER.dress_manifest(written()) == written()
+
+
+def test_a_manifest_that_names_its_scheduler_is_known() -> None:
+    assert not any(dialect.is_named_in(written()) for dialect in (OWN, KAI, KUEUE, CLUSTER))
+    assert OWN.is_named_in(written(schedulerName="default-scheduler"))
+    queued = written()
+    queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "other"
+    assert KUEUE.is_named_in(queued) and not OWN.is_named_in(queued)
+
+
 SHARE = {"compute": {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPortionRequest": 0.5}}
 
 
 def test_shares_of_gpus_are_for_kai_alone() -> None:
-    job, submission = submitted(**SHARE)
-    assert list(KAI.refusals(job, submission)) == []
+    job, _ = submitted(**SHARE)
+    assert list(KAI.refusals(job)) == []
     for dialect in (OWN, CLUSTER):
-        causes = list(dialect.refusals(job, submission))
+        causes = list(dialect.refusals(job))
         assert len(causes) == 2 and "whole GPUs" in causes[0].message
 
 
 def test_what_kai_would_refuse_of_the_pods_is_refused_of_the_job() -> None:
-    job, submission = submitted(annotations=[{"name": "gpu-fraction", "value": "NaN"}])
-    messages = [cause.message for cause in KAI.refusals(job, submission)]
+    job, _ = submitted(annotations=[{"name": "gpu-fraction", "value": "NaN"}])
+    messages = [cause.message for cause in KAI.refusals(job)]
     assert len(messages) == 2 and "must be a positive number smaller than 1.0" in messages[0]
 
 

@@ -7,7 +7,7 @@ the submit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +84,26 @@ class Dialect:
         }
         return {**job, "spec": {**job["spec"], field: replicas}}
 
+    def is_named_in(self, job: Object) -> bool:
+        """Whether a job says itself who schedules it, this scheduler or another: then it says the rest itself, too."""
+        pods = _replicas(job).values()
+        return self.job_queue_label in labels(job) or any(dig(one, "template.spec.schedulerName") for one in pods)
+
+    def dress_manifest(self, job: Object) -> Object:
+        """As `dress`, of a job that was written as an object and says nothing of its scheduler."""
+        if self.job_queue_label:
+            return self._dress_for_queue(job)
+        if not self.scheduler_name:
+            return job
+        field = _replica_field(job)
+        replicas = {role: self._dress_written(replica, name(job)) for role, replica in _replicas(job).items()}
+        return {**job, "spec": {**job["spec"], field: {**(dig(job, f"spec.{field}") or {}), **replicas}}}
+
+    def _dress_written(self, replica: dict[str, Any], job_name: str) -> dict[str, Any]:
+        """Where it has no restartPolicy it gets one under which an evicted job goes on; not every kind of job has such a default."""
+        default = {"restartPolicy": "OnFailure"} if self.evicts and not replica.get("restartPolicy") else {}
+        return self._dress_replica({**replica, **default}, job_name=job_name, can_restart=False)
+
     def _dress_for_queue(self, job: Object) -> Object:
         """Suspended until its turn comes, as the scheduler's webhook would have it."""
         marked = {**labels(job), self.job_queue_label: labels(job)[QUEUE_LABEL]}
@@ -139,9 +159,9 @@ class Dialect:
             dressed["restartPolicy"] = "OnFailure"
         return dressed
 
-    def refusals(self, job: Object, submission: Submission) -> Iterator[Cause]:
+    def refusals(self, job: Object) -> Iterator[Cause]:
         """What this scheduler would never place, one cause per replica type; nothing else would tell the submitter."""
-        for role, replica in (dig(job, f"spec.{submission.framework.replicas}") or {}).items():
+        for role, replica in _replicas(job).items():
             template = replica["template"]
             shares = (template.get("metadata") or {}).get("annotations") or {}
             asks_for_share = any(note in shares for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION))
@@ -181,6 +201,19 @@ KUBE = replace(CLUSTER, name="kube")
 DIALECTS = {dialect.name: dialect for dialect in (OWN, KAI, VOLCANO, KUEUE, COSCHEDULING, CLUSTER, KUBE)}
 INSTALLED = (KAI, VOLCANO, KUEUE, COSCHEDULING)
 """In the order in which `auto` prefers them where several are installed."""
+
+
+def _replica_field(job: Object) -> str:
+    kind = by_api_version(str(job["apiVersion"]), str(job["kind"]))
+    assert kind is not None
+    return FRAMEWORKS[kind].replicas
+
+
+def _replicas(job: Object) -> dict[str, Any]:
+    """A job's replica types whose pods have a spec; what is wrong with others is said by admission."""
+    found = dig(job, f"spec.{_replica_field(job)}")
+    replicas = found if isinstance(found, Mapping) else {}
+    return {role: one for role, one in replicas.items() if isinstance(dig(one, "template.spec"), Mapping)}
 
 
 def priority_class_of(job: Object) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
-from rowlock.gangs.dialects import priority_class_of
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.accounts.user_credentials import secrets_of_submit
@@ -25,7 +24,7 @@ from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.run_history.past_workloads import deleted_workloads
-from rowlock.rest.workload_routes.gang_objects import require_queue
+from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
 from rowlock.rest.workload_routes.job_creation import (
     create_job,
     ensure_claims_are_free,
@@ -106,7 +105,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
-    job = await _dress_for_scheduler(call, job, request)
+    job = await dress_for_scheduler(call, job, lambda dialect: dialect.dress(job, request))
     if call.query.get("requireImages") == "true" and (problems := await image_problems(call, _kind(job), job)):
         raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
     claims = claim_objects(request, project, identity)
@@ -127,32 +126,6 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
-
-
-async def _dress_for_scheduler(call: RestCall, job: Object, request: Submission) -> Object:
-    """The job with the fields that the real cluster's scheduler needs. Raises BadRequest for a job that it cannot start so."""
-    dialect = call.context.settings.dialect
-    if dialect is None:
-        return job
-    causes = list(dialect.refusals(job, request))
-    name = priority_class_of(job)
-    if dialect.scheduler_name and name and not await _has_priority_class(call, name):
-        message = (
-            f"the cluster has no PriorityClass {name!r}, and {dialect.title} would take the job for `train`:"
-            " `rowlock manifests | kubectl apply -f -` makes Run:ai's priority classes"
-        )
-        causes.append(Cause("unknown", message, "priorityClass"))
-    if causes:
-        raise BadRequest(causes[0].message, causes=causes)
-    return dialect.dress(job, request)
-
-
-async def _has_priority_class(call: RestCall, name: str) -> bool:
-    try:
-        await call.context.api.get(kinds.PRIORITY_CLASS, "", name)
-    except NotFound:
-        return False
-    return True
 
 
 def _find_project(cache: InformerCache, request: Submission) -> Project:

@@ -119,7 +119,8 @@ def _check_request_type(line: CommandLine) -> None:
 
 
 def manifest(line: CommandLine) -> int:
-    """`runai workload submit -f FILE`: objects of a manifest, in the project's namespace."""
+    """`runai workload submit -f FILE`: objects of a manifest, in the project's namespace. Jobs become workloads, as the REST API makes
+    them; others are created as they are."""
     import yaml
 
     if not line.file:
@@ -133,16 +134,36 @@ def manifest(line: CommandLine) -> int:
         raise CommandError(f"{line.file} has no Kubernetes object: each needs apiVersion, kind and metadata.name")
     server = client.connect(line)
     projects = client.list_all(server, "/api/v1/org-unit/projects", "projects")
-    namespace = next((p["status"]["namespace"] for p in projects if p["name"] == project(line)), None)
-    if namespace is None:
+    place = next((p for p in projects if p["name"] == project(line)), None)
+    if place is None:
         raise CommandError(
             f"project {project(line)} was not found.{suggest_nearest(project(line), [p['name'] for p in projects])}"
         )
     for obj in objects:
-        path = _collection_path(server, obj, namespace)
-        created = server.post(path, {**obj, "metadata": {**obj.get("metadata", {}), "namespace": namespace}})
-        show(f"{created['kind'].lower()} {created['metadata']['name']} created in project {project(line)}")
+        create = _create_job if _is_job(obj) else _create_object
+        show(f"{obj['kind'].lower()} {create(server, obj, place)} created in project {project(line)}")
     return 0
+
+
+def _is_job(obj: dict[str, Any]) -> bool:
+    return str(obj.get("apiVersion", "")).startswith("kubeflow.org/") and str(obj["kind"]).endswith("Job")
+
+
+def _create_job(server: client.ServerClient, job: dict[str, Any], place: dict[str, Any]) -> str:
+    """The name of the workload that a job's manifest became."""
+    metadata = job.get("metadata") or {}
+    prefix = "" if metadata.get("name") else str(metadata.get("generateName") or "")
+    named = {"name": prefix.rstrip("-"), "useGivenNameAsPrefix": True} if prefix else {}
+    made = server.post("/api/v2/workloads", {"metadata": {"projectId": place["id"], **named}, "manifest": job})
+    return str(made["metadata"]["name"])
+
+
+def _create_object(server: client.ServerClient, obj: dict[str, Any], place: dict[str, Any]) -> str:
+    """The name of the object that was created."""
+    namespace = place["status"]["namespace"]
+    path = _collection_path(server, obj, namespace)
+    made = server.post(path, {**obj, "metadata": {**(obj.get("metadata") or {}), "namespace": namespace}})
+    return str(made["metadata"]["name"])
 
 
 def _collection_path(server: client.ServerClient, obj: dict[str, Any], namespace: str) -> str:

@@ -1,7 +1,8 @@
-"""The Kubernetes API of the real cluster at our address: reads and the streams of pods, which commands ask for besides the REST API.
+"""The Kubernetes API of the real cluster at our address: reads, the streams of pods, and creates, which commands ask for besides the REST
+API.
 
-An ASGI application. Nodes, pods and events are read through it by `rowlock status`, `runai list nodes` and the like;
-kubectl has its own kubeconfig, and everything else goes there.
+An ASGI application. Nodes, pods and events are read through it by `rowlock status`, `runai list nodes` and the like, and
+`runai workload submit -f` creates what is beside a job; kubectl has its own kubeconfig, and everything else goes there.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rowlock.errors import ApiError, Unsupported
+from rowlock.errors import ApiError, BadRequest, TooLarge, Unsupported
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
 
@@ -23,11 +25,16 @@ _ENDLESS_QUERIES = ("watch", "follow")
 _UPGRADE_MESSAGE = (
     "only exec, attach and port-forward of pods are passed on as streams, by websocket: use kubectl for others"
 )
+_CREATE_PATH = re.compile(r"/(api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/[a-z]+")
+"""Of the objects of one kind in a namespace; what is below an object (tokens, evictions) is not created here."""
+MAX_BODY = 3 * 1024 * 1024
+"""Bytes of an object, as the API server has it."""
 _STREAM_PATH = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)")
 
 
 class ApiProxy:
-    """Passes on GETs below /api and /apis and the streams of pods: the owner's with the rights of our kubeconfig, users' with theirs."""
+    """Passes on GETs below /api and /apis, creates in a namespace, and the streams of pods: the owner's with the rights of our kubeconfig,
+    users' with theirs."""
 
     def __init__(self, connection_for: ConnectionFor) -> None:
         self._connection_for = connection_for
@@ -53,10 +60,29 @@ class ApiProxy:
 
     async def _pass_on(self, request: HttpRequest) -> Response:
         connection = await self._connection_for(request)
+        if request.method == "POST" and _CREATE_PATH.fullmatch(request.url.path):
+            return await _create(connection, request)
         if request.method != "GET":
-            raise Unsupported("this server passes on reads only: write to the cluster with its own kubeconfig")
+            raise Unsupported(
+                "this server passes on reads, and creates of objects in a namespace: write to the cluster with its own kubeconfig"
+            )
         if "upgrade" in request.headers or any(name in request.query_params for name in _ENDLESS_QUERIES):
             raise Unsupported(_UPGRADE_MESSAGE if "upgrade" in request.headers else "watches are not passed on here")
         path = request.url.path
         content = await connection.fetch(Request("GET", path, dict(request.query_params)))
         return Response(content, media_type="text/plain" if path.endswith("/log") else "application/json")
+
+
+async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:
+    """Raises BadRequest, TooLarge, and what the cluster answers."""
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > MAX_BODY:
+            raise TooLarge(f"the body has more than {MAX_BODY} bytes, which is the limit")
+    try:
+        body = msgspec.json.decode(raw)
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    content = await connection.fetch(Request("POST", request.url.path, dict(request.query_params), body))
+    return Response(content, 201, media_type="application/json")

@@ -151,7 +151,7 @@ async def _require_queue(kube: Kube, dialect: Dialect, job: Object) -> None:
 
 
 async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> Object:
-    for cause in dialect.refusals(job, request):
+    for cause in dialect.refusals(job):
         raise BadRequest(f"that cluster cannot run it: {cause.message}")
     if dialect.scheduler_name and (wanted := priority_class_of(job)):
         try:

@@ -1,14 +1,43 @@
-"""The objects that the scheduler of a real cluster needs beside a job: a queue that exists, and one that declares the
-gang."""
+"""What the scheduler of a real cluster needs: fields of a job, a queue that exists, and an object that declares the gang."""
 
 from __future__ import annotations
 
-from rowlock import objects
+from collections.abc import Callable
+
+from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Cause, Conflict, NotFound
+from rowlock.gangs.dialects import Dialect, priority_class_of
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
+
+
+async def dress_for_scheduler(call: RestCall, job: Object, dress: Callable[[Dialect], Object]) -> Object:
+    """The job with the fields that the real cluster's scheduler needs, which `dress` adds. Raises BadRequest for a job that it cannot
+    start so."""
+    dialect = call.context.settings.dialect
+    if dialect is None:
+        return job
+    causes = list(dialect.refusals(job))
+    name = priority_class_of(job)
+    if dialect.scheduler_name and name and not await _has_priority_class(call, name):
+        message = (
+            f"the cluster has no PriorityClass {name!r}, and {dialect.title} would take the job for `train`:"
+            " `rowlock manifests | kubectl apply -f -` makes Run:ai's priority classes"
+        )
+        causes.append(Cause("unknown", message, "priorityClass"))
+    if causes:
+        raise BadRequest(causes[0].message, causes=causes)
+    return dress(dialect)
+
+
+async def _has_priority_class(call: RestCall, name: str) -> bool:
+    try:
+        await call.context.api.get(kinds.PRIORITY_CLASS, "", name)
+    except NotFound:
+        return False
+    return True
 
 
 async def require_queue(call: RestCall, job: Object) -> None:

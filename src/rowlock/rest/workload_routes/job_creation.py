@@ -70,16 +70,23 @@ async def ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> No
 
 
 async def create_job(
-    call: RestCall, job: Object, secrets: Sequence[Object], claims: Sequence[tuple[Object, bool]]
+    call: RestCall,
+    job: Object,
+    secrets: Sequence[Object],
+    claims: Sequence[tuple[Object, bool]],
+    *,
+    options: WriteOptions = _OPTIONS,
+    has_gang: bool = True,
 ) -> Object:
     """The job, once it and what belongs to it are there: before it the Secrets of its own, which pods need at once; then its
     new claims (True: the job owns it) and its gang. What is refused leaves nothing behind, but for a job of an earlier try.
-    Raises ApiError."""
+    `options` are the job's; `has_gang`: whether it gets a gang where its scheduler needs one. Raises ApiError."""
     earlier = find_earlier_try(call.context.cache, job)
-    created, is_new = (earlier, False) if earlier else await _create_with_secrets(call, job, secrets)
+    created, is_new = (earlier, False) if earlier else await _create_with_secrets(call, job, secrets, options)
     try:
         await _create_claims(call, created, claims)
-        await create_gang(call, created, may_exist=not is_new)
+        if has_gang:
+            await create_gang(call, created, may_exist=not is_new)
     except ApiError:
         if is_new:
             with suppress(ApiError):  # what was refused is the answer, and not that this was refused, too
@@ -88,13 +95,15 @@ async def create_job(
     return created
 
 
-async def _create_with_secrets(call: RestCall, job: Object, secrets: Sequence[Object]) -> tuple[Object, bool]:
+async def _create_with_secrets(
+    call: RestCall, job: Object, secrets: Sequence[Object], options: WriteOptions
+) -> tuple[Object, bool]:
     """The job owns its Secrets."""
     api, namespace, names = call.context.api, objects.namespace(job), list[str]()
     try:
         for secret in secrets:
             names.append(objects.name((await _create_or_find(call, secret))[0]))
-        created, is_new = await _create_or_find(call, job)
+        created, is_new = await _create_or_find(call, job, options)
     except BaseException:
         for name in names:
             with suppress(ApiError):
@@ -106,12 +115,12 @@ async def _create_with_secrets(call: RestCall, job: Object, secrets: Sequence[Ob
     return created, is_new
 
 
-async def _create_or_find(call: RestCall, wanted: Object) -> tuple[Object, bool]:
+async def _create_or_find(call: RestCall, wanted: Object, options: WriteOptions = _OPTIONS) -> tuple[Object, bool]:
     """The object, and whether this call made it: where the answer was lost, or the name is taken, what is there counts if it is of
     this submit. Raises ApiError."""
     api, kind = call.context.api, _kind(wanted)
     try:
-        return await api.create(kind, wanted, options=_OPTIONS), True
+        return await api.create(kind, wanted, options=options), True
     except ApiError as error:
         if error.code < 500 and not isinstance(error, AlreadyExists):
             raise

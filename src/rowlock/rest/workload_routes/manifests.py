@@ -13,6 +13,8 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.scopes import require_project
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
+from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
+from rowlock.rest.workload_routes.job_creation import create_job
 from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload, wait_for_revision
 from rowlock.workloads import manifests
 from rowlock.workloads.manifests import ManifestRequest, manifest_workload_json
@@ -31,8 +33,8 @@ async def _read_request(call: RestCall, *, new: bool) -> ManifestRequest:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /api/v2/workloads: make the job of a manifest in a project. Raises BadRequest, AlreadyExists, and what admission
-    raises."""
+    """POST /api/v2/workloads: make the job of a manifest in a project. A manifest that names no scheduler gets what the scheduler
+    of a real cluster needs. Raises BadRequest, AlreadyExists, and what admission raises."""
     call.validate_query()
     request = await _read_request(call, new=True)
     check_cluster_id(call, request.cluster)
@@ -43,9 +45,14 @@ async def create(call: RestCall) -> Any:
     job = manifests.to_job(request, project, Submitter(identity, call.user))
     kind = kinds.by_object(job)
     call.require("create", kind, project.namespace)
+    dialect = call.context.settings.dialect
+    is_dressed = dialect is not None and not dialect.is_named_in(job)
+    if is_dressed:
+        job = await dress_for_scheduler(call, job, lambda scheduler: scheduler.dress_manifest(job))
+        await require_queue(call, job)
     await ensure_name_is_free(cache, project, request.name)
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
-        created = await call.context.api.create(kind, job, options=_OPTIONS)
+        created = await create_job(call, job, (), (), options=_OPTIONS, has_gang=is_dressed)
         uid = objects.uid(created)
         await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
     workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
@@ -74,6 +81,9 @@ async def update(call: RestCall) -> Any:
     pod_labels = {name: labels[name] for name in manifests.POD_LABELS if name in labels}
     spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
     changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
+    dialect = call.context.settings.dialect
+    if dialect is not None and request.manifest is not None and not dialect.is_named_in(changed):
+        changed = dialect.dress_manifest(changed)
     written = await call.context.api.update(kind, changed, options=_OPTIONS)
     await wait_for_revision(call.context.cache, written)
     return JsonResult(202, manifest_workload_json(call.context.cache.workload(objects.uid(job)) or workload))
