@@ -98,7 +98,7 @@ class KubeServer(Server):
             stack.push_async_callback(users.close)
             settings = RestSettings(
                 token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
-                authenticate_token=users.authenticate, look_up_token=users.look_up,
+                authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
             )  # fmt: skip
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()

@@ -3,12 +3,15 @@
 Two halves. What is read comes from this server's caches, so the cluster's roles and bindings are followed here and decide what a user sees
 (`RbacAuthorizer`, as in the embedded cluster). What is written, and logs, exec and the like, goes to the API server with the user's own
 token, and that server decides. `rowlock up --kubeconfig` serves both beside the owner of the data directory.
+
+An application logs in with such a token as its secret, and gets it back (`KubeUsers.issue_token`): nothing of it is kept here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -27,10 +30,15 @@ from rowlock.kube.client import Kube, LogSource
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Limits
+from rowlock.kube.users.application_secret import MAX_NAME, is_name_of, is_token, seconds_left
 from rowlock.kube.users.cluster_users import ClusterUsers
 from rowlock.kube.users.user_connection import UserConnection
 from rowlock.objects import Object
+from rowlock.rest.applications import InvalidCredentials
 from rowlock.rest.authentication import Authenticator, Principal
+from rowlock.rest.call import AccessToken
+
+_MAKE_TOKEN = "`kubectl create token NAME -n NAMESPACE` makes one for a service account"
 
 
 class FollowedRoles:
@@ -115,6 +123,29 @@ class KubeUsers:
         api = Kube(self._users.connection_of(token), decoder=self._kube.decoder)
         api.kept_log = self.kept_log
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
+
+    async def issue_token(self, client_id: str, secret: str) -> AccessToken:
+        """Log an application in: its secret is a token of the cluster, and its client id says whose. The answer is that token. Raises
+        InvalidCredentials, and ApiError where the cluster does not answer."""
+        token = secret.strip()
+        is_owners = is_token(token) and hmac.compare_digest(token.encode(), self._owner_token.encode())
+        if is_owners or not is_token(token):
+            what = "the token of the data directory" if is_owners else "a text that can be no token"
+            raise InvalidCredentials(
+                f"the client secret is {what}; on a real cluster it is a token of that cluster: {_MAKE_TOKEN}"
+            )
+        await self.look_up(token)
+        user = self._users.find(token)
+        if user is None:
+            raise InvalidCredentials(
+                "the cluster does not accept the client secret, which must be one of its tokens: this one is wrong, is over or"
+                f" was taken back; {_MAKE_TOKEN}"
+            )
+        if not is_name_of(client_id, user.name):
+            raise InvalidCredentials(
+                f"the client secret is the token of {user.name}, and not of {client_id[:MAX_NAME]!r}: give the name as the client id"
+            )
+        return AccessToken(token, seconds_left(token, time.time()))
 
     async def require_path(self, request: HttpRequest) -> None:
         """Raises Unauthorized for whom nobody knows, and Forbidden for a user of the cluster whose roles do not have this path among

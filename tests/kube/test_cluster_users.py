@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
@@ -22,6 +23,7 @@ from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.users import cluster_users
+from rowlock.kube.users.application_secret import MAX_SECONDS, UNLIMITED_SECONDS, seconds_left
 from rowlock.kube.users.cluster_users import KNOWN_SECONDS, MAX_QUESTIONS, UNKNOWN_SECONDS, ClusterUsers
 
 TEAMS = ("team-a", "team-b")
@@ -41,6 +43,11 @@ class Tenants:
         headers = {"Authorization": f"Bearer {token or self.tokens[user]}"}
         with httpx.Client(base_url=server["url"], verify=tls, headers=headers, timeout=30) as client:
             return client.request(method, path, json=body)
+
+    def post_form(self, path: str, form: str) -> httpx.Response:
+        server = json.loads((self.served.data / "server.json").read_text())
+        tls = ssl.create_default_context(cafile=str(self.served.data / "ca.crt"))
+        return httpx.post(server["url"] + path, content=form, verify=tls, timeout=30)
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
         """To the cluster itself, as the owner of its kubeconfig."""
@@ -188,6 +195,67 @@ def test_rights_that_are_taken_away_count(tenants: Tenants) -> None:
     tenants.served.until(lambda: tenants.projects("dora") == [], "they are taken away")
 
 
+def log_in(tenants: Tenants, client_id: str, secret: str) -> httpx.Response:
+    """As Run:ai's Python client does."""
+    body = {"grantType": "app_token", "AppId": client_id, "AppSecret": secret}
+    return tenants.ask("", "POST", "/api/v1/token", body, token="of nobody")
+
+
+@pytest.mark.parametrize("client_id", ["default:ana", "system:serviceaccount:default:ana"])
+def test_an_application_logs_in_with_a_token_of_the_cluster(tenants: Tenants, client_id: str) -> None:
+    answer = log_in(tenants, client_id, tenants.tokens["ana"] + "\n")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["accessToken"] == tenants.tokens["ana"] and 3000 < answer.json()["expiresIn"] <= 3607
+    form = f"grant_type=client_credentials&client_id={client_id}&client_secret={tenants.tokens['ana']}"
+    assert tenants.post_form("/api/v2/token", form).json()["access_token"] == tenants.tokens["ana"]
+
+
+def test_a_command_line_logs_in_as_an_application(tenants: Tenants) -> None:
+    credentials = ("--client-id", "default:ana", "--secret", tenants.tokens["ana"])
+    try:
+        tenants.served.run("runai", "login", "application", *credentials, "--save")
+        said = tenants.served.run("runai", "whoami")
+    finally:
+        tenants.served.run("runai", "logout")
+    assert said.startswith("User: system:serviceaccount:default:ana\nLogged in Id: app:default:ana\nUntil: ")
+
+
+def test_a_secret_that_does_not_count_says_what_to_do(tenants: Tenants) -> None:
+    ana, owner = tenants.tokens["ana"], tenants.owner_token()
+    for client_id, secret, words in (
+        ("default:ana", ana[:-4] + "AAAA", "is wrong, is over or was taken back; `kubectl create token"),
+        ("default:bob", ana, "is the token of system:serviceaccount:default:ana, and not of 'default:bob'"),
+        ("ana", ana, "give the name as the client id"),
+        ("default:ana", owner, "is the token of the data directory"),
+        ("default:ana", "a\nb: c", "a text that can be no token"),
+    ):
+        refused = log_in(tenants, client_id, secret)
+        assert refused.status_code == 400 and words in refused.json()["message"], refused.text
+        assert secret not in refused.text
+
+
+def test_applications_of_a_real_cluster_are_its_service_accounts(tenants: Tenants) -> None:
+    for method, path in (("POST", ""), ("GET", ""), ("DELETE", "/ci")):
+        body = {"name": "ci"} if method == "POST" else None
+        refused = tenants.ask("", method, f"/api/v1/applications{path}", body, token=tenants.owner_token())
+        assert refused.status_code == 405 and "kubectl create serviceaccount" in refused.text, refused.text
+
+
+def test_creates_in_a_namespace_are_passed_on_with_the_users_rights(tenants: Tenants) -> None:
+    job = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "passed-on"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [{"name": "pytorch", "image": "x"}]}}}}},
+    }  # fmt: skip
+    path = "/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs"
+    assert tenants.ask("bob", "POST", path, job).status_code == 403
+    made = tenants.ask("ana", "POST", path, job)
+    assert made.status_code == 201 and made.json()["metadata"]["uid"], made.text
+    assert tenants.ask("ana", "POST", path, job).status_code == 409
+    for method, below in (("DELETE", f"{path}/passed-on"), ("POST", f"{path}/passed-on/status"), ("PUT", path)):
+        refused = tenants.ask("ana", method, below, job)
+        assert refused.status_code == 405 and "with its own kubeconfig" in refused.text, refused.text
+
+
 def test_others_reach_it_where_it_is_bound_but_not_with_the_owners_token(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -202,6 +270,16 @@ def test_others_reach_it_where_it_is_bound_but_not_with_the_owners_token(
                 for token, code in ((tenants.tokens["ana"], 200), (tenants.owner_token(), 401)):
                     answer = client.get("/api/v1/workloads", headers={"Authorization": f"Bearer {token}"})
                     assert answer.status_code == code, answer.text
+
+
+def test_the_end_of_a_token_is_the_one_that_it_names() -> None:
+    def jwt(**claims: Any) -> str:
+        return f"eyJ.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.signature"
+
+    assert [seconds_left(jwt(exp=end), 1000) for end in (1600, 1000.9, 5)] == [600, 0, 0]
+    for token in ("opaque", "a.b.c", "x.=.y", "a..b", jwt(), jwt(exp="never"), jwt(exp=None)):
+        assert seconds_left(token, 1000) == UNLIMITED_SECONDS, token
+    assert seconds_left(jwt(exp=1e300), 1000) == MAX_SECONDS
 
 
 # ------------------------------------------------------------ answers that are kept

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 from rowlock import kinds, objects
 from rowlock.accounts.login_limits import LoginLimits
 from rowlock.authentication.oidc.logins import LoginPending
-from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests, Unauthorized
+from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests, Unauthorized, Unsupported
 from rowlock.objects import Object
 from rowlock.rest.accounts.provider_logins import FIELDS, ProviderLogins, grant_of
 from rowlock.rest.accounts.user_credentials import user_key
@@ -28,8 +28,10 @@ _GRANTS = {
 
 
 async def create(call: RestCall) -> Any:
-    """POST /applications: create an application. Only this answer has the secret. Raises AlreadyExists, BadRequest."""
+    """POST /applications: create an application. Only this answer has the secret. Raises AlreadyExists, BadRequest,
+    Unsupported."""
     call.validate_query()
+    _refuse_on_real_cluster(call)
     name, client_secret = applications.parse_name(await call.json()), secrets.token_hex(32)
     secret = applications.to_secret(name, client_secret, call.user)
     try:
@@ -40,14 +42,16 @@ async def create(call: RestCall) -> Any:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /applications: all of them, without their secrets."""
+    """GET /applications: all of them, without their secrets. Raises Unsupported."""
     call.validate_query()
+    _refuse_on_real_cluster(call)
     return {"applications": [applications.application_json(secret) for secret in await _list_secrets(call)]}
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /applications/{id}: delete an application, by id or name, and end its tokens. Raises NotFound."""
+    """DELETE /applications/{id}: delete an application, by id or name, and end its tokens. Raises NotFound, Unsupported."""
     call.validate_query()
+    _refuse_on_real_cluster(call)
     wanted = str(call.path["id"])
     for secret in await _list_secrets(call):
         if wanted in (objects.uid(secret), applications.application_name(secret)):
@@ -57,6 +61,15 @@ async def delete(call: RestCall) -> Any:
                 await credentials.forget(user_key(name, is_owner=False))
             return JsonResult(202, ACCEPTED)
     raise NotFound(f"Resource id not found: there is no application {wanted!r}. GET /api/v1/applications lists them.")
+
+
+def _refuse_on_real_cluster(call: RestCall) -> None:
+    """A second list of accounts would know nothing of the cluster's. Raises Unsupported."""
+    if call.context.settings.dialect is not None:
+        raise Unsupported(
+            "applications of a real cluster are its service accounts: `kubectl create serviceaccount NAME -n NAMESPACE` makes one; it logs"
+            " in with the client id NAMESPACE:NAME and a token of `kubectl create token NAME -n NAMESPACE` as its secret"
+        )
 
 
 async def _list_secrets(call: RestCall) -> list[Object]:
@@ -98,8 +111,7 @@ class Logins:
         client_id, client_secret = (fields.get(field) for field in _GRANTS[grant])
         if not (isinstance(client_id, str) and isinstance(client_secret, str) and client_id and client_secret):
             names = " and ".join(_GRANTS[grant])
-            maker = "`rowlock user create`" if grant == "password" else "POST /api/v1/applications"
-            raise BadRequest(f"{grant} needs {names}, two texts: {maker} makes them")
+            raise BadRequest(f"{grant} needs {names}, two texts: {self._maker_of(grant)} makes them")
         issue = self._issue_to_user if grant == "password" else self._issue_to_application
         issued = await issue(client_id, client_secret, address)
         return {"accessToken": issued.token, "expiresIn": issued.seconds, "tokenType": "Bearer"}
@@ -111,16 +123,26 @@ class Logins:
         name, accounts = given.get("username"), self._settings.accounts
         return name if isinstance(name, str) and accounts is not None and accounts.get(name) else ""
 
+    def _maker_of(self, grant: str) -> str:
+        """What makes the credentials of a grant."""
+        if grant == "password":
+            return "`rowlock user create`"
+        is_embedded = self._settings.dialect is None
+        return "POST /api/v1/applications" if is_embedded else "`kubectl create token` for a service account"
+
     def _knows(self, grant: str) -> bool:
         return (self._settings.accounts if grant == "password" else self._settings.issue_token) is not None
 
     async def _issue_to_application(self, client_id: str, client_secret: str, address: str) -> AccessToken:
         self._limits.check(address)
         assert self._settings.issue_token is not None
-        issued = await self._settings.issue_token(client_id, client_secret)
-        if issued is None:
+        try:
+            issued = await self._settings.issue_token(client_id, client_secret)
+            if issued is None:
+                raise InvalidCredentials("the client id or the client secret is wrong, or the application was deleted")
+        except InvalidCredentials:
             self._limits.count_failure(address)
-            raise InvalidCredentials("the client id or the client secret is wrong, or the application was deleted")
+            raise
         return issued
 
     async def _issue_to_user(self, name: str, password: str, address: str) -> AccessToken:

@@ -50,7 +50,7 @@ class AccessToken(NamedTuple):
 
 
 TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
-"""(client id, secret) → access token; None when they are wrong."""
+"""(client id, secret) → access token; None when they are wrong, or InvalidCredentials with what is wrong."""
 UserTokenIssuer = Callable[[UserAccount], Awaitable[AccessToken]]
 """Issues a token for a person whose password was checked."""
 
