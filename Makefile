@@ -134,7 +134,7 @@ test-real: $(STAMP) ## one suite over the store, our server and that control pla
 	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_evidence/test_real_node.py tests/install
 
 test-engines: $(STAMP) ## the tests of the commands and of the scheduler's REST pages over that control plane, too (about three minutes)
-	$(BIN)/python -m pytest -rs -m real tests/cli tests/rest
+	$(BIN)/python -m pytest -rs -m real tests/cli tests/rest tests/clients
 
 storm: $(STAMP) ## the storm of test-real with longer faults: etcd stopped for 20 and 80 seconds (about five minutes)
 	ROWLOCK_STORM=long $(BIN)/python -m pytest -rs -s tests/kube/acceptance/test_storm.py

@@ -1,6 +1,6 @@
 """What Run:ai's own client does from login to delete, in every version of it: a script of its own, for one process has one version.
 
-    python runapy_script.py URL CLIENT_ID SECRET CA_FILE PROJECT_ID CLUSTER_ID NAME
+    python runapy_script.py URL CLIENT_ID SECRET CA_FILE PROJECT_ID CLUSTER_ID NAME PORTION
 
 Prints `N of N` checks, or fails at the first. The models are the published contract: every answer goes through one.
 """
@@ -32,10 +32,10 @@ def read_as(names: str, body: dict[str, Any]) -> Any:
     return model.from_dict(body)
 
 
-def request_of(name: str, project: str, cluster: str) -> Any:
+def request_of(name: str, project: str, cluster: str, portion: float) -> Any:
     compute_type = models.DistributedSpecSpec.model_fields["compute"].annotation.__args__[0]
     compute = compute_type(
-        gpu_devices_request=1, gpu_request_type="portion", gpu_portion_request=0.1, cpu_core_request=0.1,
+        gpu_devices_request=1, gpu_request_type="portion", gpu_portion_request=portion, cpu_core_request=0.1,
         cpu_memory_request="100M",
     )  # fmt: skip
     spec = models.DistributedSpecSpec(image=IMAGE, num_workers=2, distributed_framework="PyTorch", compute=compute)
@@ -50,18 +50,18 @@ def refuses(model: Any, **values: Any) -> bool:
     return False
 
 
-def walk(client: Any, project: str, cluster: str, name: str) -> None:
+def walk(client: Any, project: str, cluster: str, name: str, portion: float) -> None:
     distributed, workloads, pods = api.DistributedApi(client), api.WorkloadsApi(client), api.PodsApi(client)
     clusters = api.ClustersApi(client).get_clusters().data
     check([read_as("DisplayedCluster", one).uuid for one in clusters] == [cluster], "clusters are a bare array")
     found = api.ProjectsApi(client).get_projects().data["projects"]
     check(project in [one["id"] for one in found], "projects")
-    made = distributed.create_distributed(request_of(name, project, cluster))
+    made = distributed.create_distributed(request_of(name, project, cluster, portion))
     check(made.status_code == 202, "a submit is accepted")
     body, identity = made.data, made.data["workloadId"]
     check(read_as("DistributedWorkload", body) is not None, "the submit's answer")
     check((body["desiredPhase"], body["requestedName"], body["projectId"]) == ("Running", name, project), "its fields")
-    check(body["spec"]["compute"]["gpuPortionRequest"] == 0.1, "its specification")
+    check(body["spec"]["compute"]["gpuPortionRequest"] == portion, "its specification")
     listed = workloads.get_workloads(filter_by=[f"name=={name}", f"projectId=={project}"]).data["workloads"]
     check([one["id"] for one in listed] == [identity], "the list, filtered twice")
     check(read_as("Workload", listed[0]).name == name, "a workload of the list")
@@ -91,7 +91,7 @@ def walk(client: Any, project: str, cluster: str, name: str) -> None:
     departments = api.DepartmentsApi(client).get_departments().data["departments"]
     check("default" in [one["name"] for one in departments], "departments")
     try:
-        distributed.create_distributed(request_of(name, project, cluster))
+        distributed.create_distributed(request_of(name, project, cluster, portion))
         check(False, "a taken name is refused")
     except ConflictException as refusal:
         check(refusal.status == 409, "a taken name is a conflict")
@@ -113,12 +113,12 @@ def walk(client: Any, project: str, cluster: str, name: str) -> None:
 
 
 def main() -> None:
-    url, client_id, secret, authority, project, cluster, name = sys.argv[1:]
+    url, client_id, secret, authority, project, cluster, name, portion = sys.argv[1:]
     settings = Configuration(
         client_id=client_id, client_secret=secret, runai_base_url=url, ssl_ca_cert=authority, retry_max_retries=0
     )
     with ApiClient(settings) as client:
-        walk(client, project, cluster, name)
+        walk(client, project, cluster, name, float(portion))
     print(f"{len(checks)} of {len(checks)}")
 
 

@@ -5,90 +5,32 @@ The client checks no answers itself; its models are the published contract, and 
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.conftest import Site
+from tests.clients.runapy_platform import IMAGE, Platform, embedded_platform, real_platform
+from tests.conftest import ENGINES
 
-kubernetes = pytest.importorskip("kubernetes", reason="the official Python client (kubernetes) is not installed")
+pytest.importorskip("kubernetes", reason="the official Python client (kubernetes) is not installed")
 runai = pytest.importorskip("runai", reason="Run:ai's Python client (runapy) is not installed")
-client_module = pytest.importorskip("runai.api_client")
-configuration = pytest.importorskip("runai.configuration")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
-IMAGE = "/kubeflow/pytorch-dist-mnist:latest"
 
-
-@dataclass
-class Platform:
-    """Run:ai's client at our door, logged in as an application that may do everything."""
-
-    client: Any
-    core: Any
-    project: dict[str, Any]
-    cluster: str
-    ask: Callable[..., Any]
-
-    def api(self, name: str) -> Any:
-        return getattr(runai.api, name)(self.client)
-
-    def submit(self, name: str) -> Any:
-        models = runai.models
-        compute = models.SupersetSpecAllOfCompute(
-            gpu_devices_request=1, gpu_request_type="portion", gpu_portion_request=0.1, cpu_core_request=0.1,
-            cpu_memory_request="100M",
-        )  # fmt: skip
-        spec = models.DistributedSpecSpec(image=IMAGE, num_workers=2, distributed_framework="PyTorch", compute=compute)
-        request = models.DistributedCreationRequest(
-            name=name, project_id=self.project["id"], cluster_id=self.cluster, spec=spec
-        )
-        return self.api("DistributedApi").create_distributed(request)
-
-
-def _settings(data_dir: Path) -> tuple[str, str, Path]:
-    """The server's URL, its owner's token and its certificate authority."""
-    state = json.loads((data_dir / "server.json").read_text())
-    return state["url"], (data_dir / "token").read_text().strip(), data_dir / "ca.crt"
-
-
-@pytest.fixture
-def platform(site: Site) -> Iterator[Platform]:
-    url, token, authority = _settings(site.kubeconfig.parent)
-    owner = kubernetes.config.new_client_from_config(str(site.kubeconfig))
-    name = f"app-{uuid.uuid4().hex[:8]}"
-
-    def ask(method: str, path: str, body: Any = None) -> Any:
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        answer = owner.rest_client.pool_manager.request(
-            method, url + path, headers=headers, body=None if body is None else json.dumps(body)
-        )
-        assert answer.status < 300, answer.data
-        return json.loads(answer.data)
-
-    made = ask("POST", "/api/v1/applications", {"name": name})
-    everything = {
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "User", "name": f"app:{name}", "apiGroup": "rbac.authorization.k8s.io"}],
-    }
-    kubernetes.client.RbacAuthorizationV1Api(owner).create_cluster_role_binding(everything)
-    settings = configuration.Configuration(
-        client_id=made["clientId"], client_secret=made["clientSecret"], runai_base_url=f"{url}/runai",
-        ssl_ca_cert=str(authority),
-    )  # fmt: skip
-    with owner, client_module.ApiClient(settings) as client:
-        project = ask("POST", "/api/v1/org-unit/projects", {"name": f"team-{name}"})
-        yield Platform(
-            client, kubernetes.client.CoreV1Api(owner), project, ask("GET", "/api/v1/clusters")[0]["uuid"], ask
-        )
+@pytest.fixture(params=ENGINES)
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    """Over the embedded cluster, or over a real one, where the application is a service account."""
+    if request.param == "real":
+        with real_platform(request.getfixturevalue("real_engine")) as made:
+            yield made
+    else:
+        with embedded_platform(request.getfixturevalue("site")) as made:
+            yield made
 
 
 def test_a_distributed_training_from_submit_to_delete(platform: Platform) -> None:
@@ -313,7 +255,7 @@ def test_every_version_walks_from_login_to_delete(platform: Platform, version: s
     settings = platform.client.configuration
     arguments = [
         settings.runai_base_url, settings.client_id, settings.client_secret, settings.ssl_ca_cert,
-        platform.project["id"], platform.cluster, f"walk-{uuid.uuid4().hex[:8]}",
+        platform.project["id"], platform.cluster, f"walk-{uuid.uuid4().hex[:8]}", str(platform.portion),
     ]  # fmt: skip
     script = Path(__file__).with_name("runapy_script.py")
     before = {"PYTHONPATH": str(OLD_CLIENT)} if version == "1.218.0" else {}
