@@ -48,6 +48,8 @@ class World:
     archive: Archive
     project_id: str = ""
     """Of the project that the test works in, where it needs it."""
+    cluster: str = CLUSTER
+    """The id of the cluster."""
 
     def do(self, call: Callable[[], Any]) -> Any:
         """Run a coroutine function in the server's event loop."""
@@ -70,6 +72,14 @@ class World:
         result: Object = self.do(done)
         return result
 
+    def ensure_namespace(self, name: str) -> None:
+        """A namespace that every cluster has, and an empty store has not."""
+        self.create(kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for what a controller does; none works here, so that it must be so at once."""
+        assert holds()
+
     def project(self, name: str = "team-a", gpus: float = 1) -> dict[str, Any]:
         body = {"name": name, "resources": [{"gpu": {"deserved": gpus}}]}
         answer = self.client.post("/api/v1/org-unit/projects", json=body)
@@ -78,7 +88,7 @@ class World:
         return made
 
     def submit(self, **body: Any) -> Any:
-        return self.client.post("/api/v1/workloads/distributed", json=submission(**body))
+        return self.client.post("/api/v1/workloads/distributed", json=submission(**{"clusterId": self.cluster, **body}))
 
 
 def submission(**body: Any) -> dict[str, Any]:
@@ -104,8 +114,20 @@ def submission(**body: Any) -> dict[str, Any]:
     }
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with the mark `both_engines` runs over a store in memory, and over a real cluster."""
+    if metafunc.definition.get_closest_marker("both_engines"):
+        metafunc.parametrize("world", ENGINES, indirect=True)
+
+
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    if getattr(request, "param", "embedded") == "real":
+        from tests.engines.real_world import real_world  # late: it has a World of its own
+
+        with real_world(request.getfixturevalue("real_engine")) as made:
+            yield made
+        return
     yield from _world(
         RestSettings(
             user="ana",

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.rest.conftest import CLUSTER, World
+from tests.rest.conftest import World
 
 from rowlock import kinds, objects
 from rowlock.workloads.assets import asset_objects
@@ -27,7 +27,7 @@ def make(world: World, path: str, spec: Any, name: str = "one", **meta: Any) -> 
 @pytest.fixture
 def lab(world: World) -> World:
     world.project_id = world.project()["id"]
-    world.create(kinds.NAMESPACE, {"metadata": {"name": asset_objects.SHARED_NAMESPACE}})
+    world.ensure_namespace(asset_objects.SHARED_NAMESPACE)
     return world
 
 
@@ -44,6 +44,7 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", SPECS)
+@pytest.mark.both_engines
 def test_an_asset_from_create_to_delete(lab: World, path: str) -> None:
     made = make(lab, path, SPECS[path], description="for tests")
     assert made.status_code == 400, "a scope is needed"
@@ -63,7 +64,7 @@ def test_an_asset_from_create_to_delete(lab: World, path: str) -> None:
     assert body in lab.client.get(f"{A}/{path}", params={"name": "one"}).json()["entries"]
     assert lab.client.get(f"{A}/{path}?name=other").json() == {"entries": []}
     assert make(lab, path, SPECS[path]).status_code == 409, "the name is taken"
-    assert make(lab, path, SPECS[path], "one", scope="cluster", clusterId=CLUSTER).status_code == 202, (
+    assert make(lab, path, SPECS[path], "one", scope="cluster", clusterId=lab.cluster).status_code == 202, (
         "in this scope only"
     )
     changed = lab.client.put(one, json={"meta": {"name": "other", "description": "new"}}).json()
@@ -153,6 +154,7 @@ def test_small_fraction_is_there_from_the_beginning(lab: World) -> None:
     assert made.status_code == 202 and made.json()["spec"]["compute"]["gpuPortionRequest"] == 0.1
 
 
+@pytest.mark.both_engines
 def test_a_submit_names_its_assets(lab: World) -> None:
     """What the request says itself wins; lists of named items are merged, data sources add volumes."""
     environment = make(lab, "environment", ENVIRONMENT).json()["meta"]["id"]
@@ -203,6 +205,7 @@ def test_an_asset_that_is_not_there(lab: World, assets: Any, field: str, words: 
     assert answer.status_code == 400 and words in issues[field], answer.text
 
 
+@pytest.mark.both_engines
 def test_an_asset_of_another_project_cannot_be_named(lab: World) -> None:
     make(lab, "environment", ENVIRONMENT)
     lab.project("team-b")
@@ -220,6 +223,7 @@ def template(world: World, word: str, spec: dict[str, Any], **more: Any) -> Any:
     return world.client.post(f"{T}/{word}", json={"meta": meta, "spec": spec, **more})
 
 
+@pytest.mark.both_engines
 def test_a_template_from_create_to_delete(lab: World) -> None:
     spec = {"image": "i", "numWorkers": 3, "compute": {"cpuCoreRequest": 1}}
     made = template(lab, "distributed", spec, master={"spec": {"image": "m"}})
@@ -263,6 +267,7 @@ def test_a_template_that_nobody_could_submit(lab: World, word: str, spec: dict[s
     assert answer.status_code == 400 and words in answer.json()["message"]
 
 
+@pytest.mark.both_engines
 def test_a_template_names_data_sources(lab: World) -> None:
     """What a submit names itself is mounted besides, each source once; a source that is gone by then is told."""
     source, other = (

@@ -47,6 +47,7 @@ def pod_of(world: World, job: str) -> Any:
 
 
 @pytest.mark.parametrize("path", SPECS)
+@pytest.mark.both_engines
 def test_a_credential_from_create_to_delete(lab: World, path: str) -> None:
     made = make(lab, f"credentials/{path}", SPECS[path], "login")
     assert made.status_code == 202, made.text
@@ -78,6 +79,7 @@ def test_a_credential_from_create_to_delete(lab: World, path: str) -> None:
     assert secret_data(lab, "login") is None and lab.client.get(one).status_code == 404
 
 
+@pytest.mark.both_engines
 def test_a_secret_that_exists_stays_its_owners(lab: World) -> None:
     spec = {"existingSecretName": "mine"}
     answer = make(lab, "credentials/password", spec)
@@ -128,6 +130,7 @@ def test_a_credential_belongs_to_a_project(lab: World) -> None:
     assert answer.status_code == 400 and "lies in one project" in answer.json()["message"]
 
 
+@pytest.mark.both_engines
 def test_data_sources_and_pods_use_credentials(lab: World) -> None:
     """A bucket's key, a repository's login and a Secret's files come from Secrets; images are pulled with the registry's."""
     ids = {

@@ -91,9 +91,12 @@ BOUNDS = {
 }
 
 
+@pytest.mark.both_engines
 def test_a_department_holds_projects(world: World) -> None:
     world.project()
-    made = world.client.post(DEPARTMENTS, json={"name": "Vision_Lab", "clusterId": CLUSTER, "resources": [BOUNDS]})
+    made = world.client.post(
+        DEPARTMENTS, json={"name": "Vision_Lab", "clusterId": world.cluster, "resources": [BOUNDS]}
+    )
     assert made.status_code == 201, made.text
     body = made.json()
     assert (body["id"], body["name"]) == ("vision-lab", "Vision_Lab")
@@ -132,6 +135,7 @@ def test_a_department_holds_projects(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{DEPARTMENTS}/lab", f"{PROJECTS}/team-a"])
+@pytest.mark.both_engines
 def test_quotas_are_changed_as_far_as_the_request_says(world: World, path: str) -> None:
     """PUT replaces the quotas that it has, PATCH what it names; what is left out stays."""
     world.project()
@@ -141,7 +145,7 @@ def test_quotas_are_changed_as_far_as_the_request_says(world: World, path: str) 
         body: dict[str, Any] = world.client.get(path).json()["resources"][0]
         return body
 
-    assert world.client.put(path, json={"resources": [BOUNDS], "clusterId": CLUSTER}).status_code == 200
+    assert world.client.put(path, json={"resources": [BOUNDS], "clusterId": world.cluster}).status_code == 200
     before = pool()
     assert (before["gpu"]["deserved"], before["priority"]) == (4, "high")
     assert world.client.put(path, json={"description": "new words"}).json()["description"] == "new words"
@@ -174,8 +178,14 @@ def test_what_is_no_quota_is_refused_with_its_reason(world: World, path: str, bo
     assert answer.status_code == 400 and words in answer.json()["message"], answer.text
 
 
+@pytest.mark.both_engines
 def test_what_clients_send_without_a_wish_is_accepted(world: World) -> None:
-    body = {"name": "p", "clusterId": CLUSTER, "resources": [{"gpu": {"deserved": 0}}], "defaultNodePools": ["default"]}
+    body = {
+        "name": "p",
+        "clusterId": world.cluster,
+        "resources": [{"gpu": {"deserved": 0}}],
+        "defaultNodePools": ["default"],
+    }
     more: dict[str, Any] = {"schedulingRules": None, "nodeTypes": {}, "enforceRunaiScheduler": True}
     assert world.client.post(PROJECTS, json={**body, **more}).status_code == 201
     assert world.client.get("/api/v1/org-unit/priorities").json()["priorities"][3] == {
@@ -207,7 +217,7 @@ def test_a_node_pool_is_a_label_of_its_nodes(world: World) -> None:
     world.do(label)
     world.client.get(POOLS)
     made = world.client.post(
-        POOLS, json={"name": "rack-b", "labelKey": "rack", "labelValue": "b", "clusterId": CLUSTER}
+        POOLS, json={"name": "rack-b", "labelKey": "rack", "labelValue": "b", "clusterId": world.cluster}
     )
     assert made.status_code == 201, made.text
     assert (made.json()["nodes"], made.json()["phase"]) == (["node-3"], "Unschedulable"), "its one node is not ready"

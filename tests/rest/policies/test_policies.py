@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from tests.rest.conftest import World, submission
 
-from rowlock import kinds
-
 POLICY = "/api/v2/policy/distributed"
 
 
@@ -27,7 +25,7 @@ def issues(answer: Any) -> dict[str, str]:
 
 @pytest.fixture
 def lab(world: World) -> World:
-    world.create(kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-public"}})
+    world.ensure_namespace("kube-public")
     world.project_id = world.project()["id"]
     return world
 
@@ -54,6 +52,7 @@ def test_a_rule_that_is_broken_is_named(lab: World, rules: Any, asked: Any, fiel
     assert lab.submit(projectId=lab.project_id, **asked).status_code == 202
 
 
+@pytest.mark.both_engines
 def test_defaults_are_written_out_and_the_nearest_scope_wins(lab: World) -> None:
     locked = {"instances": {"locked": ["A"]}}
     everybody = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.rest.conftest import CLUSTER, World
+from tests.rest.conftest import World
 
 from rowlock import kinds, objects
 from rowlock.workloads import manifests
@@ -36,7 +36,7 @@ def lab(world: World) -> World:
 
 
 def create(world: World, manifest: Any, **meta: Any) -> Any:
-    body: dict[str, Any] = {"metadata": {"projectId": world.project_id, "clusterId": CLUSTER, **meta}}
+    body: dict[str, Any] = {"metadata": {"projectId": world.project_id, "clusterId": world.cluster, **meta}}
     if isinstance(manifest, str):
         body["manifestBase64Encoded"] = b64encode(manifest.encode()).decode()
     else:
@@ -45,6 +45,7 @@ def create(world: World, manifest: Any, **meta: Any) -> Any:
 
 
 @pytest.mark.parametrize("as_yaml", [False, True])
+@pytest.mark.both_engines
 def test_a_manifest_from_create_to_delete(lab: World, as_yaml: bool) -> None:
     manifest = job()
     made = create(

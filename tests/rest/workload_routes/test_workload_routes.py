@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.rest.conftest import CLUSTER, World, node
+from tests.rest.conftest import World, node
 
 from rowlock import kinds, objects
 
@@ -13,13 +13,14 @@ W = "/api/v1/workloads"
 
 
 def standard(world: World, word: str, name: str = "one", **spec: Any) -> Any:
-    body = {"name": name, "projectId": "team-a", "clusterId": CLUSTER, "spec": {"image": "i", **spec}}
+    body = {"name": name, "projectId": "team-a", "clusterId": world.cluster, "spec": {"image": "i", **spec}}
     return world.client.post(f"{W}/{word}", json=body)
 
 
 @pytest.mark.parametrize(
     ("word", "kind", "category"), [("trainings", "Training", "Train"), ("workspaces", "Workspace", "Build")]
 )
+@pytest.mark.both_engines
 def test_a_workload_of_one_pod(world: World, word: str, kind: str, category: str) -> None:
     world.project()
     made = standard(world, word, command="python train.py")
@@ -43,6 +44,7 @@ def test_a_workload_of_one_pod(world: World, word: str, kind: str, category: str
     assert world.client.get(one).status_code == 404
 
 
+@pytest.mark.both_engines
 def test_a_readiness_probe_is_the_containers(world: World) -> None:
     world.project()
     request = {"path": "/up", "port": 8080, "scheme": "HTTP"}
@@ -133,6 +135,7 @@ def test_the_pods_of_all_workloads(world: World) -> None:
         assert world.client.get(f"{W}/pods?{query}").status_code == 400, query
 
 
+@pytest.mark.both_engines
 def test_a_batch_says_of_each_what_became_of_it(world: World) -> None:
     world.project()
     one = world.submit(name="one").json()["workloadId"]
@@ -161,6 +164,7 @@ def test_a_batch_that_is_none(world: World, body: Any, words: str) -> None:
     assert answer.status_code == 400 and words in answer.json()["message"]
 
 
+@pytest.mark.both_engines
 def test_a_workload_asks_for_the_sum_of_its_pods(world: World) -> None:
     world.project()
     world.create(kinds.NODE, node("big", 8))
