@@ -12,6 +12,9 @@ import yaml
 from tests.rest.conftest import World
 
 from rowlock import kinds, objects
+from rowlock.errors import Conflict
+from rowlock.kinds import Kind
+from rowlock.objects import Object
 from rowlock.workloads import manifests
 
 V2, V1 = "/api/v2/workloads", "/api/v1/workloads"
@@ -76,6 +79,29 @@ def test_a_manifest_from_create_to_delete(lab: World, as_yaml: bool) -> None:
     assert changed.status_code == 202 and changed.json()["metadata"]["priority"] == "low", changed.text
     assert lab.client.delete(one).status_code == 202
     assert lab.client.get(one).status_code == 404
+
+
+@pytest.mark.parametrize("refusals", [1, 100])
+def test_an_update_is_about_the_job_as_it_is_now(lab: World, monkeypatch: pytest.MonkeyPatch, refusals: int) -> None:
+    """The operator of a job writes to it, too; who asks for another priority has no revision that could be too old."""
+    identity = create(lab, job()).json()["metadata"]["id"]
+    write, asked = lab.store.update, list[Object]()
+
+    async def interrupted(kind: Kind, obj: Object, **options: Any) -> Object:
+        asked.append(obj)
+        if len(asked) > refusals:
+            return await write(kind, obj, **options)
+        await write(kind, {**obj, "spec": {**obj["spec"], "runPolicy": {"ttlSecondsAfterFinished": len(asked)}}})
+        raise Conflict("somebody was faster")
+
+    monkeypatch.setattr(lab.store, "update", interrupted)
+    answer = lab.client.put(f"{V2}/{identity}", json={"metadata": {"priority": "low"}})
+    (stored,) = lab.store.view.all(kinds.PYTORCHJOB)
+    if refusals == 1:
+        assert answer.status_code == 202 and answer.json()["metadata"]["priority"] == "low", answer.text
+        assert stored["spec"]["runPolicy"] == {"ttlSecondsAfterFinished": 1}, "what the other wrote stays"
+    else:
+        assert answer.status_code == 409 and 2 <= len(asked) < 10
 
 
 def test_the_name_may_be_the_manifests_own_or_a_prefix(lab: World) -> None:

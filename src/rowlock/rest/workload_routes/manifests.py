@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
-from rowlock.errors import BadRequest, Cause
+from rowlock.errors import BadRequest, Cause, Conflict
+from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.scopes import require_project
@@ -22,6 +24,7 @@ from rowlock.workloads.objects import Submitter
 from rowlock.workloads.runai_json import Workload
 
 _OPTIONS = WriteOptions(manager="rowlock", validation="Strict")
+_MAX_TRIES = 5
 
 
 async def _read_request(call: RestCall, *, new: bool) -> ManifestRequest:
@@ -77,16 +80,35 @@ async def update(call: RestCall) -> Any:
     if request.kind not in (None, kind):
         message = f"is a {request.kind.name if request.kind else ''}, but the workload is a {kind.name}."
         raise BadRequest(f"manifest: {message}", causes=[Cause("immutable", message, "manifest")])
+    written = await _write_until_fresh(call, job, lambda current: _change_job(call, request, current))
+    await wait_for_revision(call.context.cache, written)
+    return JsonResult(202, manifest_workload_json(call.context.cache.workload(objects.uid(job)) or workload))
+
+
+def _change_job(call: RestCall, request: ManifestRequest, job: Object) -> Object:
+    """The job with what an update names; its manifest is dressed as a new one would be."""
     labels = {**objects.labels(job), **request.labels}
     pod_labels = {name: labels[name] for name in manifests.POD_LABELS if name in labels}
     spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
     changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
     dialect = call.context.settings.dialect
     if dialect is not None and request.manifest is not None and not dialect.is_named_in(changed):
-        changed = dialect.dress_manifest(changed)
-    written = await call.context.api.update(kind, changed, options=_OPTIONS)
-    await wait_for_revision(call.context.cache, written)
-    return JsonResult(202, manifest_workload_json(call.context.cache.workload(objects.uid(job)) or workload))
+        return dialect.dress_manifest(changed)
+    return changed
+
+
+async def _write_until_fresh(call: RestCall, job: Object, change: Callable[[Object], Object]) -> Object:
+    """Update a job whose operator writes to it, too: the request is about what the job is now. Raises ApiError."""
+    api, kind, tries = call.context.api, kinds.by_object(job), 0
+    while True:
+        try:
+            return await api.update(kind, change(job), options=_OPTIONS)
+        except Conflict:
+            tries += 1
+            current = await api.get(kind, objects.namespace(job), objects.name(job))
+            if tries == _MAX_TRIES or objects.uid(current) != objects.uid(job):
+                raise
+            job = current
 
 
 async def delete(call: RestCall) -> Any:
