@@ -133,7 +133,7 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 test-real: $(STAMP) ## one suite over the store, our server and that control plane; kube/; the record of kubectl
 	$(BIN)/python -m pytest -rs tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_evidence/test_real_node.py tests/install
 
-test-engines: $(STAMP) ## the tests of the commands and of the scheduler's REST pages over that control plane, too (about three minutes)
+test-engines: $(STAMP) ## the tests of the commands, of the REST API and of Run:ai's Python client over that control plane, too (three minutes)
 	$(BIN)/python -m pytest -rs -m real tests/cli tests/rest tests/clients
 
 storm: $(STAMP) ## the storm of test-real with longer faults: etcd stopped for 20 and 80 seconds (about five minutes)
