@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import Statement
+from rowlock.archive.records import RunRecord
 from rowlock.objects import Object
 from rowlock.rest.run_history import recorder
 from rowlock.rest.run_history.past_logs import Life, _sort_by_age
+from rowlock.rest.run_history.past_workloads import PastRun, _ran_for
 
 NAMESPACE = "runai-team-a"
 WORKLOADS = "/api/v1/workloads"
@@ -190,3 +193,22 @@ def test_a_run_that_ends_and_is_deleted_between_two_looks_is_known_by_its_end(
     assert verdict in run["verdict"].lower() and [
         one["id"] for one in get(world, "/api/v1/runs", phase=phase)["runs"]
     ] == [identity]
+
+
+@pytest.mark.parametrize(
+    ("phases", "attempts", "seconds"),
+    [
+        (
+            ["Creating", "Initializing", "Failed", "Deleted"],
+            1,
+            1.0,
+        ),  # nobody saw it run: on a real cluster it failed at once
+        (["Creating", "Initializing", "Running", "Failed"], 1, 1.0),
+        (["Creating", "Initializing", "Failed"], 0, None),  # its image did not come
+        (["Creating", "Pending", "Deleted"], 0, None),
+    ],
+)
+def test_a_run_that_failed_at_once_has_run(phases: list[str], attempts: int, seconds: float | None) -> None:
+    steps = [[float(at), phase, ""] for at, phase in enumerate(phases)]
+    record = RunRecord("u", "i", "n", NAMESPACE, "v", "team-a", "PyTorchJob", 0.0, phase="Failed", attempts=attempts)
+    assert _ran_for(PastRun(replace(record, body={"phases": steps}), [])) == seconds

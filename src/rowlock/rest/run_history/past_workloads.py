@@ -127,9 +127,10 @@ def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
 
 
 def _ran_for(run: PastRun) -> float | None:
-    """Seconds, to the millisecond, from when it ran last until it ended. One that was done before anybody saw it run counts from when its
-    pods were being started. None for one that has not run, or whose end nobody saw."""
-    words = ("Running", "Initializing") if run.record.phase == "Completed" else ("Running",)
+    """Seconds, to the millisecond, from when it ran last until it ended. One that was done before anybody saw it run, as a job that fails at
+    once on a real cluster, counts from when its pods were being started. None for one that has not run, or whose end nobody saw."""
+    has_run = run.record.phase == "Completed" or run.record.attempts > 0
+    words = ("Running", "Initializing") if has_run else ("Running",)
     began = next((step.at for word in words for step in reversed(run.phases) if step.phase == word), None)
     if began is None:
         return None
