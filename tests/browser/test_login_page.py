@@ -150,7 +150,12 @@ def site(running: Provider, tmp_path: Path) -> Iterator[Site]:
 
 
 def test_the_page_says_which_ways_there_are(site: Site) -> None:
-    assert site.ask(LOGIN_PATH).json() == {"password": True, "oidc": {"name": "127.0.0.1"}, "code": False}
+    assert site.ask(LOGIN_PATH).json() == {
+        "password": True,
+        "oidc": {"name": "127.0.0.1"},
+        "code": False,
+        "token": False,
+    }
     local = TestClient(site.door, base_url=f"http://127.0.0.1:{PORT}")
     local.portal = site.page.portal
     assert local.get(LOGIN_PATH).json()["code"] is True

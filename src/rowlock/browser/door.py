@@ -256,10 +256,16 @@ class BrowserDoor:
         return JsonResult(201, {"url": f"{self.url}#code={code}", "seconds": int(CODE_LIFETIME_S)})
 
     async def _show_session(self, call: RestCall) -> Any:
-        """GET /api/v1/ui/session: who is here, and where."""
+        """GET /api/v1/ui/session: who is here, and where; `isReal` of a server over a Kubernetes cluster, whose pods run images."""
         call.validate_query()
-        cluster = call.context.settings.cluster_name
-        return {"user": call.user, "version": self._version, "cluster": cluster, "time": call.context.clock()}
+        settings = call.context.settings
+        return {
+            "user": call.user,
+            "version": self._version,
+            "cluster": settings.cluster_name,
+            "isReal": settings.dialect is not None,
+            "time": call.context.clock(),
+        }
 
     async def _follow_workloads(self, call: RestCall) -> Any:
         """GET /api/v1/ui/workloads: a stream of rows, from the event on that the header Last-Event-ID names."""

@@ -1,7 +1,8 @@
-"""Ways in for people: a local account's password, and the identity provider; each ends in a session as the one-time code's does.
+"""Ways in for people: a local account's password, the identity provider, and a token of a real cluster; each ends in a session as the one-time code's does.
 
     GET  /api/v1/ui/login           which ways there are          open
     POST /api/v1/ui/login           name and password → session   open; limited as every login is
+    POST /api/v1/ui/login           token of a real cluster → session   open; the cluster says whose it is
     POST /api/v1/ui/login/oidc      → the provider's page         open
     GET  /oidc/callback             back from there → a one-time code in the fragment of the page's address
 
@@ -12,6 +13,7 @@ and PKCE's verifier say that the same browser left for there.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import html
 from collections.abc import Callable
 from typing import Any
@@ -47,11 +49,20 @@ class LoginPage:
         """What the page offers. Nothing says whether a certain account is there."""
         provider = {"name": self._provider.label} if self._provider else None
         has_accounts = self._accounts is not None and not self._accounts.is_empty
-        return {"password": has_accounts, "oidc": provider, "code": is_local}
+        return {"password": has_accounts, "oidc": provider, "code": is_local, "token": self._takes_tokens}
+
+    @property
+    def _takes_tokens(self) -> bool:
+        """Whether people have tokens of a real cluster, and nothing else."""
+        return self._rest_api.settings.dialect is not None
 
     async def log_in(self, request: Request) -> BrowserSession:
-        """With a name and a password. Raises BadRequest, Unauthorized, TooManyRequests."""
-        name, password = parse_texts(await read_json(request), ("username", "password"))
+        """With a name and a password, or with a token of a real cluster. Raises BadRequest, Unauthorized, TooManyRequests, Unavailable."""
+        body = await read_json(request)
+        if self._takes_tokens:
+            (token,) = parse_texts(body, ("token",))
+            return await self._log_in_with_token(request, token.strip())
+        name, password = parse_texts(body, ("username", "password"))
         issue = self._rest_api.settings.issue_user_token
         if self._accounts is None or issue is None:
             raise BadRequest("this server keeps no passwords")
@@ -67,6 +78,23 @@ class LoginPage:
         self._rest_api.record_login(known, address, LOGIN_PATH, 200)
         issued = await issue(account)
         return self._sessions.begin(BrowserLogin(issued.token))
+
+    async def _log_in_with_token(self, request: Request, token: str) -> BrowserSession:
+        settings, address = self._rest_api.settings, request.client.host if request.client else ""
+        assert settings.look_up_token and settings.authenticate_token, "a real cluster is asked for its users"
+        try:
+            if not is_owner_token(token, settings.token):
+                await settings.look_up_token(token)
+            user = settings.authenticate_token(token, str((request.scope.get("server") or ("",))[0]))
+            if user is None:
+                raise Unauthorized(
+                    "The cluster does not know this token, or it has ended: `kubectl create token NAME` prints a new one."
+                )
+        except ApiError as error:
+            self._rest_api.record_login("", address, LOGIN_PATH, error.code)
+            raise
+        self._rest_api.record_login(user.name or settings.user, address, LOGIN_PATH, 200)
+        return self._sessions.begin(BrowserLogin(token))
 
     # ------------------------------------------------------------ the identity provider
 
@@ -167,6 +195,11 @@ def parse_texts(body: Any, names: tuple[str, ...]) -> list[str]:
         fields = ", ".join(f'"{name}": "…"' for name in names)
         raise BadRequest(f"what is exchanged for a session is {{{fields}}}")
     return [str(value) for value in values]
+
+
+def is_owner_token(token: str, owner_token: str | None) -> bool:
+    """Whether it is the server's own, which no cluster knows."""
+    return owner_token is not None and hmac.compare_digest(token.encode(), owner_token.encode())
 
 
 def _base(request: Request) -> str:

@@ -38,6 +38,12 @@ export async function logIn(username: string, password: string): Promise<void> {
   localStorage.setItem(KEY, key);
 }
 
+/** A session for a token of the cluster. Throws ApiError with the server's own sentence. */
+export async function logInWithToken(token: string): Promise<void> {
+  const { key } = await call<{ key: string }>("POST", "ui/login", { token });
+  localStorage.setItem(KEY, key);
+}
+
 /** Call `ended` with the key of a session that is over, here or in another tab, and `begun` when another tab has begun one. */
 export function watchSession(ended: (key: string) => void, begun: () => void): void {
   addEventListener(SIGNED_OUT, (event) => ended((event as CustomEvent<string>).detail));

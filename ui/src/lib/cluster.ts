@@ -81,6 +81,32 @@ export function countGpus(nodes: NodeCards[]): { total: number; allocated: numbe
   return { total, allocated, idle, closed: Math.max(0, total - allocated - idle) };
 }
 
+export interface DrawnCards {
+  /** `isNamed` of those whose holders are known to be on them. */
+  cards: (Card & { isNamed: boolean })[];
+  /** Whether every holder's card is known. */
+  areNumbered: boolean;
+  /** Holders for whom no card has room: nothing is known of what they hold together. */
+  others: Holder[];
+}
+
+/** The cards of a node with all holders. One whose card nobody names, since the node's kubelet chose it, stands on a card that has room,
+ *  so that a card that looks idle is one: only not which. */
+export function drawnCards(node: NodeCards): DrawnCards {
+  const cards = node.cards.map((card) => ({ ...card, holders: [...card.holders], isNamed: card.holders.length > 0 }));
+  const others: Holder[] = [];
+  for (const holder of [...node.elsewhere].sort((a, b) => b.share - a.share)) {
+    const card = cards.find((one) => !one.isNamed && one.allocated + holder.share < 1.001 && !one.holders.some((other) => other.pod === holder.pod && other.namespace === holder.namespace));
+    if (!card) {
+      others.push(holder);
+      continue;
+    }
+    card.holders.push(holder);
+    card.allocated += holder.share;
+  }
+  return { cards, areNumbered: node.elsewhere.length === 0, others };
+}
+
 /** How many GPUs are at work now: the sum of what the measured ones say; undefined where none is measured. */
 export function usedGpus(nodes: NodeCards[]): number | undefined {
   const measured = nodes.flatMap((node) => node.cards.map((card) => card.utilization)).filter((percent) => percent !== null);

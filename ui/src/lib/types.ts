@@ -51,6 +51,8 @@ export interface Session {
   user: string;
   version: string;
   cluster: string;
+  /** Whether the server is over a Kubernetes cluster, whose pods run images, and not this machine's programs. */
+  isReal: boolean;
 }
 
 export interface Pod {
@@ -119,4 +121,6 @@ export interface Logins {
   password: boolean;
   oidc: { name: string } | null;
   code: boolean;
+  /** People have tokens of the cluster. */
+  token: boolean;
 }

@@ -86,7 +86,12 @@ def read_user_token(directory: str, user: str) -> str:
     import csv
 
     server_json = client.running_server(directory)
-    users = str(((server_json or {}).get("flags") or {}).get("users") or "")
+    flags = (server_json or {}).get("flags") or {}
+    users = str(flags.get("users") or "")
+    if flags.get("kubeconfig") is not None:
+        raise CommandError(
+            f"users of a real cluster have its tokens: {user} signs in at the page with one (`kubectl create token` prints it)"
+        )
     if server_json is None or users in ("", "None"):
         reason = "no server runs" if server_json is None else "the server was started without --users FILE"
         raise CommandError(f"there are no users besides you: {reason}")
