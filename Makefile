@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test real-cluster types test-real test-engines test-examples test-containers test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-containers test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -121,8 +121,12 @@ ui-test: $(STAMP) ## the web UI in a real browser (apt-get install chromium); wh
 	if [ $$code -eq 3 ]; then echo 'That the built files are those of ui/ was not checked.'; exit 0; fi; \
 	[ $$code -eq 0 ] && $(MAKE) --no-print-directory ui && git add --intent-to-add $(UI_FILES) && git diff --exit-code --stat $(UI_FILES)
 	mkdir -p $(UI_PICTURES)
-	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs tests/browser tests/ui
+	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs -m 'not real' tests/browser tests/ui
 	@echo 'Screenshots of each page, light, dark and on a phone: $(UI_PICTURES)'
+
+ui-test-real: $(STAMP) ## the tests of the web UI over a real control plane with a real node (root; apt-get install chromium containerd), too
+	$(INSTALL) -e '.[ui]'
+	$(BIN)/python -m pytest -rs -m real tests/ui
 
 real-cluster: $(STAMP) ## build a real Kubernetes control plane from Go modules, for tests (cached)
 	$(BIN)/python scripts/real_cluster build $(REAL_FLAGS)

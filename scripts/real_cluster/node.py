@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+from contextlib import suppress
 from pathlib import Path
 
 from control_plane import Plane
@@ -19,6 +20,7 @@ from processes import launch, stop, until
 from recipe import Missing
 
 NODE = "real-node"
+_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 BRIDGE, ADDRESS, SUBNET = "rowlock-real0", "10.98.77.1", "10.98.77.0/24"
 PACKAGES = "containerd runc containernetworking-plugins busybox-static iptables bind9-dnsutils"
 PLUGINS = Path("/usr/lib/cni")
@@ -46,11 +48,20 @@ def require_node(programs: Path) -> None:
 def start_node(plane: Plane) -> None:
     """Returns when the node is Ready."""
     require_node(plane.bin)
+    _keep_browsers_calm(plane.dir)
     _bridge()
     socket = _containerd(plane)
     _images(plane)
     _names(plane)
     _kubelet(plane, socket)
+
+
+def _keep_browsers_calm(directory: Path) -> None:
+    """Let new interfaces of this machine have no IPv6 address while the node is up: a browser takes each new address, as a pod's end of
+    the bridge gets one, for a change of the network, and aborts what it has asked for (ERR_NETWORK_CHANGED)."""
+    with suppress(OSError):  # no IPv6, or no right to change it
+        (directory / "ipv6").write_text(_IPV6.read_text())
+        _IPV6.write_text("1")
 
 
 def _bridge() -> None:
@@ -179,6 +190,8 @@ def stop_node(directory: Path) -> None:
         if mount.startswith((f"{directory}/", f"{state}/")):
             subprocess.run(["umount", "-l", mount], capture_output=True)
     shutil.rmtree(state, ignore_errors=True)
+    with suppress(OSError):
+        _IPV6.write_text((directory / "ipv6").read_text())
 
 
 def docker_archive(name: str, files: dict[str, bytes], program: dict[str, list[str]]) -> bytes:

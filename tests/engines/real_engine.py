@@ -77,6 +77,9 @@ def is_projects(obj: Object) -> bool:
 class RealEngine:
     """A control plane, a server over it, and the administrator's client of the cluster, in a loop of its own."""
 
+    keeps_nodes = False
+    """Whether nodes are the cluster's own and not a test's."""
+
     def __init__(self, cluster: Cluster, kubeconfig: Path) -> None:
         self.cluster, self.kubeconfig = cluster, kubeconfig
         self.kube: Any = None
@@ -108,6 +111,8 @@ class RealEngine:
         """Nodes of tests are alive until they are deleted."""
         while True:
             await asyncio.sleep(HEARTBEAT_S)
+            if self.keeps_nodes:
+                continue
             with suppress(ApiError):
                 for node in (await self.kube.list(kinds.NODE)).items:
                     beat = {"type": "Ready", **now_heard_of()}
@@ -170,7 +175,7 @@ class RealEngine:
             ("/api/v1/workloads", "workloads"),
             ("/api/v1/org-unit/projects", "projects"),
             ("/api/v1/workloads/pods", "pods"),
-            (self.nodes_path, "nodes"),
+            *(() if self.keeps_nodes else ((self.nodes_path, "nodes"),)),
         )
         for path, rows in empty:
             self.cluster.until(lambda p=path, r=rows: not self.cluster.api("GET", p)[r], f"{path} is empty", PATIENCE)  # type: ignore[misc]
@@ -184,7 +189,7 @@ class RealEngine:
     async def _sweep(self) -> None:
         gone = DeleteOptions(grace=0, propagation="Background")
         spaces = [name(one) for one in (await self.kube.list(kinds.NAMESPACE)).items if name(one).startswith("runai-")]
-        nodes = [(kinds.NODE, one) for one in (await self.kube.list(kinds.NODE)).items]
+        nodes = [] if self.keeps_nodes else [(kinds.NODE, one) for one in (await self.kube.list(kinds.NODE)).items]
         queues = [
             (kinds.QUEUE, one) for one in (await self.kube.list(kinds.QUEUE)).items if name(one) not in OWN_QUEUES
         ]

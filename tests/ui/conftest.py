@@ -11,23 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.end_to_end.cluster import Cluster, lent
+from tests.conformance.subjects import real_cluster_missing
+from tests.conftest import ENGINES
+from tests.end_to_end.cluster import Cluster
+from tests.engines.real_node import RealNode, node_missing, real_node
+from tests.engines.ui_sites import Site, embedded_site, real_site
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @dataclass
 class Ui:
-    """A browser that is signed in to the UI of a cluster."""
+    """A browser that is signed in to the UI of a cluster, of either engine (`tests/engines/`)."""
 
-    cluster: Cluster
+    site: Site
     context: Any
     page: Any
     said: list[str]
     """What pages complained of on their consoles: errors, and breaches of the content security policy."""
 
-    def address(self, *flags: str) -> str:
-        return str(self.cluster.json("rowlock", "ui", "--no-browser", "--json", *flags)["url"])
+    @property
+    def cluster(self) -> Cluster:
+        return self.site.cluster
 
     def open_page(self) -> Any:
         page = self.context.new_page()
@@ -41,6 +46,20 @@ class Ui:
         """A browser also writes down each answer that is no success, and each that did not come: those the pages tell themselves."""
         if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
             self.said.append(message.text)
+
+    def choose_program(self, command: str) -> None:
+        """In the form of a new training: this command, with this machine's programs."""
+        if environment := self.site.environment:
+            self.page.get_by_role("radio", name=environment).check()
+            self.page.get_by_label("Command", exact=True).fill(command)
+            return
+        self.page.get_by_role("button", name="NEW ENVIRONMENT").click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_label("Environment name").fill("of-the-test")
+        dialog.get_by_label("Image URL").fill(self.site.image)
+        dialog.get_by_label("Command", exact=True).fill(command)
+        dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
+        self.page.get_by_role("radio", name="of-the-test").wait_for()
 
     def picture(self, name: str) -> None:
         if folder := os.environ.get("ROWLOCK_UI_PICTURES"):
@@ -83,20 +102,31 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def ui(chromium: Any, tmp_path: Path) -> Iterator[Ui]:
-    """A cluster with two simulated GPUs and the project team-a, and a page of its UI."""
-    with lent(tmp_path) as cluster:
-        people = tmp_path / "users.csv"
-        people.touch(0o600)
-        people.write_text("vera-vera-vera-vera-vera,vera,1,rowlock:viewers\nalan-alan-alan-alan-alan,alan,2,\n")
-        cluster.up("--simulated-gpus", "2", "--users", str(people))
-        cluster.run("rowlock", "project", "create", "team-a", "--gpus", "2")
+@pytest.fixture(scope="session")
+def real_node_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+    """A real cluster with a node and a server over it, for all tests of a run."""
+    if missing := real_cluster_missing(operator=True) or node_missing():
+        pytest.skip(missing)
+    with real_node(tmp_path_factory.mktemp("node")) as engine:
+        yield engine
+
+
+@pytest.fixture(params=ENGINES)
+def ui(request: pytest.FixtureRequest, chromium: Any, tmp_path: Path) -> Iterator[Ui]:
+    """A cluster with two GPUs and the project team-a, and a page of its UI."""
+    if request.param == "real":
+        engine = request.getfixturevalue("real_node_engine")
+        if request.node.get_closest_marker("empty_history"):
+            engine.forget_history()
+        made_site = real_site(engine, tmp_path)
+    else:
+        made_site = embedded_site(tmp_path)
+    with made_site as site:
         context = chromium.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
         context.set_default_timeout(20_000)
-        made = Ui(cluster, context, None, [])
+        made = Ui(site, context, None, [])
         made.page = made.open_page()
-        made.page.goto(made.address())
+        made.page.goto(site.address())
         made.page.get_by_role("heading", name="Workloads", exact=True).wait_for()
         yield made
         for page in context.pages:

@@ -74,7 +74,7 @@ def test_users_and_their_access_rules_are_made_and_taken_back(ui: Ui) -> None:
 def test_who_is_no_admin_is_told_so(ui: Ui) -> None:
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
-    page.goto(ui.address("--user", "vera"))
+    page.goto(ui.site.address("vera"))
     page.get_by_role("link", name="Access").click()
     expect(page.get_by_role("alert")).to_contain_text("Users and their rights are for admins")
     stranger.close()

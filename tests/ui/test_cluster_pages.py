@@ -59,6 +59,23 @@ def test_the_overview_is_live_and_tells_why_something_failed(ui: Ui) -> None:
     expect(ui.page.get_by_role("complementary")).to_contain_text("exit code 3")
 
 
+def test_a_gpu_that_is_held_is_drawn_so_whoever_chose_it(ui: Ui) -> None:
+    """On a real cluster the node's kubelet chose it, and tells nobody: one of the two is idle."""
+    run(ui, "whole", LONG, "-g", "1")
+    expect(ui.row("whole")).to_contain_text("Running")
+    open_page(ui, "Nodes")
+    cards = ui.page.get_by_role("group", name="GPU")
+    expect(cards).to_have_count(2)
+    expect(cards.get_by_role("link", name="whole")).to_have_count(1)
+    expect(cards.get_by_text("idle", exact=True)).to_have_count(1)
+    ui.page.get_by_role("button", name="Table", exact=True).click()
+    ui.page.get_by_role("button", name="GPU devices of").click()
+    dialog = ui.page.get_by_role("dialog", name="GPU devices of")
+    held = dialog.get_by_role("row").filter(has=ui.page.get_by_role("link", name="whole"))
+    expect(held.get_by_role("cell").nth(1)).to_have_text("100 %")
+    expect(dialog.get_by_role("row").filter(has_text="Nobody holds it.").get_by_role("cell").nth(1)).to_have_text("0 %")
+
+
 def test_fractions_are_drawn_to_scale_on_their_cards(ui: Ui) -> None:
     run(ui, "quarter", LONG, "-g", "0.25", "--nnodes", "2")
     run(ui, "whole", LONG, "-g", "1")
@@ -93,8 +110,7 @@ def test_nodes_are_a_table_too_with_their_gpus_and_pods(ui: Ui) -> None:
     expect(column_of(ui.page, row, "CPU memory")).to_have_text(re.compile(r"^[\d.]+ [GT]iB$"))
     choose_columns(ui.page, "NVLink ids", "GPU memory", "Cluster")
     expect(column_of(ui.page, row, "NVLink ids")).to_contain_text("nvidia.com/gpu.clique")
-    node["metadata"]["labels"] |= {"nvidia.com/gpu.clique": "7f3e.32766"}
-    ui.cluster.api("PUT", f"/api/v1/nodes/{node['metadata']['name']}", node)
+    ui.site.label_node(**{"nvidia.com/gpu.clique": "7f3e.32766"})
     expect(column_of(ui.page, row, "NVLink ids")).to_have_text("7f3e · 32766")
     ui.pictures("nodes-table")
     row.get_by_role("button", name="GPU devices of").click()
@@ -138,19 +154,14 @@ def test_the_queue_says_the_order_and_what_would_help(ui: Ui) -> None:
 
 def test_who_may_not_see_the_whole_cluster_sees_his_own(ui: Ui) -> None:
     """A refusal is a sentence with a way on; it is not asked again."""
-    grant = {
-        "metadata": {"name": "alan"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alan"}],
-    }
-    ui.cluster.api("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-a/rolebindings", grant)
+    ui.site.grant("alan", "team-a")
     run(ui, "mine", LONG, "-p", "team-a", "-g", "1")
     expect(ui.row("mine")).to_contain_text("Running")
     run(ui, "hidden", LONG, "-g", "2")
     expect(ui.row("hidden")).to_contain_text("Pending")
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
-    page.goto(ui.address("--user", "alan"))
+    page.goto(ui.site.address("alan"))
     expect(page.get_by_role("link", name="mine", exact=True)).to_be_visible()
     page.get_by_role("link", name="Overview").click()
     expect(page.get_by_role("region", name="GPUs", exact=True)).to_contain_text(

@@ -23,7 +23,7 @@ def proxied(ui: Ui) -> Iterator[Callable[[str], Proxy]]:
     proxies: list[Proxy] = []
 
     def open_page(prefix: str) -> Proxy:
-        address = urlsplit(ui.address())
+        address = urlsplit(ui.site.address())
         proxy = Proxy(address.port or 0, prefix)
         proxies.append(proxy)
         ui.page.goto(f"http://127.0.0.1:{proxy.port}{prefix}/#{address.fragment}")

@@ -88,8 +88,7 @@ def test_mistakes_are_named_before_anything_is_made(ui: Ui) -> None:
     page.get_by_role("button", name="CONTINUE").click()
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.get_by_role("alert")).to_contain_text("Choose an environment")
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("python -c 'print(1)'")
+    ui.choose_program("python -c 'print(1)'")
     page.get_by_role("button", name="NEW COMPUTE RESOURCE").click()
     page.get_by_label("Compute resource name").fill("huge")
     page.get_by_label("GPU devices per pod").fill("64")
@@ -109,8 +108,7 @@ def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     page = begin(ui, "by-form")
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()
     page.get_by_role("button", name="CONTINUE").click()
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("sleep 600")
+    ui.choose_program("sleep 600")
     page.get_by_role("radio", name="half-gpu").check()
     page.get_by_role("button", name="CONTINUE").click()
     command = page.locator(".command code").inner_text()
@@ -152,8 +150,7 @@ def test_a_standard_training_is_one_pod(ui: Ui) -> None:
     page = begin(ui, "single", "default")
     page.get_by_role("group", name="Workload architecture").get_by_label("Standard").check()
     page.get_by_role("button", name="CONTINUE").click()
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("sleep 600")
+    ui.choose_program("sleep 600")
     page.get_by_role("radio", name="cpu-only").check()
     page.get_by_role("button", name="CONTINUE").click()
     page.get_by_role("button", name="CREATE TRAINING").click()
@@ -170,8 +167,7 @@ def test_a_workspace_is_one_pod_that_is_not_preempted(ui: Ui) -> None:
     page.get_by_label("Project", exact=True).select_option("team-a")
     page.get_by_label("Workspace name").fill("desk")
     page.get_by_role("button", name="CONTINUE").click()
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("sleep 600")
+    ui.choose_program("sleep 600")
     page.get_by_role("radio", name="cpu-only").check()
     page.get_by_role("button", name="CONTINUE").click()
     expect(page.locator(".command code")).to_contain_text("runai workspace submit desk -p team-a")
@@ -200,7 +196,7 @@ def test_a_copy_of_every_framework_asks_for_the_same(ui: Ui) -> None:
         one for one in ui.cluster.api("GET", "/api/v1/org-unit/projects")["projects"] if one["name"] == "team-a"
     ]
     program = {
-        "image": "rowlock.dev/host",
+        "image": ui.site.image,
         "command": "sleep 600",
         "environmentVariables": [{"name": "A", "value": "b c"}],
         "compute": {"cpuCoreRequest": 0.1, "cpuMemoryLimit": "1Gi"},

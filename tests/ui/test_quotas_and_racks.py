@@ -50,9 +50,7 @@ def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
 
 
 def test_nodes_stand_together_by_rack(ui: Ui) -> None:
-    (node,) = ui.cluster.api("GET", "/api/v1/nodes")["items"]
-    node["metadata"]["labels"] |= {"example.com/rack": "r7", "topology.kubernetes.io/zone": "z1"}
-    ui.cluster.api("PUT", f"/api/v1/nodes/{node['metadata']['name']}", node)
+    ui.site.label_node(**{"example.com/rack": "r7", "topology.kubernetes.io/zone": "z1"})
     open_page(ui, "Nodes")
     rack = ui.page.get_by_role("region", name="rack r7")
     expect(rack).to_contain_text("1 node, 0 of 2 GPUs allocated")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import expect, run
 
@@ -15,9 +16,10 @@ SECOND_TRY = "import os, pathlib, sys\nhere = pathlib.Path(sys.argv[1])\nprint('
 
 
 def learn(ui: Ui, name: str, rate: str) -> None:
-    ui.cluster.run("rowlock", "run", "--name", name, "-p", "team-a", "--", "python", "-c", LEARNS, rate)
+    ui.site.run(name, LEARNS, "-p", "team-a", argv=(rate,), waits=True)
 
 
+@pytest.mark.empty_history
 def test_runs_are_listed_and_drawn_when_their_workloads_are_gone(ui: Ui) -> None:
     learn(ui, "slow", "9")
     learn(ui, "fast", "2")
@@ -66,9 +68,7 @@ def test_the_rank_that_failed_is_marked_in_the_merged_log(ui: Ui) -> None:
 
 def test_every_attempt_has_its_log(ui: Ui) -> None:
     marker = ui.cluster.data / "tried"
-    ui.cluster.run(
-        "rowlock", "run", "--name", "again", "--backoff-limit", "2", "--", "python", "-c", SECOND_TRY, str(marker)
-    )
+    ui.site.run("again", SECOND_TRY, "--backoff-limit", "2", argv=(str(marker),), waits=True)
     ui.row("again").get_by_role("link", name="again", exact=True).click()
     ui.page.get_by_role("tab", name="Logs").click()
     expect(ui.page.get_by_role("log")).to_contain_text("try True")
@@ -79,7 +79,7 @@ def test_every_attempt_has_its_log(ui: Ui) -> None:
 
 def test_a_big_log_does_not_freeze_the_page(ui: Ui) -> None:
     big = "line = 'x' * 400\nfor number in range(100_000): print(number, line)\nprint('the end')"  # 40 MB
-    ui.cluster.run("rowlock", "run", "--name", "big", "--", "python", "-c", big)
+    ui.site.run("big", big, waits=True)
     ui.row("big").get_by_role("link", name="big", exact=True).click()
     ui.page.get_by_role("tab", name="Logs").click()
     log = ui.page.get_by_role("log")

@@ -15,7 +15,7 @@ def test_without_a_session_the_page_says_how_to_get_one(ui: Ui) -> None:
     page.goto(ui.page.url)
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     expect(page.get_by_text("rowlock ui", exact=True)).to_be_visible()
-    url = ui.address()
+    url = ui.site.address()
     page.goto(url)
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     page.reload()
@@ -28,6 +28,25 @@ def test_without_a_session_the_page_says_how_to_get_one(ui: Ui) -> None:
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     stranger.close()
     again.close()
+
+
+def test_users_of_a_real_cluster_sign_in_with_its_tokens(ui: Ui) -> None:
+    stranger = ui.page.context.browser.new_context()
+    page = stranger.new_page()
+    page.goto(ui.page.url.partition("#")[0])
+    expect(page.get_by_text("rowlock ui", exact=True)).to_be_visible()
+    field = page.get_by_label("Token of the cluster")
+    token = ui.site.token("alan")
+    expect(field).to_have_count(1 if token else 0)
+    if token:
+        field.fill("guessed")
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("The cluster does not know this token")
+        field.fill(token)
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        expect(page.get_by_text(ui.site.full_name("alan"), exact=True)).to_be_visible()
+        expect(page.get_by_text("No workloads yet")).to_be_visible()
+    stranger.close()
 
 
 def test_ten_tabs_share_one_stream(ui: Ui) -> None:
@@ -45,11 +64,11 @@ def test_ten_tabs_share_one_stream(ui: Ui) -> None:
 def test_a_page_outlives_a_restart_of_its_server(ui: Ui) -> None:
     run(ui, "before", "print(1)")
     expect(ui.row("before")).to_be_visible()
-    ui.cluster.run("rowlock", "down", "--yes")
+    ui.site.stop_server()
     expect(ui.page.get_by_text("Reconnecting…")).to_be_visible()
     expect(ui.row("before")).to_be_visible()  # as it was, and it says so
     ui.pictures("reconnecting")
-    ui.cluster.up("--simulated-gpus", "2", "--users", str(ui.cluster.data.parent / "users.csv"))
+    ui.site.start_server()
     expect(ui.page.get_by_text("Live", exact=True)).to_be_visible()
     run(ui, "after", "print(1)")
     expect(ui.row("after")).to_be_visible()
@@ -58,16 +77,11 @@ def test_a_page_outlives_a_restart_of_its_server(ui: Ui) -> None:
 def test_a_user_sees_and_does_what_he_may(ui: Ui) -> None:
     run(ui, "secret", LONG)
     run(ui, "shared", LONG, "-p", "team-a")
-    grant = {
-        "metadata": {"name": "alan"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alan"}],
-    }
-    ui.cluster.api("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-a/rolebindings", grant)
+    ui.site.grant("alan", "team-a")
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
-    page.goto(ui.address("--user", "alan"))
-    expect(page.get_by_text("alan", exact=True)).to_be_visible()
+    page.goto(ui.site.address("alan"))
+    expect(page.get_by_text(ui.site.full_name("alan"), exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="shared", exact=True)).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("checkbox", name="Select shared").check()
@@ -75,8 +89,7 @@ def test_a_user_sees_and_does_what_he_may(ui: Ui) -> None:
     page.get_by_role("dialog").get_by_role("button", name="DELETE", exact=True).click()
     expect(page.get_by_text("shared: You do not have sufficient permissions")).to_be_visible()
     expect(page.get_by_role("link", name="shared", exact=True)).to_be_visible()
-    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/runai-team-a/rolebindings/alan"
-    ui.cluster.api("DELETE", path)
+    ui.site.revoke("alan", "team-a")
     run(ui, "another", LONG)
     expect(page.get_by_text("No workloads yet")).to_be_visible(timeout=30_000)
     stranger.close()

@@ -61,7 +61,7 @@ def test_who_may_only_look_gets_no_shell(ui: Ui) -> None:
     expect(ui.row("talks")).to_contain_text("Running")
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
-    page.goto(ui.address("--user", "vera"))
+    page.goto(ui.site.address("vera"))
     open_terminal(page, "talks")
     expect(page.get_by_text("cannot get resource")).to_be_visible()
     stranger.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
+import pytest
 from tests.ui.conftest import Ui
 
 LONG = "import time\nfor i in range(9999): print('step', i, flush=True); time.sleep(0.1)"
@@ -12,7 +14,7 @@ FAILS = "import os, sys, time\nprint('hello from', os.environ['RANK'], flush=Tru
 
 
 def run(ui: Ui, name: str, program: str, *flags: str) -> None:
-    ui.cluster.run("rowlock", "run", "-d", "--name", name, *flags, "--", "python", "-c", program)
+    ui.site.run(name, program, *flags)
 
 
 def expect(locator: Any) -> Any:
@@ -166,8 +168,8 @@ def test_pods_connections_and_data_sources_open_in_dialogs(ui: Ui) -> None:
     made = ui.cluster.api("POST", "/api/v1/asset/datasource/host-path", spec)
     body = {
         "name": "serves", "projectId": "team-a", "assets": {"datasources": [{"id": made["meta"]["id"], "kind": "hostPath"}]},
-        "spec": {"command": "python -c 'import time; time.sleep(600)'", "numWorkers": 1, "distributedFramework": "PyTorch",
-                 "image": "rowlock.dev/host", "compute": {"gpuDevicesRequest": 1}, "ports": [{"container": 6006}]},
+        "spec": {"command": shlex.join(ui.site.command("import time; time.sleep(600)")), "numWorkers": 1, "distributedFramework": "PyTorch",
+                 "image": ui.site.image, "compute": {"gpuDevicesRequest": 1}, "ports": [{"container": 6006}]},
     }  # fmt: skip
     ui.cluster.api("POST", "/api/v1/workloads/distributed", body)
     row, page = ui.row("serves"), ui.page
@@ -209,6 +211,7 @@ def test_pods_connections_and_data_sources_open_in_dialogs(ui: Ui) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@pytest.mark.empty_history
 def test_deleted_workloads_have_a_tab(ui: Ui) -> None:
     run(ui, "fails", FAILS)
     expect(ui.row("fails")).to_contain_text("Failed")
@@ -235,7 +238,7 @@ def test_the_details_begin_with_what_happened(ui: Ui) -> None:
     ui.row("fails").get_by_role("link", name="fails", exact=True).click()
     panel = ui.page.get_by_role("complementary")
     expect(panel.locator(".verdict")).to_contain_text("rank 0 (pod fails-master-0")
-    expect(panel).to_contain_text("RankFailed")
+    expect(panel).to_contain_text(ui.site.failure_event)
     ui.pictures("details-history")
     panel.get_by_role("tab", name="Logs").click()
     expect(panel.get_by_role("log")).to_contain_text("[rank 0] hello from 0")
@@ -363,7 +366,7 @@ def test_a_quota_is_edited_by_whom_may_do_it(ui: Ui) -> None:
     expect(row.get_by_role("cell").nth(3)).to_have_text("1")
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
-    page.goto(ui.address("--user", "vera"))
+    page.goto(ui.site.address("vera"))
     page.get_by_role("link", name="Projects").click()
     page.get_by_role("button", name="Edit the quota of team-a").click()
     page.get_by_role("button", name="SAVE").click()

@@ -9,9 +9,7 @@ from tests.ui.test_workloads_page import expect
 
 
 def test_a_node_pool_is_made_of_labelled_nodes_and_taken_apart(ui: Ui) -> None:
-    (node,) = ui.cluster.api("GET", "/api/v1/nodes")["items"]
-    node["metadata"]["labels"] |= {"example.com/gpu": "big"}
-    ui.cluster.api("PUT", f"/api/v1/nodes/{node['metadata']['name']}", node)
+    ui.site.label_node(**{"example.com/gpu": "big"})
     open_page(ui, "Nodes")
     page = ui.page
     page.get_by_role("link", name="Node pools, policies").click()
@@ -30,7 +28,7 @@ def test_a_node_pool_is_made_of_labelled_nodes_and_taken_apart(ui: Ui) -> None:
     row = pools.get_by_role("row", name="big")
     expect(row).to_contain_text("kai.scheduler/node-pool=big")
     expect(row.get_by_role("cell").nth(6)).to_have_text("2")
-    submit = "runai training submit inside -p team-a -i rowlock.dev/host -g 1 --node-pools big --command -- sleep 600"
+    submit = f"runai training submit inside -p team-a -i {ui.site.image} -g 1 --node-pools big --command -- sleep 600"
     ui.cluster.run(*submit.split())
     expect(row.get_by_role("cell").nth(8)).to_have_text("1")
     ui.pictures("node-pools")

@@ -14,7 +14,7 @@ def test_other_pages_are_loaded_once_the_first_one_stands(ui: Ui) -> None:
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
     with page.expect_request(OTHER_PAGES) as asked:
-        page.goto(ui.address())
+        page.goto(ui.site.address())
         expect(page.get_by_role("heading", name="Workloads", exact=True)).to_be_visible()
     assert asked.value.response().status == 200
     page.get_by_role("link", name="Queue").click()
@@ -26,7 +26,7 @@ def test_a_page_that_does_not_come_says_so(ui: Ui) -> None:
     stranger = ui.page.context.browser.new_context()
     page = stranger.new_page()
     page.route(OTHER_PAGES, lambda route: route.abort())
-    page.goto(ui.address())
+    page.goto(ui.site.address())
     expect(page.get_by_role("heading", name="Workloads", exact=True)).to_be_visible()
     page.get_by_role("link", name="Nodes").click()
     expect(page.get_by_text("This page could not be loaded")).to_be_visible()

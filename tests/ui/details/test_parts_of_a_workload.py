@@ -10,10 +10,10 @@ from tests.ui.test_terminal import PROMPT
 from tests.ui.test_workloads_page import FAILS, LONG, expect, run
 
 
-def container(name: str) -> dict[str, Any]:
+def container(name: str, image: str) -> dict[str, Any]:
     return {
         "name": name,
-        "image": "rowlock.dev/host",
+        "image": image,
         "command": ["sh", "-c", "while :; do echo $WHO works; sleep 0.1; done"],
         "env": [{"name": "WHO", "value": name}],
     }
@@ -21,7 +21,7 @@ def container(name: str) -> dict[str, Any]:
 
 def make_pair(ui: Ui) -> Any:
     """A job of one pod with two containers, as kubectl would make it, and the page beside it."""
-    pod = {"containers": [container("pytorch"), container("side")]}
+    pod = {"containers": [container(name, ui.site.image) for name in ("pytorch", "side")], **ui.site.placed}
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -96,7 +96,7 @@ def test_the_tree_of_its_objects_and_its_pods(ui: Ui) -> None:
     expect(titles).to_have_text(
         ["Pod", "Rank", "Status", "Logs", "Terminal", "Node", "Node pool", "Image", "GPU compute allocation", "GPU memory allocation"]
     )  # fmt: skip
-    expect(panel.get_by_role("row", name="pair-master-0")).to_contain_text("rowlock.dev/host, rowlock.dev/host")
+    expect(panel.get_by_role("row", name="pair-master-0")).to_contain_text(f"{ui.site.image}, {ui.site.image}")
     expect(panel.get_by_role("row", name="pair-master-0")).to_contain_text("default")
 
 
@@ -107,10 +107,10 @@ def test_events_are_filtered_and_searched(ui: Ui) -> None:
     panel = ui.page.get_by_role("tabpanel")
     panel.get_by_label("Show").select_option("phases")
     expect(panel).to_contain_text("Failed")
-    expect(panel).not_to_contain_text("RankFailed")
+    expect(panel).not_to_contain_text(ui.site.failure_event)
     panel.get_by_label("Show").select_option("events")
-    expect(panel).to_contain_text("RankFailed")
-    panel.get_by_label("Search phases and events").fill("rankfailed EXIT")
+    expect(panel).to_contain_text(ui.site.failure_event)
+    panel.get_by_label("Search phases and events").fill(f"{ui.site.failure_event.lower()} EXIT")
     expect(panel.get_by_role("listitem")).to_have_count(1)
     panel.get_by_label("Search phases and events").fill("nosuch")
     expect(panel).to_contain_text("Nothing of that kind, or with these words, was recorded.")

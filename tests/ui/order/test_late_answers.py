@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.ui.conftest import Ui
 from tests.ui.test_new_training import begin
+from tests.ui.test_terminal import PROMPT
 from tests.ui.test_workloads_page import FAILS, LONG, expect, run
 
 
@@ -130,8 +131,7 @@ def test_a_look_of_before_a_change_does_not_undo_it(ui: Ui) -> None:
 def test_who_has_left_a_form_is_not_taken_back(ui: Ui) -> None:
     page = begin(ui, "goes-on")
     page.get_by_role("button", name="CONTINUE").click()
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("true")
+    ui.choose_program("true")
     page.get_by_role("radio", name="cpu-only").check()
     page.get_by_role("button", name="CONTINUE").click()
     is_create = lambda request: request.method == "POST"  # noqa: E731
@@ -190,6 +190,20 @@ def test_a_shell_that_was_left_while_it_was_loaded_is_not_opened(ui: Ui) -> None
     held.draw()
     expect(panel.get_by_text("You left the shell.")).to_be_visible()
     assert not sockets
+
+
+def test_a_double_click_opens_a_shell_and_does_not_leave_it(ui: Ui) -> None:
+    """DISCONNECT comes where CONNECT was."""
+    run(ui, "talks", LONG)
+    expect(ui.row("talks")).to_contain_text("Running")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    panel = ui.page.get_by_role("complementary")
+    panel.get_by_role("tab", name="Terminal").click()
+    panel.get_by_role("button", name="CONNECT").dblclick()
+    expect(panel.get_by_role("group", name="Terminal").locator(".xterm-rows")).to_contain_text(PROMPT)
+    expect(panel.get_by_text("You left the shell.")).to_have_count(0)
+    panel.get_by_role("button", name="DISCONNECT").click()
+    expect(panel.get_by_text("You left the shell.")).to_be_visible()
 
 
 def test_more_of_an_earlier_list_is_no_part_of_a_later_one(ui: Ui) -> None:

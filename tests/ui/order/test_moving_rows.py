@@ -109,3 +109,30 @@ def test_a_log_that_has_just_gone_may_have_been_scrolled(ui: Ui) -> None:
     expect(log).to_have_count(0)
     gone.evaluate("log => log.dispatchEvent(new Event('scroll'))")
     page.evaluate(DRAWN)
+
+
+def test_a_row_that_moves_keeps_the_focus(ui: Ui) -> None:
+    """Up and down: of three rows the page moves one."""
+    page, names = begin(ui, "one", "two", "three"), ui.page.locator("tbody tr td:nth-child(2)")
+    box = ui.row("one").get_by_role("checkbox")
+    for moment, order in (("2090", ["one", "three", "two"]), ("1990", ["three", "two", "one"])):
+        box.focus()
+        change(page, "one", createdAt=f"{moment}-01-01T00:00:00Z")
+        expect(names).to_have_text(order)
+        expect(box).to_be_focused()
+
+
+def test_escape_closes_what_is_on_top_and_nothing_else(ui: Ui) -> None:
+    page, panel = begin(ui, "talks"), ui.page.get_by_role("complementary")
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    page.get_by_role("button", name="COLUMNS").click()
+    expect(page.get_by_role("checkbox", name="Framework")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("checkbox", name="Framework")).to_have_count(0)
+    panel.get_by_role("tab", name="Logs").click()
+    search = panel.get_by_label("Search the log")
+    search.fill("step")
+    search.press("Escape")
+    expect(search).to_have_value("")  # the browser has cleared it
+    search.press("Escape")
+    expect(panel).to_have_count(0)

@@ -17,8 +17,7 @@ def fill_in(ui: Ui, name: str) -> Any:
     """Up to the last button."""
     page = begin(ui, name)
     page.get_by_role("button", name="CONTINUE").click()
-    page.get_by_role("radio", name="this-machine").check()
-    page.get_by_label("Command", exact=True).fill("sleep 600")
+    ui.choose_program("sleep 600")
     page.get_by_role("radio", name="cpu-only").check()
     page.get_by_role("button", name="CONTINUE").click()
     return page
