@@ -17,10 +17,11 @@ from rowlock.api import WRITE, Page, WriteOptions
 from rowlock.errors import Forbidden, Internal, NotFound
 from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED
 from rowlock.kinds import Kind
-from rowlock.kube.doctor import RUNTIME_CLASS, STORAGE_CLASS, ClusterFinding, diagnose
+from rowlock.kube.doctor import RUNTIME_CLASS, ClusterFinding, diagnose
 from rowlock.kube.install.installed_parts import DEPLOYMENT, ENDPOINT_SLICE, WEBHOOK_CONFIGURATIONS
 from rowlock.kube.rights import ACCESS_REVIEW, RULES_REVIEW
 from rowlock.objects import Object, timestamp
+from rowlock.scheduling.volume_topology import STORAGE_CLASS
 
 NOW = 1_800_000_000.0
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}

@@ -19,6 +19,7 @@ from tests.kube.test_served_cluster import kubectl
 
 NODES, GPUS_PER_NODE = 2, 4
 GPUS = NODES * GPUS_PER_NODE
+ADMIN = "admin.kubeconfig"
 
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
@@ -35,6 +36,7 @@ def kubeconfig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
             pytest.skip(missing)
         admin = stack.enter_context(real_cluster(directory, "--operator", "--scheduler"))
         stack.enter_context(played_nodes(admin, NODES, GPUS_PER_NODE))
+        (directory / ADMIN).write_bytes(admin.read_bytes())
         yield account_kubeconfig(admin, directory)
 
 
@@ -160,6 +162,78 @@ def test_events_say_who_placed_the_pods(served: Cluster) -> None:
 def scheduled_events(served: Cluster) -> list[dict[str, Any]]:
     events = served_list(served, "/api/v1/namespaces/runai-team-a/events")
     return [e for e in events if e["reason"] == "Scheduled" and e["involvedObject"]["kind"] == "Pod"]
+
+
+def volume_objects(name: str, node: str, storage_class: str) -> list[dict[str, Any]]:
+    """A claim of team-a and the only volume for it, a disk of this node."""
+    size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
+    place = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    spec = {"accessModes": modes, "storageClassName": storage_class}
+    reference = {"claimRef": {"namespace": "runai-team-a", "name": name}}
+    disk = {
+        "capacity": size,
+        "hostPath": {"path": "/nothing"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}},
+    }
+    return [
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "runai-team-a"},
+         "spec": {**spec, "resources": {"requests": size}}},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"disk-{name}"}, "spec": {**spec, **reference, **disk}},
+    ]  # fmt: skip
+
+
+def reader(claim: str) -> dict[str, Any]:
+    """A pod that our scheduler places, with this claim."""
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {
+        "schedulerName": "rowlock-scheduler",
+        "containers": [{"name": "main", "image": "nothing:1"}],
+        "volumes": volumes,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"reads-{claim}", "namespace": "runai-team-a"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize("kubeconfig", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+def test_pods_go_where_their_volumes_are(served: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
+    admin = kubeconfig.with_name(ADMIN)
+
+    def apply(*objects: dict[str, Any]) -> None:
+        (tmp_path / "objects.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+        kubectl(admin, "apply", "-f", str(tmp_path / "objects.json"))
+
+    def pod(name: str) -> dict[str, Any]:
+        return next(p for p in pods(served) if p["metadata"]["name"] == name)
+
+    def is_held(name: str) -> bool:
+        conditions = pod(name)["status"].get("conditions") or ()
+        return any(
+            "PersistentVolumeClaim late-volume has no volume yet" in (c.get("message") or "") for c in conditions
+        )
+
+    served.run("rowlock", "project", "create", "team-a")
+    late_claim, late_volume = volume_objects("late-volume", "pretend-0000", "early")
+    early = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "early"},
+        "provisioner": "example.com/nobody",
+    }
+    try:
+        apply(early, late_claim, *volume_objects("data", "pretend-0001", ""))
+        apply(reader("data"), reader("late-volume"))
+        served.until(lambda: pod("reads-data")["spec"].get("nodeName") == "pretend-0001", "it is where its volume is")
+        served.until(lambda: is_held("reads-late-volume"), "it is said what the other one waits for")
+        apply(late_volume)
+        served.until(lambda: pod("reads-late-volume")["spec"].get("nodeName") == "pretend-0000", "it has its volume")
+    finally:
+        kubectl(admin, "delete", "--now", "-n", "runai-team-a", "pod/reads-data", "pod/reads-late-volume")
+        kubectl(admin, "delete", "--wait=false", "-n", "runai-team-a", "pvc/data", "pvc/late-volume")
+        kubectl(admin, "delete", "--wait=false", "pv/disk-data", "pv/disk-late-volume", "sc/early")
 
 
 def test_a_share_of_a_gpu_is_refused(served: Cluster) -> None:

@@ -14,7 +14,7 @@ from contextlib import aclosing
 
 from rowlock.api import Api, Change, View
 from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.errors import ApiError, Expired, Forbidden, NotFound
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unsupported
 from rowlock.kinds import Kind
 from rowlock.kube.cached_view import CachedView, Replacement
 from rowlock.kube.rate_limit import Backoff
@@ -22,7 +22,7 @@ from rowlock.objects import Key, Object, key
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
-"""Seconds between two tries to list a kind that the cluster does not serve (its CRD is missing): at first, and at most."""
+"""Seconds between two tries to follow a kind that the cluster does not serve, or not to watchers: at first, and at most."""
 CHANGES_PER_SLICE = 512
 """Changes that are delivered before other tasks of the event loop get their turn."""
 
@@ -101,7 +101,7 @@ class Cache:
             except Expired:
                 since, delay = None, backoff.next_delay()
                 log.info("the watch of %s expired: listing again", kind.resource)
-            except NotFound as error:
+            except (NotFound, Unsupported) as error:
                 since, delay = None, missing_backoff.next_delay()
                 await self._commit(Replacement(self._view, kind), self._view.revision)
                 self._mark_synced(kind)

@@ -29,9 +29,9 @@ from rowlock.kube.rights import SCHEDULER_LEASE, missing_rights, roles_of
 from rowlock.objects import Object, dig, labels, name, seconds
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.from_objects import parse_node
+from rowlock.scheduling.volume_topology import STORAGE_CLASS
 from rowlock.workloads.submission import PRIORITIES
 
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", ("sc",), False)
 RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", (), False)
 GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory")
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"

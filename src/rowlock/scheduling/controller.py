@@ -23,7 +23,7 @@ from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdent
 from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage
-from rowlock.scheduling.snapshot_tracker import KINDS, SnapshotTracker
+from rowlock.scheduling.snapshot_tracker import SnapshotTracker
 
 SCHEDULER_KEY = Key("", "scheduler")
 MAX_HOLDS_PER_CYCLE = 512
@@ -60,7 +60,7 @@ class Scheduler:
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     identity: SchedulerIdentity = EMBEDDED
     name: str = "scheduler"
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[Kind, ...] = field(init=False)
     tracker: SnapshotTracker = field(init=False)
     last_explanations: dict[str, LastExplanation] = field(default_factory=dict)
     queue_status_dirty: bool = False
@@ -78,6 +78,7 @@ class Scheduler:
 
     def __post_init__(self) -> None:
         self.tracker = SnapshotTracker(self.settings, self.identity)
+        self.kinds = self.tracker.kinds
         self.usage = QueueUsage(self.settings.half_life)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:

@@ -140,9 +140,9 @@ class Planner:
         failure = check_queue_capacity(head, self.session.total_cost(tasks))
         if failure is None:
             shape = tasks[0].task.shape
-            if not shape.unsupported and self.placer.node_ranking(shape).best_node() is not None:
+            if not shape.held_back and self.placer.node_ranking(shape).best_node() is not None:
                 return True
-            reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT
+            reason = Reason.UNSUPPORTED if shape.held_back else Reason.DOES_NOT_FIT
             failure = Failure(reason, head.gang.queue, task=tasks[0].task.name, shape=shape, pods_needed=len(tasks))
         self.failures[head.gang.key] = failure
         return False

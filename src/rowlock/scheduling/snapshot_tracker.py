@@ -18,6 +18,7 @@ from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdent
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status, Task
 from rowlock.scheduling.planner import Planner
+from rowlock.scheduling.volume_topology import VOLUME_KINDS, VolumeTopology
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
@@ -63,11 +64,17 @@ class SnapshotTracker:
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
     parsed_tasks: dict[Key, _ParsedTask] = field(default_factory=dict)
     """Pods of PodGroups as they were parsed last."""
+    volumes: VolumeTopology = field(default_factory=VolumeTopology)
     outdated_gangs: dict[str, None] = field(default_factory=dict)
     """Those that `sync` or `absorb` have yet to read anew: there were too many for one slice."""
 
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What it follows."""
+        return (*KINDS, *VOLUME_KINDS) if self.identity.plans_volumes else KINDS
 
     def note_change(self, change: Change) -> None:
         if change.kind is not None:
@@ -108,7 +115,7 @@ class SnapshotTracker:
         self.__init__(self.settings, self.identity)  # type: ignore[misc]  # begin again as if new
 
     def _scan_view(self, view: View) -> None:
-        for kind in KINDS:
+        for kind in self.kinds:
             versions = self.versions.setdefault(kind, {})
             present = set()
             for obj in view.all(kind):
@@ -147,6 +154,8 @@ class SnapshotTracker:
                 namespaces.add(object_key.name)
             elif kind == PRIORITY_CLASS:
                 rebuild_all = True
+            elif kind in VOLUME_KINDS:
+                self._apply_volume(kind, object_key, obj, gangs)
         for kind, object_key, obj in updates:
             if kind == POD:
                 self._apply_pod(object_key, obj, gangs)
@@ -190,7 +199,15 @@ class SnapshotTracker:
                 self._join_gang(pod, gang, gangs)
         return set()
 
+    def _apply_volume(self, kind: Kind, object_key: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+        for pod_key in self.volumes.pods_concerned(kind, object_key, obj):
+            self.parsed_tasks.pop(pod_key, None)
+            if gang := self.gang_of.get(pod_key):
+                gangs[gang] = None
+
     def _apply_pod(self, pod_key: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+        if self.identity.plans_volumes:
+            self.volumes.note_pod(pod_key, obj)
         if obj is None:
             self._leave_gang(pod_key, gangs)
             return
@@ -270,7 +287,7 @@ class SnapshotTracker:
             if not pods or self._waits_for_group(pods[0]):
                 return None
             queue = from_objects.queue_of(pods[0], None, namespace_object)
-            return from_objects.bare_pod_gang(pods[0], queue, classes, self.identity)
+            return from_objects.bare_pod_gang(pods[0], queue, classes, self.identity, parse=self._parse_task)
         group = view.get(POD_GROUP, gang_namespace, gang_name)
         if group is None or not pods:
             return None
@@ -284,6 +301,8 @@ class SnapshotTracker:
         if known is not None and known.pod is pod and known.pod_sets == pod_sets:
             return known.task
         task = from_objects.parse_task(pod, pod_sets)
+        if self.identity.plans_volumes and self.view is not None:
+            task = self.volumes.with_volumes(self.view, pod_key, task)
         if known is not None and known.task == task and known.task.verdict == task.verdict:
             task = known.task
         self.parsed_tasks[pod_key] = _ParsedTask(pod, pod_sets, task)

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from rowlock import kinds
 from rowlock.api import Change
-from rowlock.errors import ApiError, Expired, NotFound, Unavailable
+from rowlock.errors import ApiError, Expired, NotFound, Unavailable, Unsupported
 from rowlock.kinds import Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.rate_limit import Backoff
@@ -171,9 +173,12 @@ def test_a_broken_watch_is_resumed_and_its_trouble_told() -> None:
     play(act)
 
 
-def test_a_kind_that_the_cluster_lacks_is_empty_and_keeps_nobody_waiting() -> None:
+@pytest.mark.parametrize(
+    "refusal", [NotFound("the server could not find the requested resource"), Unsupported("it can only be listed")]
+)
+def test_a_kind_that_the_cluster_lacks_is_empty_and_keeps_nobody_waiting(refusal: ApiError) -> None:
     scene = Scene()
-    scene.api.refused[kinds.CONFIG_MAP] = NotFound("the server could not find the requested resource")
+    scene.api.refused[kinds.CONFIG_MAP] = refusal
 
     async def run() -> None:
         task = asyncio.create_task(scene.cache.run())

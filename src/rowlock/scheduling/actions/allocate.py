@@ -207,7 +207,7 @@ def _place_tasks(
         if not placer.place_task(task, pipeline_only=options.pipeline_only, preferred_node=preferred_node):
             session.rollback(checkpoint)
             shape = task.task.shape
-            reason = Reason.UNSUPPORTED if shape.unsupported else Reason.DOES_NOT_FIT
+            reason = Reason.UNSUPPORTED if shape.held_back else Reason.DOES_NOT_FIT
             return Failure(
                 reason, state.gang.queue, task=task.task.name, shape=shape, pods_fit=at, pods_needed=len(tasks)
             )

@@ -140,7 +140,7 @@ class Explainer:
 
 def _has_kube_message(failure: Failure) -> bool:
     is_special = failure.reason in (Reason.RESERVED, Reason.TOPOLOGY)
-    return failure.shape is not None and not failure.shape.unsupported and not is_special
+    return failure.shape is not None and not failure.shape.held_back and not is_special
 
 
 def _is_fair_share_exhausted(state: GangState) -> bool:
@@ -227,7 +227,9 @@ def _failure_sentence(
         case Reason.TOPOLOGY:
             return sentences.topology_sentence(session, state, failure)
         case Reason.UNSUPPORTED:
-            return f"{failure.shape.unsupported if failure.shape else ''}.", "change the pod template"
+            shape = failure.shape or Shape()
+            hint = "change the pod template" if shape.unsupported else "wait for it, or use a class that does"
+            return f"{shape.held_back}.", hint
     if histogram is None or failure.shape is None:
         return f"{reason}: waiting.", "wait"
     return _fit_sentence(state, failure, histogram)

@@ -211,8 +211,15 @@ def _is_preemptible(preemptibility: str, priority: int) -> bool:
     return preemptibility == "preemptible" if preemptibility in ("preemptible", "non-preemptible") else priority < 100
 
 
-def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int], identity: SchedulerIdentity) -> Gang:
-    """A pod without a group is a gang of one."""
+def bare_pod_gang(
+    pod: Object,
+    queue_name: str,
+    classes: Mapping[str, int],
+    identity: SchedulerIdentity,
+    *,
+    parse: Callable[[Object, frozenset[str]], Task] = parse_task,
+) -> Gang:
+    """A pod without a group is a gang of one. `parse` as in `pod_group_gang`."""
     spec = pod.get("spec") or {}
     class_name = str(labels(pod).get("priorityClassName") or spec.get("priorityClassName") or "")
     priority = priority_value(class_name, classes, int(spec.get("priority") or 0) or DEFAULT_PRIORITY)
@@ -222,7 +229,7 @@ def bare_pod_gang(pod: Object, queue_name: str, classes: Mapping[str, int], iden
         name=f"pod/{name(pod)}",
         uid=uid(pod),
         queue=queue_name,
-        tasks=(parse_task(pod, frozenset({""})),),
+        tasks=(parse(pod, frozenset({""})),),
         priority=priority,
         preemptible=_is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
         created=created,

@@ -179,7 +179,12 @@ def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int,
 
 
 def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
-    terms = dig(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms") or ()
+    terms = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    return parse_selector_terms(dig(spec, terms) or ())
+
+
+def parse_selector_terms(terms: Iterable[Mapping[str, Any]]) -> tuple[tuple[Requirement, ...], ...]:
+    """A list of v1.NodeSelectorTerm: alternatives, each of requirements that must all hold."""
     return tuple(
         (
             *_parse_requirements(t.get("matchExpressions") or (), on_field=False),

@@ -21,6 +21,8 @@ class SchedulerIdentity:
     """Pods of a PodGroup are ours whatever schedulerName they have: nobody else would place them."""
     assigns_devices: bool = False
     """A bind says which cards a pod gets. A real kubelet asks its device plugin, and does not ask us."""
+    plans_volumes: bool = False
+    """Pods go where their volumes are. On one machine they are everywhere."""
 
     def is_foreign(self, pod: Object) -> bool:
         """True for pods of another scheduler: they hold resources and are never touched."""
@@ -38,5 +40,5 @@ EMBEDDED = SchedulerIdentity(
     assigns_devices=True,
 )
 """The embedded cluster has one scheduler: these names mean it, and jobs written for others run as well."""
-REAL_CLUSTER = SchedulerIdentity(frozenset({CLUSTER_SCHEDULER_NAME}), CLUSTER_SCHEDULER_NAME)
+REAL_CLUSTER = SchedulerIdentity(frozenset({CLUSTER_SCHEDULER_NAME}), CLUSTER_SCHEDULER_NAME, plans_volumes=True)
 """On a real cluster everything but our own name is somebody else's."""

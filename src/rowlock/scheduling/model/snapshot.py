@@ -79,8 +79,18 @@ class Shape:
     """Alternatives; the requirements of one alternative must all hold. Empty = anywhere."""
     tolerations: tuple[Toleration, ...] = ()
     pool: str = ""
+    volumes: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
+    """For each of the pod's volumes that not every node can mount: alternatives as in `affinity`. All must hold."""
     unsupported: str = ""
     """A sentence: something this pod asks that we do not do. It is held, never silently placed."""
+
+    waits: str = ""
+    """A sentence: something that must be there before the pod can be placed."""
+
+    @property
+    def held_back(self) -> str:
+        """Why no node is looked for; "" = one is."""
+        return self.unsupported or self.waits
 
     @property
     def is_fractional(self) -> bool:

@@ -62,13 +62,16 @@ def obstacle(shape: Shape, node: Node) -> str:
         return "node(s) had untolerated taint(s)"
     if shape.pool != node.pool:
         return "node(s) were in another node pool"
-    if not shape.selector and not shape.affinity:
+    if not shape.selector and not shape.affinity and not shape.volumes:
         return ""
     labels = dict(node.labels)
     if any(labels.get(k) != v for k, v in shape.selector):
         return "node(s) didn't match Pod's node affinity/selector"
     if shape.affinity and not any(all(matches_requirement(r, node, labels) for r in term) for term in shape.affinity):
         return "node(s) didn't match Pod's node affinity/selector"
+    for alternatives in shape.volumes:
+        if not any(all(matches_requirement(r, node, labels) for r in term) for term in alternatives):
+            return "node(s) didn't match PersistentVolume's node affinity"
     return ""
 
 
@@ -291,7 +294,7 @@ class Placer:
     def place_task(self, task: TaskState, *, pipeline_only: bool = False, preferred_node: str = "") -> bool:
         """Place the task on the best node: Allocated if it fits there now, else Pipelined. False when no node fits even later."""
         shape = task.task.shape
-        if shape.unsupported:
+        if shape.held_back:
             return False
         ranking = self.ranking_for(task.gang, shape)
         state = self._feasible_preferred(ranking, preferred_node) or ranking.best_node()
