@@ -66,6 +66,25 @@ def test_a_gang_that_waits_is_told_once() -> None:
         assert not [w for w in b.turn() if isinstance(w, api.Patch) and w.kind is POD_GROUP]
 
 
+def test_what_a_gang_was_told_is_told_anew_though_nothing_changes_then() -> None:
+    """What it waits for changed too soon after it was told; once that is told, nobody comes back for it."""
+    b = bench(gpus=3)
+    b.gang("j", 4)
+    b.now += 2
+    b.turn()
+    b.pod("p")
+    b.now += 1
+    b.turn()
+    assert "3 GPUs free" in dig(b.all(POD_GROUP)["pg-j"], "status.explanation.message")
+    for _ in range(6):
+        if b.again is None:
+            break
+        b.now += b.again + 0.01
+        b.turn()
+    assert "2 of 4 pods fit now (1 node: 2 GPUs free)" in dig(b.all(POD_GROUP)["pg-j"], "status.explanation.message")
+    assert b.again is None, "the scheduler rests"
+
+
 def test_a_gang_whose_pods_are_being_made_is_not_told_so_before_a_second_is_over() -> None:
     """Its creation time is a whole second: one made at .9 seems to be 0.9 s old at once."""
     b = bench()

@@ -51,6 +51,8 @@ class LastExplanation:
     reason: Reason
     message: str
     written_at: float
+    is_outdated: bool = False
+    """Something has changed since, too soon to tell again; it is told when `SAME_REASON_INTERVAL` is over, though nothing changes then."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Scheduler:
         self.cycles += 1
         planner.session.reservations = {r.gang: r for r in plan.reservations}
         planner.session.set_node_reservations(plan.node_reservations)
-        explanation_writes, explain_in = self._explanation_writes(view, plan, now)
+        explanation_writes, explain_in = self._explanation_writes(view, now, changed)
         planner.reset()
         plan_writes = list(self._plan_writes(view, plan, now))
         queue_writes, queue_writes_in = self._queue_status_writes(view, plan, now)
@@ -176,7 +178,7 @@ class Scheduler:
         self.queue_status_dirty, self.queue_status_written_at = len(status_patches) >= MAX_STATUS_WRITES_PER_CYCLE, now
         return status_patches, QUEUE_STATUS_INTERVAL if self.queue_status_dirty else None
 
-    def _explanation_writes(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
+    def _explanation_writes(self, view: View, now: float, changed: bool) -> tuple[list[api.Write], float | None]:
         """Sentences for those who wait; and when to come back for those who must be told later."""
         explanations: list[api.Write] = []
         next_in: float | None = None
@@ -185,7 +187,7 @@ class Scheduler:
             if len(explanations) >= MAX_STATUS_WRITES_PER_CYCLE:
                 next_in = 0.05
                 break
-            wait = self._seconds_until_explained(hold, now)
+            wait = self._seconds_until_explained(hold, now, changed)
             if wait is not None:
                 if wait > 0:
                     next_in = wait if next_in is None else min(next_in, wait)
@@ -198,7 +200,7 @@ class Scheduler:
             explanations += self._gang_explanation_writes(view, state, explanation, now)
         return explanations, next_in
 
-    def _seconds_until_explained(self, hold: Hold, now: float) -> float | None:
+    def _seconds_until_explained(self, hold: Hold, now: float, changed: bool) -> float | None:
         """None = tell now; else seconds until it should be looked at again (0 = when something changes)."""
         state = self.tracker.planner.session.gangs.get(hold.gang)
         if state is None:
@@ -216,8 +218,9 @@ class Scheduler:
         last = self.last_explanations.get(hold.gang)
         if last is None:
             return None
-        if last.reason == hold.failure.reason and now - last.written_at < SAME_REASON_INTERVAL:
-            return 0.0
+        if last.reason == hold.failure.reason and (wait := last.written_at + SAME_REASON_INTERVAL - now) > 0:
+            last.is_outdated = last.is_outdated or changed
+            return wait if last.is_outdated else 0.0
         return None
 
     def _gang_explanation_writes(
