@@ -7,16 +7,19 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, shim_request, until
 
+from rowlock import kinds
 from rowlock.errors import Unavailable
-from rowlock.kubelet.runtime.pod_host_client import PodHostClient
+from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.shim.pod_host import PodHost
 from rowlock.kubelet.shim.shim_request import ShimRequest
+from rowlock.kubelet.worker.pod_worker import PodWorker
 
 
 def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +131,44 @@ def test_a_request_of_another_version_is_refused_with_its_unknown_keys(tmp_path:
             ShimRequest.from_json({**request.to_json(), **more})
     with pytest.raises(ValueError, match="lacks directory, number, argv, env, cwd, hint, wake_path"):
         ShimRequest.from_json({})
+
+
+def test_what_a_finished_pod_had_is_given_back_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished pod has more turns, one for each change of its object; none of them costs the pod host anything."""
+    ask, sync_pod, asked = PodHostClient.ask, PodWorker.sync_pod, list[str]()
+    turns = 0
+
+    async def unheard_first(client: PodHostClient, op: str, **request: Any) -> dict[str, Any]:
+        asked.append(op)
+        return dict(HOST_GONE) if op == "forget" and asked.count(op) == 1 else await ask(client, op, **request)
+
+    async def counted(worker: PodWorker, *args: Any) -> float | None:
+        nonlocal turns
+        try:
+            return await sync_pod(worker, *args)
+        finally:
+            turns += 1
+
+    monkeypatch.setattr(PodHostClient, "ask", unheard_first)
+    monkeypatch.setattr(PodWorker, "sync_pod", counted)
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "true"))
+        await node.ended("a")
+        for number in range(4):
+            before = turns
+            await node.store.patch(kinds.POD, "default", "a", {"metadata": {"labels": {"turn": str(number)}}})
+            await until(lambda: turns > before, "a turn")  # noqa: B023 (it is over before the next)
+        assert asked.count("forget") == 2, asked
+
+    on_node(tmp_path, body)
+
+
+def test_how_the_pod_host_is_linked_is_not_told_to_programs(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        assert psutil.Process(node.kubelet.host.hello["pid"]).environ()["LD_BIND_NOW"] == "1"
+        await node.add(pod("a", 'echo "said: $LD_BIND_NOW."'))
+        await node.ended("a")
+        assert await node.log("a") == "said: .\n"
+
+    on_node(tmp_path, body)

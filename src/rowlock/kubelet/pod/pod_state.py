@@ -19,6 +19,8 @@ class PodState:
     containers: dict[str, ContainerFacts] = field(default_factory=dict)
     master_ready: float | None = None
     finished: bool = False
+    is_released: bool = False
+    """The pod host has given back what it had of the pod, since it has finished."""
     are_warnings_sent: bool = False
     has_lost_shim: bool = False
     """A shim was lost: its container may run on."""

@@ -227,7 +227,8 @@ class PodWorker:
     async def _release_resources(self, state: PodState) -> None:
         """Nothing of it runs any more: its network, its memory and its containers go."""
         self._image_puller.forget(state.card.uid)
-        await self._host.ask("forget", uid=state.card.uid)
+        if not state.is_released:  # a finished pod has more turns: each would cost the pod host as much as the first
+            state.is_released = "error" not in await self._host.ask("forget", uid=state.card.uid)
         if state.card.contained:
             await self._runtime.remove_pod(state.card.uid)
 
