@@ -13,6 +13,7 @@ import shutil
 import signal
 import time
 import zlib
+from _signal import signal as handle  # type: ignore[import-not-found] # signal.signal makes enums: 20 page faults
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,10 @@ ALREADY_CLAIMED = "taken"
 """Why it did not begin: another shim runs this run already."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
+_SIG_DFL, _SIGKILL = int(signal.SIG_DFL), int(signal.SIGKILL)
+_SIGNALS = tuple(
+    int(n) for n in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+)
 
 
 class ContainerInit:
@@ -38,8 +43,8 @@ class ContainerInit:
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
         """Becomes the program, or returns a sentence why not."""
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        for number in _SIGNALS:
+            handle(number, _SIG_DFL)
         request = self._request
         try:
             if not self._claim_run():
@@ -173,7 +178,7 @@ def drop_privileges(user: UserSpec) -> None:
         os.setgid(gid)
     if uid is not None:
         os.setuid(uid)
-    netns.prctl(_PDEATHSIG, signal.SIGKILL)
+    netns.prctl(_PDEATHSIG, _SIGKILL)
     if user.get("no_new_privileges"):
         netns.prctl(_NO_NEW_PRIVILEGES, 1)
 
