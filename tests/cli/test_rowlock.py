@@ -156,8 +156,11 @@ def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(ser
 def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> None:
     served.ok(SUBMIT)
     for line in ("runai logs t1", "rowlock logs t1 --rank 1"):
+        # its pod is made, and the scheduler has said why it waits, a moment after the submit
+        served.until(lambda asked=line: " has not started yet: " in served.run(asked)[2])  # type: ignore[misc]
+        served.until(lambda asked=line: "ContainerCreating" not in served.run(asked)[2])  # type: ignore[misc]
         code, _, err = served.run(line)
-        assert code == 1 and " has not started yet: " in err and "ContainerCreating" not in err
+        assert code == 1 and " has not started yet: " in err
         assert err.endswith(". Follow with -f to wait.\n") and ".. " not in err
 
 
