@@ -188,6 +188,7 @@ def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
         meta = {"name": f"e-{reason.lower()}", "namespace": "runai-default"}
         made = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": about, "reason": reason}
         served.do(lambda: served.store.create(kinds.EVENT, {**made, "message": message, "type": "Warning"}))
+        served.until(lambda: message in json.dumps(served.get(events_path)))
 
     found = client.read_server_json(str(served.data))
     assert found is not None
