@@ -8,7 +8,8 @@ from typing import Any
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import LONG, expect, run
 
-# The page keeps the port of the worker that holds the stream, and the rows that came by it, so that a test can say more.
+# The page keeps the port of the worker that holds the stream, and the rows that came by it, so that a test can say more. What it said of a
+# row stays so: the server tells of the same row whenever something is measured.
 KEEP_STREAM = """
 const Real = SharedWorker;
 window.SharedWorker = class extends Real {
@@ -16,7 +17,10 @@ window.SharedWorker = class extends Real {
     super(...given);
     window.streamPort = this.port;
     window.seenRows = {};
-    this.port.addEventListener('message', ({ data }) => { for (const row of data.rows ?? []) seenRows[row.name] = row; });
+    window.said = {};
+    this.port.addEventListener('message', ({ data }) => {
+      for (const row of data.rows ?? []) seenRows[row.name] = Object.assign(row, said[row.id]);
+    });
   }
 };
 new MutationObserver(() => { window.saidNone ||= document.body?.innerText.includes('No workloads yet'); })
@@ -41,7 +45,9 @@ def begin(ui: Ui, *names: str) -> Any:
 def change(page: Any, of: str, **fields: Any) -> None:
     """As the stream would tell it."""
     row = page.evaluate("name => seenRows[name]", of)
-    page.evaluate(SAY, {"type": "rows", "rows": [{**row, **fields}]})
+    changed = {**row, **fields}
+    page.evaluate("([id, fields]) => { said[id] = fields }", [changed["id"], fields])
+    page.evaluate(SAY, {"type": "rows", "rows": [changed]})
 
 
 def test_rows_that_are_on_their_way_are_not_said_to_be_none(ui: Ui) -> None:
@@ -115,6 +121,8 @@ def test_a_row_that_moves_keeps_the_focus(ui: Ui) -> None:
     """Up and down: of three rows the page moves one."""
     page, names = begin(ui, "one", "two", "three"), ui.page.locator("tbody tr td:nth-child(2)")
     box = ui.row("one").get_by_role("checkbox")
+    for name, moment in (("two", "2050"), ("three", "2060")):  # they may have been made in the same second
+        change(page, name, createdAt=f"{moment}-01-01T00:00:00Z")
     for moment, order in (("2090", ["one", "three", "two"]), ("1990", ["three", "two", "one"])):
         box.focus()
         change(page, "one", createdAt=f"{moment}-01-01T00:00:00Z")
