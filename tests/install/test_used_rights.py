@@ -31,7 +31,7 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
     OLDER: (
         "list roles", "list rolebindings", "list clusterroles", "list clusterrolebindings", "list priorityclasses",
         "list pods", "list namespaces", "list jobs", "list queues", "list podgroups", "list configmaps", "list services",
-        "list serviceaccounts", "list horizontalpodautoscalers", "list events",
+        "list serviceaccounts", "list horizontalpodautoscalers", "list events", "list persistentvolumeclaims", "list persistentvolumes",
     ),
     NO_NODE: ("create pods/exec", "get pods/attach", "create pods/attach", "get pods/portforward", "create pods/portforward"),
     CHANCE: (
