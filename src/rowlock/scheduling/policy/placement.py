@@ -9,6 +9,7 @@ then pack (fullest) or spread (emptiest), then the name.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 from rowlock.scheduling.model.gang_state import GangState, TaskState
 from rowlock.scheduling.model.node_state import NodeState
@@ -67,12 +68,16 @@ def obstacle(shape: Shape, node: Node) -> str:
     labels = dict(node.labels)
     if any(labels.get(k) != v for k, v in shape.selector):
         return "node(s) didn't match Pod's node affinity/selector"
-    if shape.affinity and not any(all(matches_requirement(r, node, labels) for r in term) for term in shape.affinity):
+    if shape.affinity and not _matches_any(shape.affinity, node, labels):
         return "node(s) didn't match Pod's node affinity/selector"
-    for alternatives in shape.volumes:
-        if not any(all(matches_requirement(r, node, labels) for r in term) for term in alternatives):
-            return "node(s) didn't match PersistentVolume's node affinity"
+    if not all(_matches_any(alternatives, node, labels) for alternatives in shape.volumes):
+        return "node(s) didn't match PersistentVolume's node affinity"
     return ""
+
+
+def _matches_any(alternatives: Iterable[Iterable[Requirement]], node: Node, labels: dict[str, str]) -> bool:
+    """Whether all requirements of one of the alternatives hold on the node."""
+    return any(all(matches_requirement(r, node, labels) for r in term) for term in alternatives)
 
 
 def could_hold(node: Node, shape: Shape) -> bool:
