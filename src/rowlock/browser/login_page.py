@@ -18,14 +18,14 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rowlock.authentication.oidc.logins import LOGIN_LIFETIME_S, OidcLogins
 from rowlock.browser.sessions import BrowserLogin, BrowserSession, Sessions
-from rowlock.errors import ApiError, BadRequest, TooLarge, TooManyRequests, Unauthorized, Unavailable, Unsupported
+from rowlock.errors import ApiError, BadRequest, TooManyRequests, Unauthorized, Unavailable, Unsupported
 from rowlock.http_server.connection_limits import client_of
+from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.rest.app import RestApi, json_response
 
 LOGIN_PATH, PROVIDER_PATH, CALLBACK_PATH = "/api/v1/ui/login", "/api/v1/ui/login/oidc", "/oidc/callback"
@@ -177,15 +177,8 @@ async def read_json(request: Request) -> Any:
     """A small body, which other sites cannot send without being asked for permission first. Raises BadRequest, TooLarge."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise BadRequest('a code is exchanged as JSON: {"code": "…"} with content-type application/json')
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_EXCHANGE_BYTES:
-            raise TooLarge(f"a login has less than {MAX_EXCHANGE_BYTES} bytes")
-    try:
-        return msgspec.json.decode(bytes(body))
-    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
-        raise BadRequest(f"the body is not JSON: {error}") from None
+    raw = await read_body(request, MAX_EXCHANGE_BYTES, f"a login has less than {MAX_EXCHANGE_BYTES} bytes")
+    return decode_json(raw)
 
 
 def parse_texts(body: Any, names: tuple[str, ...]) -> list[str]:

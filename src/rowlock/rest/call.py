@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 from starlette.requests import Request
 
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
@@ -20,8 +19,9 @@ from rowlock.accounts.user_credentials import UserCredentials
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.authentication.oidc.logins import OidcLogins
-from rowlock.errors import BadRequest, TooLarge
+from rowlock.errors import BadRequest
 from rowlock.gangs.dialects import Dialect
+from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
@@ -208,20 +208,11 @@ class RestCall:
 
     async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
         """The raw request body. Raises TooLarge beyond `limit` bytes."""
-        raw = bytearray()
-        async for chunk in self.request.stream():
-            raw += chunk
-            if len(raw) > limit:
-                raise TooLarge(f"the body has more than {limit} bytes, which is the limit")
-        return bytes(raw)
+        return await read_body(self.request, limit)
 
     async def json(self, limit: int = MAX_BODY_BYTES) -> Any:
         """The decoded JSON body. Raises BadRequest when it is no JSON, TooLarge beyond `limit` bytes."""
-        raw = await self.body(limit)
-        try:
-            return msgspec.json.decode(raw)
-        except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
-            raise BadRequest(f"the body is not JSON: {error}") from None
+        return decode_json(await self.body(limit))
 
     def validate_query(self, *allowed: str) -> dict[str, str]:
         """The query parameters. Raises BadRequest when there are others than these."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rowlock.errors import ApiError, BadRequest, TooLarge, Unsupported
+from rowlock.errors import ApiError, Unsupported
+from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
 
@@ -75,14 +75,6 @@ class ApiProxy:
 
 async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:
     """Raises BadRequest, TooLarge, and what the cluster answers."""
-    raw = bytearray()
-    async for chunk in request.stream():
-        raw += chunk
-        if len(raw) > MAX_BODY:
-            raise TooLarge(f"the body has more than {MAX_BODY} bytes, which is the limit")
-    try:
-        body = msgspec.json.decode(raw)
-    except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
+    body = decode_json(await read_body(request, MAX_BODY))
     content = await connection.fetch(Request("POST", request.url.path, dict(request.query_params), body))
     return Response(content, 201, media_type="application/json")
