@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from rowlock.api import Api, LogOptions
 from rowlock.archive import database
@@ -55,6 +58,55 @@ class Node:
         yield b"2026-01-02T03:04:05.000000000Z " + word + b"\n"
 
 
+async def read_kept(archive: Archive) -> dict[int, bytes]:
+    """What the archive has of the job: each life's log by its number."""
+    try:
+        records = await archive.read(database.read_logs, JOB)
+    except (FileNotFoundError, sqlite3.Error):
+        return {}  # it is being made
+    return {r.number: b"".join([c async for c in read_archived_log(archive, r, LogOptions())]) for r in records}
+
+
+@pytest.mark.parametrize("when", ["before", "between", "started twice", "job"])
+def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: Path, when: str) -> None:
+    """Also between the look at what was left and the first look at the job: nobody follows the pod then."""
+
+    class Leaving(Node):
+        def job(self, uid: str) -> dict[str, Any]:
+            return {} if when == "job" else super().job(uid)
+
+        def job_uids(self) -> list[str]:
+            return [] if when == "job" else super().job_uids()
+
+        def pods(self) -> list[dict[str, Any]]:
+            return [] if when == "before" else [self.seen]
+
+        def pods_of(self, uid: str) -> list[dict[str, Any]]:
+            return [self.seen] if when == "started twice" else []
+
+    place = tmp_path / "archive" / "following" / "pod-1.main.0"
+    place.mkdir(parents=True)
+    (place / "main.0.log").write_text("2026-01-02T03:04:05.000000000Z followed\n")
+    (place / "pod.json").write_text(json.dumps({"namespace": "n", "pod": "p", "uid": "pod-1", "job": JOB}))
+
+    async def play() -> bytes:
+        node = Leaving(pod(2, {"running": {}}))
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
+        try:
+            async with asyncio.timeout(60):
+                while 0 not in (logs := await read_kept(archive)):
+                    await asyncio.sleep(0.02)
+            return logs[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert b"followed" in asyncio.run(play())
+
+
 def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_path: Path) -> None:
     ended = {"terminated": {"exitCode": 1, "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T03:04:05Z"}}
 
@@ -64,16 +116,9 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
         tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
 
-        async def kept() -> dict[int, bytes]:
-            try:
-                records = await archive.read(database.read_logs, JOB)
-            except (FileNotFoundError, sqlite3.Error):
-                return {}  # it is being made
-            return {r.number: b"".join([c async for c in read_archived_log(archive, r, LogOptions())]) for r in records}
-
         async def wait_for(numbers: set[int], first: bytes) -> dict[int, bytes]:
             while True:
-                logs = await kept()
+                logs = await read_kept(archive)
                 if set(logs) == numbers and first in logs[0]:
                     return logs
                 await asyncio.sleep(0.02)

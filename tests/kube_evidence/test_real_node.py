@@ -126,7 +126,12 @@ def test_who_is_killed_as_the_master_ends_has_every_log(served: Cluster, node: P
     served.run("rowlock", "wait", "killed", "-p", "team-a", "--timeout", "60s")
     served.run("rowlock", "delete", "killed", "-p", "team-a")
     said = [f"{rank} says {n}" for rank in range(wanted) for n in (1, 2, 3)]
-    served.until(lambda: all(line in logs(served, "killed") for line in said), "every log is whole")
+
+    def missing() -> list[str]:
+        text = logs(served, "killed")
+        return [line for line in said if line not in text]
+
+    served.until(lambda: not missing(), lambda: f"every log is whole; missing: {missing()}")
     assert all(logs(served, "killed").count(line) == 1 for line in said), "no line is there twice"
 
 

@@ -114,6 +114,8 @@ class LogCollector:
         """By the uid of the pod: what is in the archive, or on its way."""
         self._read_again: dict[str, set[LifeId]] = {}
         """By the uid of the pod: short lives whose log was read once more, when it could be no other's."""
+        self._left: dict[str, dict[LifeId, AsideLog]] = {}
+        """By the uid of the job: what an earlier process followed, until it is followed again or can be by nobody."""
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
         self._dirty: dict[str, None] = {}
@@ -162,6 +164,7 @@ class LogCollector:
         self._present[job_uid] = present
         if not present:
             del self._present[job_uid]
+        left = self._left.pop(job_uid, {})
         for pod in pods:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
@@ -169,9 +172,14 @@ class LogCollector:
                     continue
                 if not life.is_leaving and len(self._tasks) >= self._max_streams:
                     self._postponed.add(job_uid)
+                    if life.id in left:
+                        self._left.setdefault(job_uid, {})[life.id] = left.pop(life.id)
                     continue
                 taken.add(life.id)
+                left.pop(life.id, None)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
+        for log_left in left.values():
+            self._archive.take_log(log_left)
 
     def _must_read_again(self, life: ContainerLife) -> bool:
         """Whether the log of a short life may be that of the next one: "the previous log" can be no other's."""
@@ -277,11 +285,17 @@ class LogCollector:
     # ------------------------------------------------------------ after a start
 
     async def _take_leftovers(self) -> None:
-        """Hand over what an earlier process followed and nobody can follow any more."""
+        """Hand over what an earlier process followed and nobody can follow any more; the rest waits for the first look at its
+        job, since its pod may go before."""
+        found = await asyncio.to_thread(_find_leftovers, self._directory)
         present = {objects.uid(pod) for pod in self._cache.pods()}
-        for left in await asyncio.to_thread(_find_leftovers, self._directory):
+        for left in found:
             if left.pod_uid not in present:
                 self._archive.take_log(left)
+            elif not left.is_correction:
+                life = LifeId(left.pod_uid, left.container, left.number)
+                self._left.setdefault(left.owner, {})[life] = left
+                self._note_change(left.owner)
 
 
 class _Free:
