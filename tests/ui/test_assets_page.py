@@ -295,7 +295,7 @@ def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
 @pytest.mark.parametrize("architecture", ["Distributed", "Standard"])
 def test_a_copy_becomes_a_template_and_that_a_training(ui: Ui, architecture: str) -> None:
     """What the form has no field for stays with it all the way."""
-    submit = ("--nnodes", "2") if architecture == "Distributed" else ()
+    submit = ("--nnodes", "2", "--working-dir", "/") if architecture == "Distributed" else ()
     if submit:
         run(ui, "talks", LONG, "-p", "team-a", *submit)
     else:
