@@ -198,8 +198,11 @@ async def delete(call: RestCall) -> Any:
         await api.delete(kinds.QUEUE, "", project.queue)
 
     def is_leaving() -> bool:
-        remaining = cache.projects().get(project.namespace)
-        return remaining is None or remaining.deleting
+        remaining, queue = cache.projects().get(project.namespace), cache.queue(project.queue)
+        is_project_leaving = remaining is None or remaining.deleting
+        return is_project_leaving and (
+            queue is None or objects.is_deleting(queue)
+        )  # its department may be deleted next
 
     await cache.wait_until("", is_leaving)
     return JsonResult(202, ACCEPTED)

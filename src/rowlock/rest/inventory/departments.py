@@ -121,7 +121,8 @@ async def delete(call: RestCall) -> Any:
     call.validate_query()
     queue = find_department(call)
     cache, name = call.context.cache, objects.name(queue)
-    members = [objects.name(child) for child in cache.queues() if objects.dig(child, "spec.parentQueue") == name]
+    children = [child for child in cache.queues() if objects.dig(child, "spec.parentQueue") == name]
+    members = [objects.name(child) for child in children if not objects.is_deleting(child)]
     if members:
         names = ", ".join(sorted(members)[:3]) + (" …" if len(members) > 3 else "")
         title = departments.department_name(queue)
