@@ -36,7 +36,8 @@ from rowlock.objects import Object, dig
 
 NODES, GPUS, NAMESPACE, OPEN = 4, 4, "runai-random", 12
 HALF_GANG_LIMIT_S = 30.0
-"""How long a gang may be half bound: the Lease of a killed leader (3 s), an API server that comes back (5 s), and a loaded machine."""
+"""How long a gang may be half bound under one and the same leader: an API server that comes back (5 s), and a loaded machine. A new
+leader has as long, since a machine that is loaded enough takes the Lease (3 s) from leaders that nobody has killed."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class Gangs:
         self._kube, self._cache = kube, cache
         self._waiting = {f"g{number:03}": draw.randint(1, 6) for number in range(count)}
         self._open: dict[str, int] = {}
-        self._half_since: dict[str, float] = {}
+        self._half_since: dict[tuple[str, object], float] = {}
+        """By the name of the gang and who leads: monotonic seconds."""
         self.longest_half, self.done = 0.0, 0
         self.allowed = 0
         """How many may be made: the last ones wait for the last kill."""
@@ -150,10 +152,12 @@ class Gangs:
         assert not held or max(held.values()) <= GPUS, f"a node was given more than it has: {held}"
 
     def _note(self, name: str, *, is_half: bool) -> None:
+        key = name, dig(self._cache.view.get(kinds.LEASE, *SCHEDULER_LEASE) or {}, "spec.holderIdentity")
+        if not is_half or key not in self._half_since:
+            self._half_since = {old: since for old, since in self._half_since.items() if old[0] != name}
         if not is_half:
-            self._half_since.pop(name, None)
             return
-        half = time.monotonic() - self._half_since.setdefault(name, time.monotonic())
+        half = time.monotonic() - self._half_since.setdefault(key, time.monotonic())
         self.longest_half = max(self.longest_half, half)
         assert half < HALF_GANG_LIMIT_S, f"{name} has been half bound for {half:.0f} s"
 
@@ -191,7 +195,7 @@ def gang_pod(gang: str, rank: int) -> Object:
 
 async def play(kubeconfig: Path, chaos: Chaos, replicas: Replicas) -> Gangs:
     async with Kube.connect(kubeconfig, limits=Limits(qps=0)) as kube, asyncio.TaskGroup() as tasks:
-        cache = Cache(kube, (POD, POD_GROUP))
+        cache = Cache(kube, (POD, POD_GROUP, kinds.LEASE))
         gangs = Gangs(kube, cache, chaos.gangs)
         background = [tasks.create_task(cache.run()), tasks.create_task(kill(kube, chaos, replicas, gangs))]
         await cache.synced.wait()
