@@ -89,13 +89,19 @@ def is_listed(nodeid: str, listed: Iterable[str]) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What cannot run on a real cluster is not asked of it."""
+    """What cannot run on a real cluster is not asked of it; what can has longer, since such a cluster starts within it."""
     listed = only_embedded()
-    left_out = [one for one in items if is_listed(one.nodeid, listed)]
+    left_out = {id(one): one for one in items if is_listed(one.nodeid, listed)}
     if left_out:
-        items[:] = [one for one in items if one not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+        items[:] = [one for one in items if id(one) not in left_out]
+        config.hook.pytest_deselected(items=list(left_out.values()))
+    for one in items:
+        if one.get_closest_marker("real") and not one.get_closest_marker("timeout"):
+            one.add_marker(pytest.mark.timeout(REAL_TIMEOUT_S))
 
+
+REAL_TIMEOUT_S = 400
+"""A test over a real cluster that takes longer hangs: its cluster's start (40 s) and twenty commands, on a machine as busy as can be."""
 
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 _unexpected_skips: list[str] = []
