@@ -61,11 +61,12 @@ class Checkpoint:
         """`objects`: what has a state, by the names that it is kept under. `directory`: shared by all ranks (default: that of the
         job, in ROWLOCK_CHECKPOINT_DIR). `every` steps one is saved, `keep` are kept. In the `background` files are written while
         training goes on. Ranks ask each other every `ask_every` steps whether one of them was told to end (0: never). Raises
-        ValueError, and TypeError for an object without a state."""
+        ValueError, TypeError for an object without a state, and ImportError without torch, which writes the files."""
         if every < 1 or keep < 1 or ask_every < 0:
             raise ValueError("every and keep are at least 1, and ask_every at least 0")
         if not objects:
             raise ValueError("name what has a state: Checkpoint(model=model, optimizer=optimizer, ...)")
+        load_torch()  # not first in the writer's thread: this one would see a module that is half there
         self._rank, self._world_size = rank_and_world_size()
         root = Path(directory if directory is not None else os.environ.get(DIRECTORY_VARIABLE, "checkpoints"))
         self._files = SnapshotFiles(root, self._rank, self._world_size, keep=keep)
