@@ -10,21 +10,23 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.interrupts import clean_up_when_told_to_end
 from rowlock.cli.output import parse_duration, show, show_json, tell
 from rowlock.cli.verify.local_ranks import run_ranks
 from rowlock.cli.verify.recordings import (
     Recording,
     RunDifference,
     first_difference,
-    read_recording,
+    ranks_with_other_steps,
+    read_recordings,
     unseeded_generators,
 )
 
-_KILLED = -9
 _LAST_WORDS = 1500
 """Characters of a failed rank's output to show."""
 
@@ -38,10 +40,13 @@ def verify_resume(line: CommandLine) -> int:
         raise CommandError(
             "--nproc must be at least 1, and --steps at least 4: one to save, one to be killed at, two to go on", 2
         )
+    if parse_duration(line.timeout, "--timeout") <= 0:
+        raise CommandError("--timeout must be longer than 0s: each of the three runs may take so long", 2)
     seed = line.seed if line.seed is not None else time.time_ns() % 100_000
     place = Path(tempfile.mkdtemp(prefix="rowlock-verify-"))
     try:
-        verdict = _Verification(line, command, place, seed).verdict()
+        with clean_up_when_told_to_end():
+            verdict = _Verification(line, command, place, seed).verdict()
     finally:
         if line.keep:
             tell(f"checkpoints, fingerprints and logs are in {place}")
@@ -50,6 +55,12 @@ def verify_resume(line: CommandLine) -> int:
     if line.json:
         show_json(verdict)
     return 0 if verdict["exact"] else 1
+
+
+class _Run(Enum):
+    WHOLE = "1/3 (whole)"
+    KILLED = "2/3 (killed)"
+    RESUMED = "3/3 (resumed)"
 
 
 class _Verification:
@@ -68,24 +79,29 @@ class _Verification:
         self._say(
             f"seed {self._seed}: {self._steps} steps on {ranks}, a checkpoint every {self._every}, killed after {self._kill_at}"
         )
-        reference = self._run("whole", "whole", {"STOP_AT": self._steps}, 0)
-        self._say(f"1/3 whole: {_describe(reference)}")
-        killed = self._run("killed", "interrupted", {"KILL_AT": self._kill_at}, _KILLED)
-        self._say(f"2/3 killed after step {self._kill_at}: {_describe(killed)}")
+        reference = self._run(_Run.WHOLE, {"STOP_AT": self._steps})
+        self._say(f"1/3 whole: {self._describe(reference)}")
+        killed = self._run(_Run.KILLED, {"KILL_AT": self._kill_at})
+        self._say(f"2/3 killed after step {self._kill_at}: {self._describe(killed)}")
         loose = unseeded_generators(reference, killed)
         if difference := first_difference(reference, killed, loose):
             raise CommandError(
                 f"two runs of the program differ without any resume, first in {difference.name} at step {difference.step} (rank"
                 f" {difference.rank}): set the seeds (torch.manual_seed, random.seed) and use deterministic algorithms first"
             )
-        resumed = self._run("resumed", "interrupted", {"STOP_AT": self._steps}, 0)
-        after = resumed[0].resumed_after
+        resumed = self._run(_Run.RESUMED, {"STOP_AT": self._steps})
+        after = min(recording.resumed_after or 0 for recording in resumed.values())
         if not after:
             raise CommandError(
                 f"the program began anew after it was killed at step {self._kill_at}: call Checkpoint.load() before the first"
                 " step, and begin with the step that it returns"
             )
-        self._say(f"3/3 resumed after step {after}: {_describe(resumed)}")
+        self._say(f"3/3 resumed after step {after}: {self._describe(resumed)}")
+        if other_steps := ranks_with_other_steps(reference, resumed):
+            raise CommandError(
+                f"after the resume rank {other_steps[0]} did not take the steps after {after} that it took in the whole run: begin"
+                " with the step that Checkpoint.load() returns, and call Checkpoint.step() after the same steps"
+            )
         difference = first_difference(reference, resumed, loose)
         self._say(_sentence(difference, after, self._steps))
         return {
@@ -96,27 +112,36 @@ class _Verification:
             },
         }  # fmt: skip
 
-    def _run(self, name: str, checkpoints: str, settings: Mapping[str, int], wanted: int) -> dict[int, Recording]:
+    def _run(self, run: _Run, settings: Mapping[str, int]) -> dict[int, Recording]:
         """Run the program once and return the recordings of its ranks. Raises CommandError when it does not end as
         expected."""
-        record = self._place / name
+        record = self._place / run.name.lower()
         record.mkdir()
+        directory = self._place / f"checkpoints-{'whole' if run is _Run.WHOLE else 'interrupted'}"
+        directory.mkdir(exist_ok=True)  # as the directory of a job, for what the program writes there itself
         variables = {f"ROWLOCK_VERIFY_{key}": str(value) for key, value in settings.items()}
         variables |= {
             "ROWLOCK_VERIFY_RECORD": str(record),
             "ROWLOCK_VERIFY_EVERY": str(self._every),
-            "ROWLOCK_CHECKPOINT_DIR": str(self._place / f"checkpoints-{checkpoints}"),
+            "ROWLOCK_CHECKPOINT_DIR": str(directory),
         }
         try:
             codes = run_ranks(self._command, self._world_size, variables, record, self._timeout)
         except OSError as error:
             raise CommandError(f"{self._command[0]} cannot be started: {error.strerror}", 127) from None
-        recordings = {rank: read_recording(record / f"rank-{rank}.jsonl") for rank in range(self._world_size)}
-        if codes != [wanted] * self._world_size:
-            raise CommandError(self._describe_failure(codes, record, recordings))
+        recordings = read_recordings(record, self._world_size)
+        if not (self._was_killed(codes, recordings) if run is _Run.KILLED else set(codes) == {0}):
+            raise CommandError(self._describe_failure(run, codes, record, recordings))
         return recordings
 
-    def _describe_failure(self, codes: list[int | None], record: Path, recordings: Mapping[int, Recording]) -> str:
+    def _was_killed(self, codes: Sequence[int | None], recordings: Mapping[int, Recording]) -> bool:
+        """Whether a rank came to the step of the kill and all are dead: the others fail or hang when one is gone, and a shell
+        or torchrun ends with a code of its own."""
+        return 0 not in codes and any(self._kill_at in recording.steps for recording in recordings.values())
+
+    def _describe_failure(
+        self, run: _Run, codes: list[int | None], record: Path, recordings: Mapping[int, Recording]
+    ) -> str:
         if set(codes) == {0} and not any(r.steps for r in recordings.values()):
             return (
                 "the program ended and never called Checkpoint.step(): make a rowlock.runtime.Checkpoint and call its step()"
@@ -129,17 +154,17 @@ class _Verification:
             )
         rank = next((n for n, code in enumerate(codes) if code not in (0, None)), 0)
         log = (record / f"rank-{rank}.log").read_text(errors="replace")[-_LAST_WORDS:].strip()
-        what = "did not end in time (--timeout)" if codes[rank] is None else f"ended with {codes[rank]}"
-        return f"rank {rank} {what}; its last words:\n{log or '(nothing)'}"
+        what = f"did not end in {self._timeout:g} s (--timeout)" if codes[rank] is None else f"ended with {codes[rank]}"
+        return f"rank {rank} {what} in run {run.value}; its last words:\n{log or '(nothing)'}"
+
+    def _describe(self, recordings: Mapping[int, Recording]) -> str:
+        steps = sorted({step for r in recordings.values() for step in r.steps})
+        others = f" on {len(recordings)} ranks" if len(recordings) > self._world_size else ""
+        return f"steps {steps[0]} to {steps[-1]}{others}" if steps else "no step"
 
     def _say(self, text: str) -> None:
         if not self._quiet:
             show(text)
-
-
-def _describe(recordings: Mapping[int, Recording]) -> str:
-    steps = sorted({step for r in recordings.values() for step in r.steps})
-    return f"steps {steps[0]} to {steps[-1]}" if steps else "no step"
 
 
 def _sentence(difference: RunDifference | None, after: int, last: int) -> str:

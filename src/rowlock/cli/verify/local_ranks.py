@@ -57,13 +57,20 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]], deadline: float) -> None
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for sent in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + _END_TIMEOUT
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, sent)
-        while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
-            time.sleep(_POLL_INTERVAL)
+    """End those that are left. Another Ctrl-C meanwhile kills them at once."""
+    try:
+        _send(signal.SIGTERM, processes)
+    finally:
+        _send(signal.SIGKILL, processes)
+
+
+def _send(number: int, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + _END_TIMEOUT
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+    while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL)
 
 
 def _rank_variables(rank: int, world_size: int, port: int) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ _ADVICE = {
     " and iterate with `sampler.batches(loader)`",
     "random": "the random numbers are others: something draws from them in another order after a resume",
     "object": "this object does not come back as it was",
+    "effect": "this object came back as it was, and something that it works on did not: name everything that has a state"
+    " (optimizer, scheduler, scaler, averaged weights) to the Checkpoint",
     "optimizer": "the state of the optimizer is another one: give it to the Checkpoint",
     "module": "the same data and random numbers led to other weights: name everything that has a state"
     " (optimizer, scheduler, scaler, averaged weights) to the Checkpoint",
     "schedule": "the learning rate or another number of the optimizer is another one: give the scheduler to the Checkpoint",
 }
-_ORDER = ("inputs", "schedule", "object", "random", "optimizer", "module")
+_ORDER = ("inputs", "schedule", "object", "effect", "random", "optimizer", "module")
 """Groups of fingerprints in the order of causes before effects."""
 
 
@@ -66,21 +68,39 @@ def read_recording(path: Path) -> Recording:
     return recording
 
 
+def read_recordings(directory: Path, world_size: int) -> dict[int, Recording]:
+    """Read the recordings of `world_size` ranks, and of more where the program has started more by itself (torchrun)."""
+    ranks = {int(path.stem.removeprefix("rank-")) for path in directory.glob("rank-*.jsonl")}
+    return {rank: read_recording(directory / f"rank-{rank}.jsonl") for rank in sorted(ranks | set(range(world_size)))}
+
+
 def first_difference(
     reference: Mapping[int, Recording], other: Mapping[int, Recording], ignored: Collection[str] = ()
 ) -> RunDifference | None:
     """The difference at the earliest step of all ranks; None when the recordings agree. `ignored` fingerprints are not
     compared."""
-    found = [d for rank in reference for d in _differences(rank, reference[rank], other[rank], ignored)]
+    found = [
+        d for rank in reference.keys() & other.keys() for d in _differences(rank, reference[rank], other[rank], ignored)
+    ]
     return min(found, key=lambda d: (d.step, _ORDER.index(d.cause), d.rank), default=None)
+
+
+def ranks_with_other_steps(reference: Mapping[int, Recording], resumed: Mapping[int, Recording]) -> list[int]:
+    """Ranks that did not take the steps again that they took in the whole run after the one that they resumed after."""
+    return [
+        rank for rank in sorted(reference.keys() | resumed.keys())
+        if rank not in reference or rank not in resumed
+        or [step for step in sorted(reference[rank].steps) if step > (resumed[rank].resumed_after or 0)]
+        != sorted(resumed[rank].steps)
+    ]  # fmt: skip
 
 
 def unseeded_generators(reference: Mapping[int, Recording], other: Mapping[int, Recording]) -> frozenset[str]:
     """Random number generators whose state differs between two runs of the program: the program does not seed them."""
     found: set[str] = set()
-    for rank, recording in reference.items():
-        for step in recording.steps.keys() & other[rank].steps.keys():
-            wanted, seen = recording.steps[step], other[rank].steps[step]
+    for rank in reference.keys() & other.keys():
+        for step in reference[rank].steps.keys() & other[rank].steps.keys():
+            wanted, seen = reference[rank].steps[step], other[rank].steps[step]
             found |= {name for name in wanted if _cause(name) == "random" and wanted[name] != seen.get(name)}
     return frozenset(found)
 
@@ -96,7 +116,8 @@ def _differences(
             return [difference]
     for step in sorted(other.steps.keys() & reference.steps.keys()):
         if difference := _compare(rank, step, reference.steps[step], other.steps[step], ignored):
-            return [difference]
+            is_effect = difference.cause == "object" and after is not None
+            return [replace(difference, cause="effect") if is_effect else difference]
     return []
 
 
