@@ -36,6 +36,8 @@ def rowlock(*words: str) -> list[str]:
         (("nothing", ""), []),
         (("up", "--nonsense", "x"), []),
         (("__comp",), []),
+        (("completion", '"f'), ["fish"]),
+        (("completion", "fish", "z"), []),
     ],
 )
 def test_what_may_come_next(words: tuple[str, ...], found: list[str]) -> None:

@@ -31,6 +31,8 @@ class _Place:
     """The flag whose value comes next; None when no flag waits for one."""
     given: dict[str, str] = field(default_factory=dict)
     """Values of flags so far, by dest."""
+    words: list[str] = field(default_factory=list)
+    """Words of the command so far that are no values of flags."""
     is_foreign: bool = False
     """Whether the words belong to another program (they stand after `--`)."""
 
@@ -38,11 +40,12 @@ class _Place:
 def candidates(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> list[str]:
     """The words that may replace the last of `words`; [] where file names may stand or nothing is known."""
     *before, current = words
+    current = current.lstrip("\"'")  # bash, zsh and fish give the quote of a word that is not closed yet
     place = _follow(root, before, shared)
     if place is None or place.is_foreign:
         return []
     found = _words_at(place, current, shared)
-    return sorted({word for word in found if word.startswith(current)})
+    return sorted({word for word in found if word.startswith(current)} - set(place.words))
 
 
 def _follow(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> _Place | None:
@@ -65,8 +68,9 @@ def _follow(root: Group, words: Sequence[str], shared: Sequence[Flag]) -> _Place
                 return None
             place.node = child
             place.path.append(child.name)
-        elif place.node.eager:
-            place.is_foreign = True
+        else:
+            place.words.append(word)
+            place.is_foreign = place.node.eager
     return place
 
 
@@ -99,6 +103,8 @@ def _values_of(flag: Flag, place: _Place) -> list[str]:
 
 def _names_at(place: _Place, command: Command) -> list[str]:
     """Names that a command's words may be."""
+    if not _takes_another_name(command, len(place.words)):
+        return []
     verb, noun = place.path[-1], place.path[-2] if len(place.path) > 1 else ""
     if "|" in command.words:
         return command.words.split("|")
@@ -108,6 +114,12 @@ def _names_at(place: _Place, command: Command) -> list[str]:
         return _ask(place, _run_names)
     is_job = "JOB" in command.words or ("NAME" in command.words and verb in _JOB_VERBS and noun not in _OTHER_NOUNS)
     return _ask(place, _job_names) if is_job else []
+
+
+def _takes_another_name(command: Command, given: int) -> bool:
+    """Whether a name may follow `given` words: `JOB [COMMAND...]` takes one, `[NAME...]` any number."""
+    names = [word.strip("[]") for word in command.words.split() if word not in ("[COMMAND...]", "[PORTS...]")]
+    return given < len(names) or any(name.endswith("...") for name in names)
 
 
 # ------------------------------------------------------------ what the server knows

@@ -12,8 +12,12 @@ from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import show
 
 _BASH = """_{program}() {{
-  local IFS=$'\\n'
-  COMPREPLY=($({program} __complete -- "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null))
+  local IFS=$'\\n' word words=() last=-1
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD}}"; do # bash takes --flag=value for three words
+    if ((last >= 0)) && [[ $word == = || ${{words[last]}} == --*= ]]; then words[last]+=$word; else words[++last]=$word; fi
+  done
+  COMPREPLY=($({program} __complete -- "${{words[@]}}" 2>/dev/null))
+  if [[ ${{words[last]}} == --*=* && $COMP_WORDBREAKS == *=* ]]; then COMPREPLY=("${{COMPREPLY[@]#*=}}"); fi
 }}
 complete -o default -F _{program} {program}"""
 _ZSH = """#compdef {program}
@@ -22,6 +26,8 @@ _{program}() {{
   found=("${{(@f)$({program} __complete -- "${{(@)words[2,CURRENT]}}" 2>/dev/null)}}")
   if [[ -n $found ]]; then compadd -- $found; else _files; fi
 }}
+if [[ $funcstack[1] == _{program} ]]; then _{program}; return; fi # zsh has loaded this file at the first TAB
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit -i }}
 compdef _{program} {program}"""
 _FISH = """function __{program}_complete
   set -l found ({program} __complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
