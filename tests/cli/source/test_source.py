@@ -139,7 +139,7 @@ def test_what_is_too_large_is_named(project: Path, store: SourceStore, monkeypat
     monkeypatch.setattr(snapshots, "SIZE_LIMIT", 1 << 20)
     (project / "weights.pt").write_bytes(b"0" * (2 << 20))
     with pytest.raises(
-        CommandError, match=r"has 2 MiB, and the limit is 1 MiB; .* weights\.pt \(2 MiB\), .* \.gitignore"
+        CommandError, match=r"has 2 MiB, and the limit is 1 MiB; .* weights\.pt \(2 MiB\): .* \.gitignore"
     ):
         store.take(str(project))
     with (project / ".gitignore").open("a") as file:
@@ -161,6 +161,7 @@ def test_a_repository_within_is_linked(project: Path, store: SourceStore) -> Non
     (project / "library" / "a.py").write_text("1")
     copy = WorkingCopy.make(store, store.take(str(project)), "job")
     assert os.readlink(Path(copy.path) / "library") == str(project / "library")
+    assert copy.snapshot.nested_repositories() == ["library"]
 
 
 def test_absolute_paths_of_source_files_lead_into_the_copy(project: Path, store: SourceStore) -> None:

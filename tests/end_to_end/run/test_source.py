@@ -80,3 +80,13 @@ def test_nothing_is_left_of_a_job_that_is_refused(running: Cluster, project: Pat
 )
 def test_what_no_copy_can_be_made_of(running: Cluster, flags: tuple[str, ...], sentence: str) -> None:
     assert sentence in running.run("rowlock", "run", *flags, "--", "true", code=2)
+
+
+def test_a_repository_within_is_said_to_be_in_place(running: Cluster, project: Path) -> None:
+    """As a submodule is: who edits it meanwhile changes what a running rank reads."""
+    subprocess.run(["git", "init", "-q", str(project / "library")], check=True)
+    (project / "library" / "a.py").touch()
+    argv = ["rowlock", "run", "--source", str(project), "--working-dir", str(project), "-d", "--", "true"]
+    done = subprocess.run(argv, env=running.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Not copied, because they are git repositories of their own: library. Edits" in done.stderr

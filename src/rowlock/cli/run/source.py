@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
@@ -100,6 +100,10 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
     commit = f", commit {snapshot.commit[:10]}{' with changes' if snapshot.changed else ''}" if snapshot.commit else ""
     files = f"{snapshot.files} {'file' if snapshot.files == 1 else 'files'}"
     tell(f"It runs in a copy of {snapshot.directory} ({files}{commit}): {copy.path}")
+    if nested := snapshot.nested_repositories():
+        tell(
+            f"Not copied, because they are git repositories of their own: {_shorten(nested)}. Edits there reach running ranks."
+        )
     copy.belongs_to(identity)
     SourceStore(server.directory).keep(snapshot.tree)
 
@@ -117,5 +121,9 @@ def tell_written(copy: WorkingCopy) -> None:
     written = copy.changed_files()
     if not written:
         return
-    shown = ", ".join(written[:_SHOWN]) + (f" and {len(written) - _SHOWN} more" if len(written) > _SHOWN else "")
-    tell(f"Written beside the source, in {copy.path}: {shown}")
+    tell(f"Written beside the source, in {copy.path}: {_shorten(written)}")
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

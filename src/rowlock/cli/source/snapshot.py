@@ -46,6 +46,11 @@ class SourceSnapshot(NamedTuple):
     changed: int
     """Number of files that differ from the commit, new ones included."""
 
+    def nested_repositories(self) -> list[str]:
+        """Relative paths of the git repositories within, submodules among them. They are left out, and a copy links to them."""
+        top = self.directory
+        return [path for path in self.left_out if os.path.lexists(os.path.join(top, path, ".git"))]
+
 
 class SourceStore:
     """The git repository of snapshots in a data directory, created at its first use. `timeout`: seconds for one call of
@@ -216,6 +221,7 @@ def _check_size(directory: str, files: set[str]) -> None:
     if total <= SIZE_LIMIT:
         return
     biggest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_SHOWN]
+    biggest = [path for path in biggest if sizes[path] >= total / 100] or biggest
     named = ", ".join(f"{path} ({sizes[path] / (1 << 20):.0f} MiB)" for path in biggest)
     raise CommandError(
         f"the source directory {directory} has {total / (1 << 20):.0f} MiB, and the limit is {SIZE_LIMIT >> 20} MiB; the biggest files are "
