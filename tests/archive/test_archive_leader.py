@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.archive.test_shared_archive import Storage, phases, server, short_wai
 
 from rowlock import kinds
 from rowlock.archive import database
+from rowlock.archive.bucket import MissingObject, StorageFailed
 from rowlock.archive.shared_archive import SharedArchive
 from rowlock.kube.leader_election import LeaseTimes
 from rowlock.kube.rights import ARCHIVE_LEASE
@@ -55,14 +58,15 @@ class Replica:
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Names of servers whose disk is full now."""
+def full(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of servers whose disk is full now, or refuses with the given number of an error."""
     names: set[str] = set()
+    code: int = getattr(request, "param", errno.ENOSPC)
     check = SharedArchive._check_space
 
     def check_space(self: SharedArchive) -> None:
         if self.directory.name in names:
-            raise OSError(28, "No space left on device", str(self.directory))
+            raise OSError(code, os.strerror(code), str(self.directory))
         check(self)
 
     monkeypatch.setattr(SharedArchive, "_check_space", check_space)
@@ -77,7 +81,8 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_leader_whose_disk_is_full_lets_another_one_write(tmp_path: Path, full: set[str]) -> None:
+@pytest.mark.parametrize("full", [errno.ENOSPC, errno.ENOENT], indirect=True)
+def test_a_leader_whose_disk_takes_nothing_lets_another_one_write(tmp_path: Path, full: set[str]) -> None:
     async def body() -> None:
         store, storage = await lease_store(), Storage(tmp_path / "bucket")
         async with AsyncExitStack() as stack:
@@ -100,7 +105,8 @@ def test_a_leader_whose_disk_is_full_lets_another_one_write(tmp_path: Path, full
     asyncio.run(body())
 
 
-def test_a_storage_that_takes_nothing_changes_no_leader(tmp_path: Path, full: set[str]) -> None:
+@pytest.mark.parametrize("error", [StorageFailed("no answer"), MissingObject("The bucket does not exist")])
+def test_a_storage_that_takes_nothing_changes_no_leader(tmp_path: Path, full: set[str], error: StorageFailed) -> None:
     async def body() -> None:
         store, storage = await lease_store(), Storage(tmp_path / "bucket")
         async with server(tmp_path, "a", storage) as archive, server(tmp_path, "b", storage) as other:
@@ -108,7 +114,7 @@ def test_a_storage_that_takes_nothing_changes_no_leader(tmp_path: Path, full: se
             a.start()
             await until(lambda: a.archive.is_leading)
             b.start()
-            storage.refuses = True
+            storage.refuses, storage.error = True, error
             await until(lambda: bool(a.archive.problem))
             assert a.archive.own_trouble_s == 0
             storage.refuses = False

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from tests.archive.s3_server import BUCKET, s3_server
 
-from rowlock.archive.bucket import Bucket, BucketChunks, UnusableBucket, open_bucket
+from rowlock.archive.bucket import Bucket, BucketChunks, MissingObject, UnusableBucket, open_bucket
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,11 @@ def test_objects_are_written_listed_read_and_removed(bucket: Bucket, tmp_path: P
     assert bucket.read("writes/a") == b"three" and len(bucket.read("writes/c")) == 100_000
     bucket.remove(["writes/a", "writes/never", "logs/b"])
     assert bucket.names("writes") == {"writes/c": 100_000} and bucket.names("logs") == {}
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MissingObject):
         bucket.read("writes/a")
+    with pytest.raises(FileNotFoundError) as own:
+        bucket.upload("writes/a", tmp_path / "never")
+    assert not isinstance(own.value, MissingObject), "this machine has no such file"
 
 
 def test_a_long_object_is_read_in_pieces(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ class Storage(DirectoryBucket):
         root.mkdir(exist_ok=True)
         self.make_folders()
         self.refuses, self.does_nevertheless = False, False
+        self.error = StorageFailed("ReadTimeout: the storage did not answer")
         self.writes = 0
 
     def write(self, name: str, content: bytes) -> None:
@@ -32,7 +33,7 @@ class Storage(DirectoryBucket):
         if not self.refuses or self.does_nevertheless:
             super().write(name, content)
         if self.refuses:
-            raise StorageFailed("ReadTimeout: the storage did not answer")
+            raise self.error
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,10 @@ class StorageFailed(OSError):
     """The storage did not do what it was asked for."""
 
 
+class MissingObject(StorageFailed, FileNotFoundError):
+    """It is not in the storage: told apart from a file that this machine's own disk has not."""
+
+
 class Bucket(Protocol):
     """Objects below a prefix; their names have no leading slash."""
 
@@ -47,10 +51,10 @@ class Bucket(Protocol):
         """The objects whose names begin with `folder/`, with their sizes in bytes; in no order."""
 
     def read(self, name: str) -> bytes:
-        """The whole object. Raises FileNotFoundError."""
+        """The whole object. Raises MissingObject."""
 
     def read_part(self, name: str, start: int, end: int) -> bytes:
-        """Its bytes from `start` up to `end`; fewer at its end. Raises FileNotFoundError."""
+        """Its bytes from `start` up to `end`; fewer at its end. Raises MissingObject."""
 
     def write(self, name: str, content: bytes) -> None:
         """Make or replace the object."""
@@ -74,7 +78,7 @@ class BucketChunks:
         while True:
             try:
                 chunk = self.bucket.read_part(self.name, start, start + CHUNK)
-            except FileNotFoundError:
+            except MissingObject:
                 return
             yield chunk
             start += len(chunk)
@@ -156,7 +160,7 @@ class RemoteBucket:
     def names(self, folder: str) -> dict[str, int]:
         try:
             found = self._ask("find", f"{self._root}/{folder}", detail=True)
-        except FileNotFoundError:
+        except MissingObject:
             return {}  # nothing was written there
         return {path[len(self._root) + 1 :]: int(facts.get("size") or 0) for path, facts in found.items()}
 
@@ -178,21 +182,21 @@ class RemoteBucket:
     def remove(self, names: Iterable[str]) -> None:
         paths = [self._path(name) for name in names]
         for start in range(0, len(paths), _MOST_REMOVED):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(MissingObject):
                 self._ask("rm", paths[start : start + _MOST_REMOVED])
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _ask(self, question: str, *args: Any, size: int = 0, **options: Any) -> Any:
-        """What the storage answers to this method of fsspec; `size`: the bytes that go with it. Raises FileNotFoundError, StorageFailed."""
+        """What the storage answers to this method of fsspec; `size`: the bytes that go with it. Raises StorageFailed, MissingObject."""
         patience = ANSWER_S + size / _BYTES_PER_SECOND
         if getattr(self._system, "async_impl", False):
             options["timeout"] = patience  # s3fs tries five times what botocore tries four times
         try:
             return getattr(self._system, question)(*args, **options)
-        except FileNotFoundError:
-            raise
+        except FileNotFoundError as error:
+            raise MissingObject(str(error)) from error
         except TimeoutError as error:
             raise StorageFailed(f"it did not answer within {patience:.0f} s") from error
         except Exception as error:  # each storage has a family of its own: botocore's, aiohttp's, OSError
@@ -204,8 +208,10 @@ def _storage_errors() -> Iterator[None]:
     """The directory's errors, apart from those of this machine's own disk."""
     try:
         yield
-    except (FileNotFoundError, StorageFailed):
+    except StorageFailed:
         raise
+    except FileNotFoundError as error:
+        raise MissingObject(str(error)) from error
     except OSError as error:
         raise StorageFailed(str(error)) from error
 

@@ -29,7 +29,7 @@ from typing import TypeVar
 
 from rowlock.archive import database, segments
 from rowlock.archive.archive import Archive
-from rowlock.archive.bucket import Bucket, BucketChunks, StorageFailed, UnusableBucket
+from rowlock.archive.bucket import Bucket, BucketChunks, MissingObject, StorageFailed, UnusableBucket
 from rowlock.archive.database import FORMAT, Statement, UnusableArchive
 from rowlock.archive.records import LogRecord
 from rowlock.archive.retention import Retention
@@ -207,7 +207,7 @@ class SharedArchive(Archive):
             super()._work_round(connection)
 
     def _say_trouble(self, error: Exception) -> None:
-        if isinstance(error, StorageFailed | FileNotFoundError):
+        if isinstance(error, StorageFailed):
             self._own_trouble_since = None
         elif self._own_trouble_since is None:
             self._own_trouble_since = time.monotonic()
@@ -318,7 +318,7 @@ class SharedArchive(Archive):
         for name in sorted({*unread.segments, *hidden}):
             try:
                 content = self._bucket.read(name.segment)
-            except FileNotFoundError:
+            except MissingObject:
                 if name not in hidden:
                     raise  # it was removed a moment ago: a snapshot has it
                 is_lost = True
