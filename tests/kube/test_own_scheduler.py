@@ -198,6 +198,28 @@ def reader(claim: str) -> dict[str, Any]:
     }
 
 
+def late_class(name: str, node: str) -> dict[str, Any]:
+    """A storage class whose volumes are made on this node, once a pod asks for them; nobody makes them."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "example.com/nobody",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": [node]}]}],
+    }
+
+
+def makes_claim(storage_class: str) -> dict[str, Any]:
+    """A pod that our scheduler places, with a claim that the controller manager makes for it."""
+    size = {"requests": {"storage": "1Gi"}}
+    claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class, "resources": size}
+    pod = reader("")
+    pod["metadata"]["name"] = f"makes-{storage_class}"
+    pod["spec"]["volumes"] = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]
+    return pod
+
+
 @pytest.mark.parametrize("kubeconfig", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
 def test_pods_go_where_their_volumes_are(served: Cluster, kubeconfig: Path, tmp_path: Path) -> None:
     admin = kubeconfig.with_name(ADMIN)
@@ -230,10 +252,16 @@ def test_pods_go_where_their_volumes_are(served: Cluster, kubeconfig: Path, tmp_
         served.until(lambda: is_held("reads-late-volume"), "it is said what the other one waits for")
         apply(late_volume)
         served.until(lambda: pod("reads-late-volume")["spec"].get("nodeName") == "pretend-0000", "it has its volume")
+        apply(late_class("late", "pretend-0001"), makes_claim("late"))
+        served.until(lambda: pod("makes-late")["spec"].get("nodeName") == "pretend-0001", "its class allows this one")
+        made = json.loads(kubectl(admin, "get", "pvc", "makes-late-scratch", "-n", "runai-team-a", "-o", "json"))
+        assert made["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] == "pretend-0001"
     finally:
-        kubectl(admin, "delete", "--now", "-n", "runai-team-a", "pod/reads-data", "pod/reads-late-volume")
+        all_pods = ("pod/reads-data", "pod/reads-late-volume", "pod/makes-late")
+        kubectl(admin, "delete", "--ignore-not-found", "--now", "-n", "runai-team-a", *all_pods)
         kubectl(admin, "delete", "--wait=false", "-n", "runai-team-a", "pvc/data", "pvc/late-volume")
-        kubectl(admin, "delete", "--wait=false", "pv/disk-data", "pv/disk-late-volume", "sc/early")
+        classes = ("sc/early", "sc/late")
+        kubectl(admin, "delete", "--ignore-not-found", "--wait=false", "pv/disk-data", "pv/disk-late-volume", *classes)
 
 
 def test_a_share_of_a_gpu_is_refused(served: Cluster) -> None:

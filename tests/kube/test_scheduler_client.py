@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,10 +29,11 @@ from rowlock.kube.connection import Connection, Request
 from rowlock.kube.http_client import hang_up
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SYSTEM_NAMESPACE
-from rowlock.kube.scheduler_client import SELECTED_NODE_ANNOTATION, SchedulerClient, is_settled
+from rowlock.kube.scheduler_client import SchedulerClient, is_settled
 from rowlock.kube_scheduler import KubeScheduler
 from rowlock.objects import Object, dig, key, name, uid
 from rowlock.objects import annotations as annotations_of
+from rowlock.scheduling.volume_topology import SELECTED_NODE_ANNOTATION
 
 GANGS, SIZE, GPUS = 8, 4, 32
 FAULTS = ("throttled", "conflict", "lost request", "lost answer")
@@ -209,12 +211,14 @@ def test_a_bind_is_done_when_the_cache_shows_it(kubeconfig: Path, connection_cla
 def test_a_claim_that_waits_for_its_first_consumer_is_told_the_node(kubeconfig: Path) -> None:
     async def run() -> dict[str, str | None]:
         async with Kube.connect(kubeconfig, limits=Limits(qps=0)) as kube:
-            for claim_name, volume_name in (("waits", ""), ("bound", "pv-1")):
+            for claim_name, volume_name in (("waits", ""), ("bound", "pv-1"), ("consumer-scratch", "")):
                 await kube.create(kinds.PERSISTENT_VOLUME_CLAIM, claim(claim_name, volume_name))
-            volumes = [
+            volumes: list[dict[str, Any]] = [
                 {"name": claim_name, "persistentVolumeClaim": {"claimName": claim_name}}
                 for claim_name in ("waits", "bound", "absent")
             ]
+            template = {"spec": claim("", "")["spec"]}
+            volumes.append({"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}})
             metadata = {"name": "consumer", "namespace": "runai-default"}
             spec = {"containers": [{"name": "main", "image": "x"}], "volumes": volumes}
             created = await kube.create(
@@ -231,7 +235,40 @@ def test_a_claim_that_waits_for_its_first_consumer_is_told_the_node(kubeconfig: 
             claims = (await kube.list(kinds.PERSISTENT_VOLUME_CLAIM, "runai-default")).items
             return {name(c): annotations_of(c).get(SELECTED_NODE_ANNOTATION) for c in claims}
 
-    assert asyncio.run(run()) == {"waits": "pretend-0002", "bound": None}
+    told = {"waits": "pretend-0002", "bound": None, "consumer-scratch": "pretend-0002"}
+    assert asyncio.run(run()) == told
+
+
+class ChangedMeanwhile:
+    """A connection to a claim that others change `changes` times between a look at it and a write, and the cache of its pod."""
+
+    def __init__(self, changes: int) -> None:
+        self.changes, self.told, self.is_bound, self.view = changes, "", False, self
+
+    def get(self, *_: object) -> Object:
+        return {"metadata": {"name": "p", "namespace": "n"}, "spec": {"volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}}  # fmt: skip
+
+    async def wait_for_object(self, *_: object) -> None: ...
+
+    async def send(self, request: Request, warnings: list[str] | None = None) -> dict[str, Any]:
+        if request.path.endswith("/binding"):
+            self.is_bound = True
+        elif request.method == "PATCH" and self.changes:
+            self.changes -= 1
+            raise Conflict("the object has been modified")
+        elif request.method == "PATCH":
+            self.told = request.body["metadata"]["annotations"][SELECTED_NODE_ANNOTATION]
+        return {"metadata": {"name": "data", "namespace": "n", "resourceVersion": str(self.changes)}, "spec": {}}
+
+
+@pytest.mark.parametrize("changes", [3, 1000])
+def test_a_claim_that_others_change_meanwhile_is_told_the_node_or_its_pod_waits(changes: int) -> None:
+    cluster = ChangedMeanwhile(changes)
+    bind = SchedulerClient(cast(Connection, cluster), cast(Cache, cluster)).bind("n", "p", "node")
+    with pytest.raises(Conflict) if changes == 1000 else nullcontext():
+        asyncio.run(bind)
+    assert (cluster.told, cluster.is_bound) == (("", False) if changes == 1000 else ("node", True))
 
 
 def claim(claim_name: str, volume_name: str) -> Object:

@@ -22,10 +22,12 @@ from rowlock.kube.rate_limit import Backoff
 from rowlock.kube.users.user_connection import UserConnection
 from rowlock.objects import Key, Object, dig, is_deleting, uid
 from rowlock.objects import annotations as annotations_of
+from rowlock.scheduling.volume_topology import SELECTED_NODE_ANNOTATION, claim_keys
 
-SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 CONFLICT_TIMEOUT_S = 5.0
 """Seconds to wait for the reason of a refused bind to show: it may be one that no watch tells of."""
+CLAIM_ATTEMPTS = 5
+"""How often the node is written to a claim that others change meanwhile; then the pod is planned anew."""
 EVENT_DELAY_S = 5.0
 """Seconds of a burst of binds in which Events let them go first: an Event is a courtesy, and costs the API server as much as a bind."""
 
@@ -80,17 +82,24 @@ class SchedulerClient(Kube):
     async def _choose_node_of_claims(self, target: Key, node: str) -> None:
         """Write the chosen node to claims that wait for their first consumer, as kube-scheduler does; their provisioner
         waits for it, and the kubelet waits for the volume."""
-        volumes = dig(self._cache.view.get(POD, *target) or {}, "spec.volumes") or ()
-        for claim_name in filter(None, (dig(volume, "persistentVolumeClaim.claimName") for volume in volumes)):
-            try:
-                claim = await self.get(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name)
-            except NotFound:
-                continue  # it may be created later: the kubelet waits for it
-            if not dig(claim, "spec.volumeName") and SELECTED_NODE_ANNOTATION not in annotations_of(claim):
-                seen = {"resourceVersion": claim["metadata"]["resourceVersion"]}
-                patch = {"metadata": {**seen, "annotations": {SELECTED_NODE_ANNOTATION: node}}}
-                with suppress(Conflict):  # another pod of the gang has written a node
-                    await self.patch(PERSISTENT_VOLUME_CLAIM, target.namespace, claim_name, patch)
+        for claim_key in claim_keys(self._cache.view.get(POD, *target) or {}):
+            for attempt in range(CLAIM_ATTEMPTS):
+                try:
+                    await self._choose_node_of_claim(claim_key, node)
+                    break
+                except NotFound:
+                    break  # it was deleted a moment ago: the kubelet says so
+                except Conflict:  # another pod of the gang has written a node, or somebody something else
+                    if attempt + 1 == CLAIM_ATTEMPTS:
+                        raise
+
+    async def _choose_node_of_claim(self, claim_key: Key, node: str) -> None:
+        claim = await self.get(PERSISTENT_VOLUME_CLAIM, *claim_key)
+        if dig(claim, "spec.volumeName") or SELECTED_NODE_ANNOTATION in annotations_of(claim):
+            return
+        seen = {"resourceVersion": claim["metadata"]["resourceVersion"]}
+        patch = {"metadata": {**seen, "annotations": {SELECTED_NODE_ANNOTATION: node}}}
+        await self.patch(PERSISTENT_VOLUME_CLAIM, *claim_key, patch)
 
     async def _wait_until_settled(self, target: Key, pod_uid: str) -> None:
         await self._cache.wait_for_object(POD, target, lambda pod: is_settled(pod, pod_uid))

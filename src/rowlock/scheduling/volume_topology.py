@@ -1,8 +1,9 @@
 """Where pods can run because of their volumes: on a real cluster a volume is often a disk of one node or of one zone.
 
-As kube-scheduler has it: a pod goes to nodes that the `nodeAffinity` of each of its volumes allows, and waits while one of its claims
-waits for a volume that is made without knowing the pod's node. A claim of a class with `WaitForFirstConsumer` waits for us, and
-holds nobody up. What a class's `allowedTopologies` says is not looked at.
+As kube-scheduler's VolumeBinding has it: a pod goes to nodes that the `nodeAffinity` of each of its volumes allows, and waits while one
+of its claims is not there, or waits for a volume that is made without knowing the pod's node. A claim of a class with
+`WaitForFirstConsumer` waits for us: its volume is made on the node that was chosen for it, else where the class's
+`allowedTopologies` are.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from rowlock.api import View
 from rowlock.kinds import PERSISTENT_VOLUME_CLAIM, Kind
-from rowlock.objects import Key, Object, dig
+from rowlock.objects import Key, Object, dig, is_deleting
+from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.pod_requests import parse_selector_terms
-from rowlock.scheduling.model.snapshot import Shape, Task
+from rowlock.scheduling.model.snapshot import Alternatives, Requirement, Shape, Task
 
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", ("pv",), namespaced=False)
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", ("sc",), namespaced=False)
 VOLUME_KINDS: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS)
 
@@ -71,27 +74,59 @@ class VolumeTopology:
         claims = self._claims_of_pod.get(pod_key, ())
         if not claims or task.shape.unsupported:
             return task
-        terms, waits = [], ""
+        volumes, new_volumes, waits = list[Alternatives | None](), list[Alternatives | None](), ""
         for claim_key in claims:
             claim = view.get(PERSISTENT_VOLUME_CLAIM, claim_key.namespace, claim_key.name)
+            storage_class = view.get(STORAGE_CLASS, "", str(dig(claim or {}, "spec.storageClassName") or ""))
+            waits = waits or _wait_message(claim_key.name, claim, storage_class)
             if claim is None:
-                continue  # it may be created later, and the kubelet waits for it
+                continue
             volume_name = str(dig(claim, "spec.volumeName") or "")
             if not volume_name:
-                waits = waits or _wait_message(view, claim_key.name, claim)
+                new_volumes.append(_places_of_new_volume(claim, storage_class))
             elif (volume := view.get(PERSISTENT_VOLUME, "", volume_name)) is not None:
-                terms.append(parse_selector_terms(dig(volume, "spec.nodeAffinity.required.nodeSelectorTerms") or ()))
-        volumes = tuple(sorted({alternatives for alternatives in terms if alternatives}, key=str))
-        shape: Shape = replace(task.shape, volumes=volumes, waits=waits)
+                terms = dig(volume, "spec.nodeAffinity.required.nodeSelectorTerms")
+                volumes.append(parse_selector_terms(terms) if terms else None)
+        shape: Shape = replace(
+            task.shape, volumes=_each_once(volumes), new_volumes=_each_once(new_volumes), waits=waits
+        )
         return task if shape == task.shape else replace(task, shape=shape)
 
 
-def _wait_message(view: View, name: str, claim: Object) -> str:
-    """Why a pod of this claim without a volume must wait; "" when its volume is made where the pod goes."""
+def _each_once(places: Iterable[Alternatives | None]) -> tuple[Alternatives, ...]:
+    """In one order, so that pods of equal volumes have equal shapes. None = everywhere."""
+    return tuple(sorted({alternatives for alternatives in places if alternatives is not None}, key=str))
+
+
+def _wait_message(name: str, claim: Object | None, storage_class: Object | None) -> str:
+    """Why a pod of this claim must wait; "" when its volume is there, or is made where the pod goes."""
+    if claim is None:
+        return f"PersistentVolumeClaim {name} is not there yet"
+    if is_deleting(claim):
+        return f"PersistentVolumeClaim {name} is being deleted"
     class_name = dig(claim, "spec.storageClassName")
-    if class_name is None:
+    if class_name is None or dig(claim, "spec.volumeName"):
         return ""
-    storage_class = view.get(STORAGE_CLASS, "", str(class_name)) if class_name else None
-    if class_name and (storage_class is None or storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"):
+    if class_name and (storage_class is None or _waits_for_consumer(storage_class)):
         return ""
     return f"PersistentVolumeClaim {name} has no volume yet, and its storage class does not wait for a pod's node"
+
+
+def _waits_for_consumer(storage_class: Object) -> bool:
+    return storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def _places_of_new_volume(claim: Object, storage_class: Object | None) -> Alternatives | None:
+    """Where the volume of this claim can be made; None = everywhere."""
+    if storage_class is None or not _waits_for_consumer(storage_class):
+        return None
+    if node := annotations_of(claim).get(SELECTED_NODE_ANNOTATION):
+        return ((Requirement("metadata.name", "In", (node,), True),),)
+    if not (terms := storage_class.get("allowedTopologies")):
+        return None
+    topologies = (term.get("matchLabelExpressions") or () for term in terms)
+    return tuple(
+        tuple(Requirement(str(one.get("key")), "In", tuple(one.get("values") or ())) for one in expressions)
+        for expressions in topologies
+        if expressions  # one without any selects no node
+    )

@@ -12,7 +12,7 @@ from rowlock.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP
 from rowlock.objects import with_field
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.scheduler_identity import CLUSTER_SCHEDULER_NAME, EMBEDDED, REAL_CLUSTER
-from rowlock.scheduling.volume_topology import PERSISTENT_VOLUME, STORAGE_CLASS
+from rowlock.scheduling.volume_topology import PERSISTENT_VOLUME, SELECTED_NODE_ANNOTATION, STORAGE_CLASS
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -33,9 +33,9 @@ def volume(bench: Bench, name: str, claim: str, *terms: dict[str, Any]) -> None:
     bench.put(PERSISTENT_VOLUME, "", name, spec={**affinity, **reference})
 
 
-def claim(bench: Bench, name: str, volume_name: str = "", storage_class: str | None = "late") -> None:
+def claim(bench: Bench, name: str, volume_name: str = "", storage_class: str | None = "late", **meta: Any) -> None:
     spec = {"volumeName": volume_name} if volume_name else {}
-    bench.put(PERSISTENT_VOLUME_CLAIM, "t", name, spec={**spec, "storageClassName": storage_class})
+    bench.put(PERSISTENT_VOLUME_CLAIM, "t", name, metadata=meta, spec={**spec, "storageClassName": storage_class})
 
 
 def in_zone(zone: str) -> dict[str, Any]:
@@ -110,9 +110,82 @@ def test_a_pod_waits_for_a_volume_that_does_not_wait_for_it(storage_class: str) 
 def test_nobody_waits_for_a_volume_that_waits_for_the_pod(storage_class: str | None) -> None:
     bench = bench_of_two_zones()
     claim(bench, "data", storage_class=storage_class)
-    bench.pod("reader", spec=uses("data", "not-there-yet"))
+    bench.pod("reader", spec=uses("data"))
     bench.turn()
     assert bench.node_of("reader")
+
+
+def test_a_pod_waits_for_a_claim_that_is_not_there_yet() -> None:
+    """Nobody would tell it the node, and a volume that waits for its first consumer would never be made."""
+    bench = bench_of_two_zones()
+    bench.pod("reader", spec={**uses(), "volumes": [{"name": "cache", "ephemeral": {}}]})
+    bench.turn()
+    assert bench.node_of("reader") == ""
+    assert any("PersistentVolumeClaim reader-cache is not there yet" in line for line in bench.events())
+    claim(bench, "reader-cache")
+    bench.turn()
+    assert bench.node_of("reader"), "that the claim came is enough"
+
+
+def test_a_pod_waits_for_a_claim_that_is_being_deleted() -> None:
+    bench = bench_of_two_zones()
+    volume(bench, "pv", "data", in_zone("a"))
+    claim(bench, "data", "pv", finalizers=["kubernetes.io/pvc-protection"])
+    bench.store.core.delete(PERSISTENT_VOLUME_CLAIM, "t", "data", DeleteOptions())
+    bench.store.commit()
+    bench.pod("reader", spec=uses("data"))
+    bench.turn()
+    assert bench.node_of("reader") == ""
+    assert any("PersistentVolumeClaim data is being deleted" in line for line in bench.events())
+
+
+@pytest.mark.parametrize(
+    ("topologies", "expected"),
+    [
+        ([("b",)], {"n2", "n3"}),
+        ([("a", "c")], {"n1"}),
+        ([("c",), ("a",)], {"n1"}),
+        ([("c",)], set()),
+        ([()], set()),  # a term without expressions selects nothing
+        ([], {"n1", "n2", "n3"}),
+    ],
+)
+def test_a_new_volume_is_made_where_its_class_may_make_it(topologies: list[Any], expected: set[str]) -> None:
+    bench = bench_of_two_zones()
+    terms = [{"matchLabelExpressions": [{"key": ZONE, "values": list(zones)}]} if zones else {} for zones in topologies]
+    bench.put(STORAGE_CLASS, "", "zonal", volumeBindingMode="WaitForFirstConsumer", allowedTopologies=terms)
+    for number in range(3):
+        claim(bench, f"data-{number}", storage_class="zonal")
+        bench.pod(f"big-{number}", gpus=4, spec=uses(f"data-{number}"))
+    bench.turn()
+    assert {bench.node_of(f"big-{number}") for number in range(3)} - {""} == expected
+    if not expected:
+        reason = "3 node(s) didn't find available persistent volumes to bind"
+        assert any(reason in line for line in bench.events())
+
+
+def test_a_class_that_is_known_after_its_claim_counts() -> None:
+    bench = bench_of_two_zones()
+    terms = [{"matchLabelExpressions": [{"key": ZONE, "values": ["c"]}]}]
+    bench.put(STORAGE_CLASS, "", "zonal", volumeBindingMode="WaitForFirstConsumer", allowedTopologies=terms)
+    claim(bench, "data", storage_class="zonal")
+    bench.pod("reader", spec=uses("data"))
+    bench.turn()
+    assert bench.node_of("reader") == ""
+    terms[0]["matchLabelExpressions"][0]["values"] = ["a"]
+    changed = with_field(bench.all(STORAGE_CLASS)["zonal"], "allowedTopologies", terms)
+    bench.store.core.update(STORAGE_CLASS, changed)
+    bench.store.commit()
+    bench.turn()
+    assert bench.node_of("reader") == "n1", "the change of the class is enough"
+
+
+def test_who_shares_a_new_volume_goes_to_the_node_that_was_chosen_for_it() -> None:
+    bench = bench_of_two_zones()
+    claim(bench, "data", annotations={SELECTED_NODE_ANNOTATION: "n2"})
+    bench.pod("second", spec=uses("data"))
+    bench.turn()
+    assert bench.node_of("second") == "n2"
 
 
 def test_a_volume_that_is_known_after_its_claim_counts() -> None:

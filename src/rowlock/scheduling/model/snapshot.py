@@ -60,6 +60,10 @@ class Toleration:
     effect: str = ""
 
 
+Alternatives = tuple[tuple[Requirement, ...], ...]
+"""The requirements of one alternative must all hold."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a pod asks for. Two pods of equal shape are interchangeable for placement.
@@ -75,12 +79,14 @@ class Shape:
     devices: int = 0
     extras: tuple[tuple[str, int], ...] = ()
     selector: tuple[tuple[str, str], ...] = ()
-    affinity: tuple[tuple[Requirement, ...], ...] = ()
-    """Alternatives; the requirements of one alternative must all hold. Empty = anywhere."""
+    affinity: Alternatives = ()
+    """Empty = anywhere."""
     tolerations: tuple[Toleration, ...] = ()
     pool: str = ""
-    volumes: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
-    """For each of the pod's volumes that not every node can mount: alternatives as in `affinity`. All must hold."""
+    volumes: tuple[Alternatives, ...] = ()
+    """For each of the pod's volumes that not every node can mount: where it can be. All must hold."""
+    new_volumes: tuple[Alternatives, ...] = ()
+    """The same for volumes that are made once the pod has a node."""
     unsupported: str = ""
     """A sentence: something this pod asks that we do not do. It is held, never silently placed."""
 

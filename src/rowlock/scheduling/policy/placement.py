@@ -63,7 +63,7 @@ def obstacle(shape: Shape, node: Node) -> str:
         return "node(s) had untolerated taint(s)"
     if shape.pool != node.pool:
         return "node(s) were in another node pool"
-    if not shape.selector and not shape.affinity and not shape.volumes:
+    if not (shape.selector or shape.affinity or shape.volumes or shape.new_volumes):
         return ""
     labels = dict(node.labels)
     if any(labels.get(k) != v for k, v in shape.selector):
@@ -72,6 +72,8 @@ def obstacle(shape: Shape, node: Node) -> str:
         return "node(s) didn't match Pod's node affinity/selector"
     if not all(_matches_any(alternatives, node, labels) for alternatives in shape.volumes):
         return "node(s) didn't match PersistentVolume's node affinity"
+    if not all(_matches_any(alternatives, node, labels) for alternatives in shape.new_volumes):
+        return "node(s) didn't find available persistent volumes to bind"
     return ""
 
 
