@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -392,5 +394,38 @@ def test_a_storage_that_is_empty_all_at_once_is_not_believed(tmp_path: Path) -> 
             while not follower.problem:
                 await follower.settle(20)
             assert "writes/cluster-c is gone from it" in follower.problem
+
+    asyncio.run(body())
+
+
+class SlowStorage(Storage):
+    """Nothing is read before three objects are asked for at once."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.asked, self.has_three, self.was_serial = itertools.count(1), threading.Event(), False
+
+    def read(self, name: str) -> bytes:
+        if next(self.asked) >= 3:
+            self.has_three.set()
+        if not self.has_three.wait(20):
+            self.was_serial = True
+        return super().read(name)
+
+
+def test_who_starts_does_not_wait_for_one_segment_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_archive, "_READ_AHEAD", 4)
+
+    async def body() -> None:
+        async with server(tmp_path, "a", leads=True) as leader:
+            for number in range(10):
+                await put(leader, f"u-{number}")
+        slow = SlowStorage(tmp_path / "bucket")
+        assert len(slow.names("writes")) > 8
+        async with server(tmp_path, "b", slow) as follower:
+            assert len(await phases(follower)) == 10
+        assert not slow.was_serial
 
     asyncio.run(body())

@@ -20,10 +20,13 @@ import os
 import secrets
 import shutil
 import sqlite3
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -51,6 +54,8 @@ _TABLES = ("runs", "pods", "logs", "samples", "notes")
 
 _ASK_AGAIN = 0.02
 """Seconds between two looks of who waits for the archive's thread: a thread for each of them would be one for nothing else."""
+_READ_AHEAD = 16
+"""Segments that are read at once."""
 _READERS = 4
 """Threads that wait for pieces of long logs: a storage that hangs holds these, and nobody else's."""
 
@@ -75,6 +80,20 @@ def claim_bucket(bucket: Bucket, cluster: str) -> None:
 def directory_of(parent: Path, bucket: Bucket, cluster: str) -> Path:
     """Where a server keeps its copy of this archive, and the logs that are to go there: those of no other."""
     return parent / hashlib.sha256(f"{bucket.url} {cluster}".encode()).hexdigest()[:12]
+
+
+def _begin_read(bucket: Bucket, name: SegmentName) -> Future[bytes]:
+    """On a thread that a server which ends does not wait for, unlike those of a pool: the storage may hang."""
+    future = Future[bytes]()
+
+    def work() -> None:
+        try:
+            future.set_result(bucket.read(name.segment))
+        except Exception as error:  # noqa: BLE001 (who waits is told)
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="archive-segment", daemon=True).start()
+    return future
 
 
 class _TermOver(Exception):
@@ -315,9 +334,9 @@ class SharedArchive(Archive):
             unread = segments.unread_segments(listing, positions, own)
         hidden = set(segments.missing_segments(unread.segments, positions)) if unread.has_gap else set()
         is_lost = unread.has_gap and not hidden
-        for name in sorted({*unread.segments, *hidden}):
+        for name, read in self._read_ahead(sorted({*unread.segments, *hidden})):
             try:
-                content = self._bucket.read(name.segment)
+                content = read()
             except MissingObject:
                 if name not in hidden:
                     raise  # it was removed a moment ago: a snapshot has it
@@ -329,6 +348,21 @@ class SharedArchive(Archive):
             positions[name.stream] = name.number
         if is_lost:
             log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
+
+    def _read_ahead(self, names: Sequence[SegmentName]) -> Iterator[tuple[SegmentName, Callable[[], bytes]]]:
+        """Each of these, and what waits for its content, which may be on its way: who starts has a thousand to read, one
+        request each, and a storage may take seconds for a request."""
+        if len(names) == 1:
+            yield names[0], lambda: self._bucket.read(names[0].segment)
+            return
+        ahead, asked = iter(names), deque[tuple[SegmentName, Future[bytes]]]()
+        while True:
+            for name in islice(ahead, _READ_AHEAD - len(asked)):
+                asked.append((name, _begin_read(self._bucket, name)))
+            if not asked:
+                return
+            name, future = asked.popleft()
+            yield name, future.result
 
     def _load_snapshot(self, connection: sqlite3.Connection, name: SegmentName) -> None:
         """Have what a snapshot tells in place of what is here; questions meanwhile are answered from before."""
