@@ -98,7 +98,10 @@ def test_a_program_that_is_another_one_each_time_is_told_so(tmp_path: Path) -> N
     ("program", "sentence"),
     [
         ("print('hello')", "never called Checkpoint.step()"),
-        ("import sys; print('some words'); sys.exit(3)", "rank 0 ended with 3; its last words:\nsome words"),
+        (
+            "import sys; print('some words'); sys.exit(3)",
+            "rank 0 ended with 3 in run 1/3 (whole); its last words:\nsome words",
+        ),
     ],
 )
 def test_a_program_that_does_not_take_part(tmp_path: Path, program: str, sentence: str) -> None:
