@@ -67,7 +67,7 @@ async def read_kept(archive: Archive) -> dict[int, bytes]:
     return {r.number: b"".join([c async for c in read_archived_log(archive, r, LogOptions())]) for r in records}
 
 
-@pytest.mark.parametrize("when", ["before", "between", "started twice", "job"])
+@pytest.mark.parametrize("when", ["before", "between", "read again", "started twice", "job"])
 def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: Path, when: str) -> None:
     """Also between the look at what was left and the first look at the job: nobody follows the pod then."""
 
@@ -84,7 +84,7 @@ def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: P
         def pods_of(self, uid: str) -> list[dict[str, Any]]:
             return [self.seen] if when == "started twice" else []
 
-    place = tmp_path / "archive" / "following" / "pod-1.main.0"
+    place = tmp_path / "archive" / "following" / f"pod-1.main.0{'.again' if when == 'read again' else ''}"
     place.mkdir(parents=True)
     (place / "main.0.log").write_text("2026-01-02T03:04:05.000000000Z followed\n")
     (place / "pod.json").write_text(json.dumps({"namespace": "n", "pod": "p", "uid": "pod-1", "job": JOB}))

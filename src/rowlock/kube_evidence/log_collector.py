@@ -114,8 +114,9 @@ class LogCollector:
         """By the uid of the pod: what is in the archive, or on its way."""
         self._read_again: dict[str, set[LifeId]] = {}
         """By the uid of the pod: short lives whose log was read once more, when it could be no other's."""
-        self._left: dict[str, dict[LifeId, AsideLog]] = {}
-        """By the uid of the job: what an earlier process followed, until it is followed again or can be by nobody."""
+        self._left: dict[str, dict[tuple[LifeId, bool], AsideLog]] = {}
+        """By the uid of the job, the life, and whether it was read once more: what an earlier process followed, until it is
+        followed again or can be by nobody."""
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
         self._dirty: dict[str, None] = {}
@@ -165,21 +166,28 @@ class LogCollector:
         if not present:
             del self._present[job_uid]
         left = self._left.pop(job_uid, {})
+        waiting: dict[tuple[LifeId, bool], AsideLog] = {}
         for pod in pods:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
-                if life.id in taken and not self._must_read_again(life):
+                is_again = life.id in taken
+                key = life.id, is_again
+                if is_again and not self._must_read_again(life):
                     continue
                 if not life.is_leaving and len(self._tasks) >= self._max_streams:
                     self._postponed.add(job_uid)
-                    if life.id in left:
-                        self._left.setdefault(job_uid, {})[life.id] = left.pop(life.id)
+                    waiting |= {key: left.pop(key)} if key in left else {}
                     continue
                 taken.add(life.id)
-                left.pop(life.id, None)
+                left.pop(key, None)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
-        for log_left in left.values():
-            self._archive.take_log(log_left)
+        for (life_id, is_again), log_left in left.items():
+            if is_again and life_id.pod_uid in present:
+                waiting[life_id, True] = log_left  # it may be read again yet, from its beginning
+            else:
+                self._archive.take_log(log_left)
+        if waiting:
+            self._left[job_uid] = waiting
 
     def _must_read_again(self, life: ContainerLife) -> bool:
         """Whether the log of a short life may be that of the next one: "the previous log" can be no other's."""
@@ -292,9 +300,9 @@ class LogCollector:
         for left in found:
             if left.pod_uid not in present:
                 self._archive.take_log(left)
-            elif not left.is_correction:
+            else:
                 life = LifeId(left.pod_uid, left.container, left.number)
-                self._left.setdefault(left.owner, {})[life] = left
+                self._left.setdefault(left.owner, {})[life, left.is_correction] = left
                 self._note_change(left.owner)
 
 
