@@ -27,6 +27,7 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
 from rowlock.archive.log_intake import AsideLog
 from rowlock.archive.reading import read_archived_log
+from rowlock.archive.records import LogRecord
 from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound
 from rowlock.kube_evidence.followed_log import FollowedLog
@@ -80,6 +81,10 @@ class ContainerLife:
     """It was over before who asked for its log could be sure to get its own, and not that of the next life."""
 
 
+def _life_of(log: AsideLog | LogRecord) -> LifeId:
+    return LifeId(log.pod_uid, log.container, log.number)
+
+
 def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
     """The lives whose logs the pod's node has: the last of each container, and the one before it."""
     containers = {container["name"] for container in objects.dig(pod, "spec.containers", [])}
@@ -114,9 +119,8 @@ class LogCollector:
         """By the uid of the pod: what is in the archive, or on its way."""
         self._read_again: dict[str, set[LifeId]] = {}
         """By the uid of the pod: short lives whose log was read once more, when it could be no other's."""
-        self._left: dict[str, dict[tuple[LifeId, bool], AsideLog]] = {}
-        """By the uid of the job, the life, and whether it was read once more: what an earlier process followed, until it is
-        followed again or can be by nobody."""
+        self._left: dict[str, list[AsideLog]] = {}
+        """By the uid of the job: what an earlier process followed, until it is followed again or can be by nobody."""
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
         self._dirty: dict[str, None] = {}
@@ -165,29 +169,31 @@ class LogCollector:
         self._present[job_uid] = present
         if not present:
             del self._present[job_uid]
-        left = self._left.pop(job_uid, {})
-        waiting: dict[tuple[LifeId, bool], AsideLog] = {}
+        postponed: set[LifeId] = set()
         for pod in pods:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
-                is_again = life.id in taken
-                key = life.id, is_again
-                if is_again and not self._must_read_again(life):
+                if life.id in taken and not self._must_read_again(life):
                     continue
                 if not life.is_leaving and len(self._tasks) >= self._max_streams:
-                    self._postponed.add(job_uid)
-                    waiting |= {key: left.pop(key)} if key in left else {}
+                    postponed.add(life.id)
                     continue
                 taken.add(life.id)
-                left.pop(key, None)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
-        for (life_id, is_again), log_left in left.items():
-            if is_again and life_id.pod_uid in present:
-                waiting[life_id, True] = log_left  # it may be read again yet, from its beginning
-            else:
-                self._archive.take_log(log_left)
-        if waiting:
-            self._left[job_uid] = waiting
+        if postponed:
+            self._postponed.add(job_uid)
+        for left in self._left.pop(job_uid, ()):
+            self._settle_left(left, present, postponed)
+
+    def _settle_left(self, left: AsideLog, present: set[str], postponed: set[LifeId]) -> None:
+        """Hand over what an earlier process followed, unless somebody goes on with it now, or may later."""
+        life, begun = _life_of(left), self._read_again if left.is_correction else self._taken
+        if life in begun.get(life.pod_uid, ()):
+            return  # who follows it hands it over
+        if life in postponed or (left.is_correction and life.pod_uid in present):
+            self._left.setdefault(left.owner, []).append(left)
+        else:
+            self._archive.take_log(left)
 
     def _must_read_again(self, life: ContainerLife) -> bool:
         """Whether the log of a short life may be that of the next one: "the previous log" can be no other's."""
@@ -221,7 +227,7 @@ class LogCollector:
             records = await self._archive.read(database.read_logs, life.job_uid)
         except (FileNotFoundError, sqlite3.Error, UnusableArchive):
             return False  # it is being made, or says itself what is wrong with it
-        return any(LifeId(r.pod_uid, r.container, r.number) == life.id for r in records)
+        return any(_life_of(record) == life.id for record in records)
 
     # ------------------------------------------------------------ one log
 
@@ -301,8 +307,7 @@ class LogCollector:
             if left.pod_uid not in present:
                 self._archive.take_log(left)
             else:
-                life = LifeId(left.pod_uid, left.container, left.number)
-                self._left.setdefault(left.owner, {})[life, left.is_correction] = left
+                self._left.setdefault(left.owner, []).append(left)
                 self._note_change(left.owner)
 
 

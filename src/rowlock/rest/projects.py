@@ -198,11 +198,9 @@ async def delete(call: RestCall) -> Any:
         await api.delete(kinds.QUEUE, "", project.queue)
 
     def is_leaving() -> bool:
+        """The queue, too: its department may be deleted next."""
         remaining, queue = cache.projects().get(project.namespace), cache.queue(project.queue)
-        is_project_leaving = remaining is None or remaining.deleting
-        return is_project_leaving and (
-            queue is None or objects.is_deleting(queue)
-        )  # its department may be deleted next
+        return (remaining is None or remaining.deleting) and (queue is None or objects.is_deleting(queue))
 
     await cache.wait_until("", is_leaving)
     return JsonResult(202, ACCEPTED)
