@@ -29,7 +29,7 @@ POD: dict[str, Any] = {
     "kind": "Pod",
     "metadata": {"name": "a", "namespace": "team", "resourceVersion": "7"},
 }
-QUICK = Limits(qps=0, max_tries=3, connect_timeout=2, read_timeout=0.5, watch_retry_seconds=0.0)
+QUICK = Limits(qps=0, max_tries=3, connect_timeout=20, read_timeout=20, watch_retry_seconds=0.0)
 BUSY = Answer(503, refusal(503, "ServiceUnavailable"))
 SLOW_DOWN = Answer(429, refusal(429, "TooManyRequests"), {"Retry-After": "0"})
 CUT = Answer(cut=True)

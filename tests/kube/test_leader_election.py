@@ -13,7 +13,8 @@ from rowlock.objects import Object, dig, with_field
 from rowlock.storage.store import Store
 
 LEASE = ("team", "scheduler")
-TIMES = LeaseTimes(duration=1.0, deadline=0.6, retry=0.05)
+TIMES = LeaseTimes(duration=30.0, deadline=20.0, retry=0.05)
+SHORT = LeaseTimes(duration=1.0, deadline=0.6, retry=0.05)
 
 
 class Network:
@@ -42,9 +43,9 @@ class Scene:
         self.elections: dict[str, LeaderElection] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, times: LeaseTimes = TIMES) -> None:
         network = self.networks[name] = Network(self.store)
-        election = self.elections[name] = LeaderElection(network, LEASE, name, TIMES)  # type: ignore[arg-type]
+        election = self.elections[name] = LeaderElection(network, LEASE, name, times)  # type: ignore[arg-type]
 
         async def work() -> None:
             self.working.append(name)
@@ -108,9 +109,9 @@ def test_a_leader_that_ends_in_order_is_followed_at_once() -> None:
 
 def test_a_leader_that_cannot_renew_stops_before_another_begins() -> None:
     async def act(scene: Scene) -> None:
-        scene.start("a")
+        scene.start("a", SHORT)
         await scene.until(lambda: scene.working == ["a"])
-        scene.start("b")
+        scene.start("b", SHORT)
         await scene.until(lambda: scene.elections["b"].leader == "a")
         scene.networks["a"].error = Unavailable("the API server cannot be reached")
         await scene.until(lambda: scene.working == ["b"])  # `work` asserts that they never work together
