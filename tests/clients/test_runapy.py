@@ -113,9 +113,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
     """Ask again until it is so; each question goes to the server, which takes its time itself."""
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about within 20 s"
+        assert time.monotonic() < deadline, "it did not come about within 60 s"
         time.sleep(0.05)
 
 

@@ -19,7 +19,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 Result = TypeVar("Result")
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @dataclass

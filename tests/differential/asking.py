@@ -101,7 +101,7 @@ class Asked:
 
     async def _settled(self, path: str) -> None:
         """Controllers have to let go of what was deleted, and to protect what was not."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             now = await self.http.get(path)
             if now.status_code != 200 or "items" in now.json():
@@ -196,7 +196,7 @@ class Asked:
     async def _made(self) -> None:
         await self.http.post("/api/v1/namespaces", json={"metadata": {"name": self.namespace}})
         account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (await self.http.get(f"{account}/default")).status_code != 200:
             if self.http.headers.get("x-side") == "ours":
                 await self.http.post(account, json={"metadata": {"name": "default"}})

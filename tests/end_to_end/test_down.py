@@ -28,19 +28,20 @@ def test_down_waits_once_for_all_jobs_that_nobody_stops(cluster: Cluster) -> Non
     cluster.up("--without", "kubelet")
     cluster.run("rowlock", "run", "-d", "--name", "waits", "-g", "1", "--", "true")
     cluster.api("POST", "/api/v1/nodes", NODE)
-    for name in ("one", "two", "three"):
+    names = ("one", "two", "three", "four", "five", "six")
+    for name in names:
         cluster.run("rowlock", "run", "-d", "--name", name, "--", "true")
     pods = "/api/v1/namespaces/runai-default/pods"
-    deadline = time.monotonic() + 30
-    while sum("nodeName" in pod["spec"] for pod in cluster.api("GET", pods)["items"]) < 3:
+    deadline = time.monotonic() + 60
+    while sum("nodeName" in pod["spec"] for pod in cluster.api("GET", pods)["items"]) < len(names):
         assert time.monotonic() < deadline, cluster.run("rowlock", "list")
         time.sleep(0.05)
     began = time.monotonic()
     said = cluster.run("rowlock", "down", "--yes", "--timeout", "5s")
-    assert time.monotonic() - began < 14, "5 seconds for all, not for each"
+    assert time.monotonic() - began < 29, "5 seconds for all, not for each"
     assert "1 unfinished job was stopped" in said
-    assert "3 unfinished jobs" in said and "did not stop in time" in said
-    assert all(name in said for name in ("one", "two", "three"))
+    assert f"{len(names)} unfinished jobs" in said and "did not stop in time" in said
+    assert sum(name in said for name in names) >= 3, "some are named"
 
 
 def test_down_names_the_pods_of_no_job_which_go_on(cluster: Cluster) -> None:

@@ -58,7 +58,7 @@ class Scene:
         self.tasks[name] = asyncio.create_task(election.run(work))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.005)
 

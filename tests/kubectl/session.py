@@ -95,7 +95,7 @@ class Session:
 
     def _await_account(self) -> None:
         """Pods are refused before their namespace has its service account; some servers have none."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             got = self.ask("get serviceaccount default")
             if got.returncode == 0 or "doesn't have a resource type" in got.stderr:
@@ -183,7 +183,7 @@ def _text(file: IO[bytes]) -> str:
 
 def _fetch(path: str, printed: Callable[[], str]) -> str:
     """Through the port that the command forwards."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (port := _FORWARDED.search(printed())):
         if time.monotonic() > deadline:
             return "no port was forwarded\n"

@@ -43,7 +43,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def run(coroutine: Coroutine[Any, Any, Result], seconds: float = 10.0) -> Result:
+def run(coroutine: Coroutine[Any, Any, Result], seconds: float = 60.0) -> Result:
     return asyncio.run(asyncio.wait_for(coroutine, seconds))
 
 

@@ -27,7 +27,7 @@ from rowlock.errors import TooManyRequests
 from rowlock.http_server import connection_limits, http_protocol, sockets, tls
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
-PATIENCE = 20.0
+PATIENCE = 60.0
 PODS = requests.Target(kinds.POD)
 
 
@@ -337,7 +337,7 @@ def test_slow_and_half_open_clients_hold_up_nobody(server: Running, client: http
             made = client.post(CONFIGS, json={"metadata": {"name": f"quick-{number}"}})
             assert made.status_code == 201
             client.delete(f"{CONFIGS}/quick-{number}").raise_for_status()
-        assert time.monotonic() - began < PATIENCE
+        assert time.monotonic() - began < 20, "the server waited for one of the crowd"
     client.delete(f"{CONFIGS}/{name}").raise_for_status()
 
 

@@ -241,7 +241,7 @@ def roots(tmp_path: Path) -> Iterator[SpareRoots]:
 
 def fill(roots: SpareRoots) -> None:
     """Does what the pod host does while nothing else comes, until all are made."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while roots.wait_seconds() is not None:
         roots.advance()
         assert time.monotonic() < end, "no spare was made"
@@ -297,7 +297,7 @@ def test_those_that_are_not_used_go(
     monkeypatch.setattr("rowlock.kubelet.mounts.spare_roots.time.monotonic", lambda: now + spare_roots.IDLE_TIMEOUT + 1)
     roots.advance()
     assert roots.wait_seconds() is None and taken(roots, spec) is None
-    end = time.perf_counter() + 30
+    end = time.perf_counter() + 60
     while spares(tmp_path):
         assert time.perf_counter() < end, "their directories stay"
         select.select([], [], [], 0.002)

@@ -45,7 +45,7 @@ def play(act: Callable[[Store, EventIndex], Awaitable[None]], *, max_events: int
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
