@@ -98,7 +98,7 @@ class LocalCluster:
         self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
-        self.scheduler = Scheduler(planning) if has_scheduler else None
+        self.scheduler = Scheduler(planning, stopwatch=time.perf_counter) if has_scheduler else None
         self.archive = Archive(settings.data_dir / "archive", settings.retention)
         self.archive.watch_spool(settings.data_dir / "logs")
         self.archive.watch_spool(settings.data_dir / "logs" / EARLIER_RUNS)

@@ -68,7 +68,7 @@ class KubeScheduler:
 
     async def _schedule(self) -> None:
         """One term: a new cache, a new scheduler, and everything read anew."""
-        scheduler = Scheduler(SETTINGS, REAL_CLUSTER)
+        scheduler = Scheduler(SETTINGS, REAL_CLUSTER, time.perf_counter)
         gangs = PodGroupController(REAL_CLUSTER.names, REAL_CLUSTER.event_source)
         cache = Cache(self._kube, tuple(dict.fromkeys((*scheduler.kinds, *gangs.kinds))))
         client = SchedulerClient(self._kube.connection, cache)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from tests.scheduling.cluster import Bench
 
-from rowlock.api import Change
-from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, QUEUE
+from rowlock.api import Bind, Change, Delete
+from rowlock.kinds import NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP, QUEUE
 from rowlock.objects import Key, revision, with_field
 from rowlock.scheduling import snapshot_tracker
 from rowlock.scheduling.controller import SCHEDULER_KEY, Scheduler
 from rowlock.scheduling.model.from_objects import NAMESPACE_QUEUE_LABEL
+from rowlock.scheduling.model.scheduler_identity import CLUSTER_SCHEDULER_NAME, REAL_CLUSTER
 from rowlock.scheduling.snapshot_tracker import SnapshotTracker
+from rowlock.scheduling.volume_topology import STORAGE_CLASS
 
 
 class Unsearchable(dict[Any, Any]):
@@ -129,3 +132,109 @@ def test_a_change_that_concerns_all_gangs_is_taken_in_by_slices(monkeypatch: pyt
     scheduler.keys(bench.store.view, Change("Modified", revision(here), NAMESPACE, here))
     assert decide_until_planned() == 3
     assert {gang.gang.queue for gang in scheduler.tracker.planner.session.gangs.values()} == {"other"}
+
+
+def test_a_storage_class_that_changes_is_read_by_every_pod_with_a_claim() -> None:
+    bench = Bench(scheduler=Scheduler(identity=REAL_CLUSTER))
+    bench.node("n1", 8)
+    bench.queue("default")
+    for mode, waits in (("Immediate", True), ("WaitForFirstConsumer", False)):
+        bench.put(STORAGE_CLASS, "", mode, volumeBindingMode=mode)
+        bench.put(PERSISTENT_VOLUME_CLAIM, "t", mode.lower(), spec={"storageClassName": mode})
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": mode.lower()}}]
+        bench.pod(mode.lower(), spec={"schedulerName": CLUSTER_SCHEDULER_NAME, "volumes": volumes})
+        shape = bench.scheduler.snapshot(bench.store.view, bench.now).gangs[-1].tasks[0].shape
+        assert bool(shape.waits) == waits
+    bench.store.core.update(
+        STORAGE_CLASS, {**bench.all(STORAGE_CLASS)["Immediate"], "volumeBindingMode": "WaitForFirstConsumer"}, ""
+    )
+    bench.store.commit()
+    gangs = bench.scheduler.snapshot(bench.store.view, bench.now).gangs
+    assert len(gangs) == 2 and not any(gang.tasks[0].shape.waits for gang in gangs)
+
+
+PLANNED = (Bind, Delete)
+"""The writes whose order counts."""
+
+
+class Impatient:
+    """A stopwatch that says at random looks, of a seed, that the slice is over."""
+
+    def __init__(self, seed: int) -> None:
+        self._random, self._seconds = random.Random(seed), 0.0
+
+    def __call__(self) -> float:
+        self._seconds += self._random.choice((0.0, 0.0, 0.0, 1.0))
+        return self._seconds
+
+
+def a_change(bench: Bench, chance: random.Random, number: int) -> None:
+    """One of what people and controllers do to a cluster."""
+    match chance.randrange(8):
+        case 0 | 1:
+            bench.gang(f"j{number}", chance.randint(1, 4), gpus=chance.randint(0, 2))
+        case 2:
+            bench.pod(f"p{number}", chance.randint(0, 3), spec={"schedulerName": CLUSTER_SCHEDULER_NAME})
+        case 3:
+            bench.put(PERSISTENT_VOLUME_CLAIM, "t", f"c{number}", spec={"storageClassName": "late"})
+            volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": f"c{number}"}}]
+            bench.pod(f"p{number}", 1, spec={"schedulerName": CLUSTER_SCHEDULER_NAME, "volumes": volumes})
+        case 4:
+            bench.node(f"more-{number}", chance.randint(1, 8))
+        case 5:
+            name = "other" if "other" not in bench.all(QUEUE) else f"more-{number}"
+            bench.queue(name, chance.randint(0, 4))
+        case 6:
+            here = bench.all(NAMESPACE)["t"]
+            label = {NAMESPACE_QUEUE_LABEL: chance.choice(("default", "other"))}
+            bench.store.core.update(NAMESPACE, with_field(here, "metadata.labels", label), "")
+        case _:
+            mode = chance.choice(("Immediate", "WaitForFirstConsumer"))
+            known = bench.all(STORAGE_CLASS)["late"]
+            bench.store.core.update(STORAGE_CLASS, {**known, "volumeBindingMode": mode}, "")
+    bench.store.commit()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_plan_is_the_same_wherever_slices_end(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Two schedulers look at one cluster; one of them is interrupted at random. What they bind and evict is equal, in the same order."""
+    monkeypatch.setattr(snapshot_tracker, "ABSORBED_CHANGES", 3)
+    chance, bench, slices = random.Random(seed), Bench(Scheduler(identity=REAL_CLUSTER)), 0
+    hurried = Scheduler(identity=REAL_CLUSTER, stopwatch=Impatient(seed))
+    bench.queue("default")
+    bench.node("n0", 8)
+    bench.put(STORAGE_CLASS, "", "late", volumeBindingMode="WaitForFirstConsumer")
+    for step in range(20):
+        for number in range(chance.randint(1, 6)):
+            a_change(bench, chance, 10 * step + number)
+        bench.now += chance.choice((0.1, 3.0, 40.0))
+        decision = hurried.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+        while hurried.tracker.is_behind:
+            assert not decision.writes and decision.requeue_after == 0.0
+            slices += 1
+            decision = hurried.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+        mine, others = list(decision.writes), bench.turn()
+        assert [w for w in mine if isinstance(w, PLANNED)] == [w for w in others if isinstance(w, PLANNED)]
+        assert sorted(map(str, mine)) == sorted(map(str, others)), "words about waiting may stand in another order"
+        assert decision.requeue_after == bench.again
+        if chance.random() < 0.3:
+            bench.kubelet()
+    assert slices > 20, "it was never interrupted"
+
+
+def test_changes_that_come_while_gangs_wait_cost_no_slice_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 changes during a plan of 10,000 gangs read all of them, 6 s without a pause."""
+    monkeypatch.setattr(snapshot_tracker, "ABSORBED_CHANGES", 8)
+    monkeypatch.setattr(snapshot_tracker, "GANGS_PER_SLICE", 4)
+    bench, scheduler = Bench(), Scheduler()
+    bench.node("n1", 16)
+    bench.queue("default")
+    for number in range(40):
+        bench.pod(f"p{number}")
+    scheduler.decide(bench.store.view, SCHEDULER_KEY, bench.now)
+    waiting = len(scheduler.tracker.outdated_gangs)
+    assert waiting == 36
+    for number in range(16):
+        pod = bench.all(POD)[f"p{39 - number}"]
+        scheduler.keys(bench.store.view, Change("Modified", revision(pod), POD, pod))
+    assert len(scheduler.tracker.outdated_gangs) == waiting - 2 * 4

@@ -6,7 +6,7 @@ are bounded: binds and evictions always, words about waiting only when they chan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -23,7 +23,7 @@ from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdent
 from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage
-from rowlock.scheduling.snapshot_tracker import SnapshotTracker
+from rowlock.scheduling.snapshot_tracker import SnapshotTracker, stands_still
 
 SCHEDULER_KEY = Key("", "scheduler")
 MAX_HOLDS_PER_CYCLE = 512
@@ -61,6 +61,8 @@ class Scheduler:
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     identity: SchedulerIdentity = EMBEDDED
+    stopwatch: Callable[[], float] = stands_still
+    """Ends slices of work, so that others have their turn (`SnapshotTracker`)."""
     name: str = "scheduler"
     kinds: tuple[Kind, ...] = field(init=False)
     tracker: SnapshotTracker = field(init=False)
@@ -79,7 +81,7 @@ class Scheduler:
     """`snapshot` or `keys` took in changes that no cycle has seen yet."""
 
     def __post_init__(self) -> None:
-        self.tracker = SnapshotTracker(self.settings, self.identity)
+        self.tracker = SnapshotTracker(self.settings, self.identity, self.stopwatch)
         self.kinds = self.tracker.kinds
         self.usage = QueueUsage(self.settings.half_life)
 
@@ -92,7 +94,7 @@ class Scheduler:
         usage_writes, usage_due_in = self._measure_usage(view, now)
         changed = self.tracker.sync(view, now) or self.has_unplanned_changes
         self.has_unplanned_changes = changed
-        if self.tracker.outdated_gangs:
+        if self.tracker.is_behind:
             return api.Decision(
                 tuple(usage_writes), 0.0
             )  # the plan waits for the rest, and others have their turn meanwhile
@@ -133,7 +135,7 @@ class Scheduler:
     def snapshot(self, view: View, now: float) -> Snapshot:
         """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
         self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
-        while self.tracker.outdated_gangs:
+        while self.tracker.is_behind:
             self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
         session = self.tracker.planner.session
         return Snapshot(

@@ -6,7 +6,7 @@ half minute everything is compared with the View by resourceVersion, so a lost n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -18,14 +18,22 @@ from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdent
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Gang, Node, Queue, SchedulerSettings, Status, Task
 from rowlock.scheduling.planner import Planner
-from rowlock.scheduling.volume_topology import VOLUME_KINDS, VolumeTopology
+from rowlock.scheduling.volume_topology import STORAGE_CLASS, VOLUME_KINDS, VolumeTopology
 
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
 ABSORBED_CHANGES = 64
-"""Changes that are taken in without waiting for a decision."""
+"""Changes that are taken in without waiting for a decision, and objects or changes between two looks at the stopwatch."""
 GANGS_PER_SLICE = 256
-"""Gangs that are read anew in one go: a label of a namespace, or a priority class, concerns all of them."""
+"""Gangs that are read anew in one go at most: a label of a namespace, a priority class or a storage class concerns all of them."""
+SLICE_S = 0.005
+"""Seconds for each of three parts of a slice: to compare with the view, to take changes in, to read gangs anew. A gang of ten
+thousand with volumes takes half a millisecond on a busy machine, and nothing may hold the event loop for 50."""
+
+
+def stands_still() -> float:
+    """The stopwatch of who has nobody waiting: counts alone end a slice."""
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,7 @@ class _ParsedTask:
 
     pod: Object
     pod_sets: frozenset[str]
+    classes_epoch: int
     task: Task
 
 
@@ -43,6 +52,8 @@ class SnapshotTracker:
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     identity: SchedulerIdentity = EMBEDDED
+    stopwatch: Callable[[], float] = stands_still
+    """Seconds since any moment: only where a slice ends depends on it, never what is planned."""
     planner: Planner = field(init=False)
     changed_keys: dict[tuple[Kind, Key], int] = field(default_factory=dict)
     """What changed, and at which revision."""
@@ -64,9 +75,15 @@ class SnapshotTracker:
     """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
     parsed_tasks: dict[Key, _ParsedTask] = field(default_factory=dict)
     """Pods of PodGroups as they were parsed last."""
+    classes_epoch: int = 0
+    """Counts changes of storage classes: to forget ten thousand pods one by one would be long."""
     volumes: VolumeTopology = field(default_factory=VolumeTopology)
     outdated_gangs: dict[str, None] = field(default_factory=dict)
     """Those that `sync` or `absorb` have yet to read anew: there were too many for one slice."""
+    scan: Iterator[None] | None = None
+    """A comparison with the view that `sync` has begun."""
+    is_behind: bool = False
+    """The last `sync` has left something for the next one: a plan must wait."""
 
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
@@ -82,51 +99,80 @@ class SnapshotTracker:
             self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
-        """Bring the session up to the view, but for `outdated_gangs`; False when nothing the planner cares about has changed."""
+        """Bring the session a slice nearer to the view; `is_behind` when that was not all. False when nothing the planner cares about has changed."""
         has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
             self._reset()
-        if view is not self.view or has_gap or now - self.scanned_at > RESCAN_INTERVAL or now < self.scanned_at:
-            self._scan_view(view)
-            self.scanned_at = now
-        self.view, self.revision = view, view.revision
+        is_due = view is not self.view or has_gap or now - self.scanned_at > RESCAN_INTERVAL or now < self.scanned_at
+        if self.scan is None:  # one that is under way ends first: a cluster that always changes would let none end
+            self.revision = view.revision
+            if is_due:
+                self.scan, self.scanned_at = self._scan_view(view), now
+        self.view = view
         self.planner.session.now = now
-        return self._apply_noted(view)
+        self._continue_scan()
+        changed, has_more = self._take_in(view)
+        self.is_behind = has_more or self.scan is not None or bool(self.outdated_gangs)
+        return changed
 
     def absorb(self, view: View) -> bool:
         """Bring the session up to what was noted so far, where that is much: a decision after ten thousand changes would
         keep everybody else waiting. False when nothing the planner cares about has changed."""
-        if (len(self.changed_keys) < ABSORBED_CHANGES and not self.outdated_gangs) or (
-            self.view is not None and view is not self.view
-        ):
+        if len(self.changed_keys) < ABSORBED_CHANGES or (self.view is not None and view is not self.view):
             return False
-        self.view, self.revision = view, view.revision
-        return self._apply_noted(view)
+        self.view = view
+        if self.scan is None:
+            self.revision = view.revision
+        return self._take_in(view)[0]
+
+    # ------------------------------------------------------------ slices
+
+    def _continue_scan(self) -> None:
+        until = self.stopwatch() + SLICE_S
+        while self.scan is not None:
+            if next(self.scan, self) is self:
+                self.scan = None
+            if self.stopwatch() >= until:
+                return
+
+    def _take_in(self, view: View) -> tuple[bool, bool]:
+        """A slice of what was noted, and one of the gangs: whether the planner cares, and whether more may be noted."""
+        until = self.stopwatch() + SLICE_S
+        nodes_changed = queues_changed = has_more = False
+        while noted := list(
+            islice((e for e, at in self.changed_keys.items() if at <= view.revision), ABSORBED_CHANGES)
+        ):
+            for entry in noted:
+                del self.changed_keys[entry]
+            nodes, queues = self._apply_changes(view, noted)
+            nodes_changed, queues_changed = nodes_changed or nodes, queues_changed or queues
+            if has_more := self.stopwatch() >= until:
+                break
+        return self._rebuild_gangs(view, nodes_changed=nodes_changed, queues_changed=queues_changed), has_more
 
     # ------------------------------------------------------------ what changed
 
-    def _apply_noted(self, view: View) -> bool:
-        changed = [entry for entry, at in self.changed_keys.items() if at <= view.revision]
-        for entry in changed:
-            del self.changed_keys[entry]
-        return self._apply_changes(view, changed)
-
     def _reset(self) -> None:
-        self.__init__(self.settings, self.identity)  # type: ignore[misc]  # begin again as if new
+        self.__init__(self.settings, self.identity, self.stopwatch)  # type: ignore[misc]  # begin again as if new
 
-    def _scan_view(self, view: View) -> None:
+    def _scan_view(self, view: View) -> Iterator[None]:
+        """Note what differs from the view, a few objects at a step. What changes meanwhile is noted by itself, or once too often."""
         for kind in self.kinds:
             versions = self.versions.setdefault(kind, {})
             present = set()
-            for obj in view.all(kind):
+            for number, obj in enumerate(list(view.all(kind))):
                 object_key = key(obj)
                 present.add(object_key)
                 if versions.get(object_key) != revision(obj):
-                    self.changed_keys[kind, object_key] = 0
+                    self.changed_keys.setdefault((kind, object_key), 0)
+                if number % ABSORBED_CHANGES == ABSORBED_CHANGES - 1:
+                    yield
             for object_key in versions.keys() - present:
-                self.changed_keys[kind, object_key] = 0
+                self.changed_keys.setdefault((kind, object_key), 0)
+            yield
 
-    def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> bool:
+    def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> tuple[bool, bool]:
+        """Note the gangs concerned in `outdated_gangs`: whether nodes have changed, and whether queues have."""
         gangs = self.outdated_gangs
         ungrouped: set[Key] = set()
         namespaces: set[str] = set()
@@ -164,7 +210,7 @@ class SnapshotTracker:
             self._apply_pod(object_key, view.get(POD, object_key.namespace, object_key.name), gangs)
         known = {**self.pods_of_gang, **self.planner.session.gangs} if rebuild_all or namespaces else ()
         gangs.update((gang, None) for gang in known if rebuild_all or gang.partition("/")[0] in namespaces)
-        return self._rebuild_gangs(view, nodes_changed=nodes_changed, queues_changed=queues_changed)
+        return nodes_changed, queues_changed
 
     def _apply_node(self, node_key: Key, obj: Object | None) -> bool:
         old = self.nodes.pop(node_key.name, None)
@@ -200,6 +246,10 @@ class SnapshotTracker:
         return set()
 
     def _apply_volume(self, kind: Kind, object_key: Key, obj: Object | None, gangs: dict[str, None]) -> None:
+        if kind == STORAGE_CLASS:
+            self.classes_epoch += 1
+            gangs.update((gang, None) for pod in self.volumes.pods_with_claims() if (gang := self.gang_of.get(pod)))
+            return
         for pod_key in self.volumes.pods_concerned(kind, object_key, obj):
             self.parsed_tasks.pop(pod_key, None)
             if gang := self.gang_of.get(pod_key):
@@ -256,6 +306,7 @@ class SnapshotTracker:
         gangs = list(islice(self.outdated_gangs, GANGS_PER_SLICE))
         priority_classes = self._priority_classes(view) if gangs else {}
         changed = nodes_changed or queues_changed
+        until = self.stopwatch() + SLICE_S
         for gang_key in gangs:
             del self.outdated_gangs[gang_key]
             gang = self._read_gang(view, gang_key, priority_classes)
@@ -267,6 +318,8 @@ class SnapshotTracker:
                 pending_gangs.drop_gang(gang_key)
             elif not (is_equal and old and _are_told_the_same(gang, old.gang)):
                 pending_gangs.put_gang(session.put_gang(gang))
+            if self.stopwatch() >= until:
+                break
         if queues_changed:
             session.put_queues(self.queues.values())
             pending_gangs.refill()
@@ -298,14 +351,15 @@ class SnapshotTracker:
         """A pod's task: of a gang of a thousand, whose pods change one after the other, only what has changed is parsed."""
         pod_key = key(pod)
         known = self.parsed_tasks.get(pod_key)
-        if known is not None and known.pod is pod and known.pod_sets == pod_sets:
+        epoch = self.classes_epoch
+        if known and known.pod is pod and known.pod_sets == pod_sets and known.classes_epoch == epoch:
             return known.task
         task = from_objects.parse_task(pod, pod_sets)
         if self.identity.plans_volumes and self.view is not None:
             task = self.volumes.with_volumes(self.view, pod_key, task)
         if known is not None and known.task == task and known.task.verdict == task.verdict:
             task = known.task
-        self.parsed_tasks[pod_key] = _ParsedTask(pod, pod_sets, task)
+        self.parsed_tasks[pod_key] = _ParsedTask(pod, pod_sets, epoch, task)
         return task
 
     def _waits_for_group(self, pod: Object) -> bool:

@@ -57,10 +57,12 @@ class VolumeTopology:
             for claim in claims:
                 self._pods_of_claim.setdefault(claim, set()).add(pod_key)
 
+    def pods_with_claims(self) -> Iterable[Key]:
+        """The unbound pods for which a storage class may matter."""
+        return self._claims_of_pod
+
     def pods_concerned(self, kind: Kind, object_key: Key, obj: Object | None) -> Iterable[Key]:
-        """The unbound pods for which a changed object of VOLUME_KINDS may matter."""
-        if kind == STORAGE_CLASS:
-            return tuple(self._claims_of_pod)
+        """The unbound pods for which a changed claim or volume may matter."""
         claim: Key | None = object_key
         if kind == PERSISTENT_VOLUME:
             claim = self._claim_of_volume.pop(object_key.name, None)
