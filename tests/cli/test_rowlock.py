@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.rest.served import NOW, Served, call
+from tests.rest.served import Served, call
 
 from rowlock import kinds
 from rowlock.cli import client
@@ -23,7 +23,6 @@ from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
 from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
-from rowlock.rest.log_streams import logs
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -100,57 +99,6 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     assert sorted(followed) == ["[rank 0] one", "[rank 0] three", "[rank 1] two"]
     code, _, err = served.run("rowlock logs t1 --pod worker-7")
     assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
-
-
-def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A rank that dies while it ends is started again, and then waits for a rendezvous that never comes."""
-    monkeypatch.setattr(logs, "_RESTARTED_RANK_GRACE", 0.0)
-    monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.1)
-    served.endless = {"t1-worker-0"}
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
-    served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z trained"]
-    served.report("runai-default", "t1-worker-0", "Running", {"running": {"startedAt": NOW}}, restarts=1)
-    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": NOW}}
-    served.report("runai-default", "t1-master-0", "Succeeded", ended)
-    first, last = served.ok("rowlock logs -f t1").splitlines()
-    assert first == "[rank 0] trained"
-    assert last.startswith("rowlock: t1 is over, but t1-worker-0 still runs: `rowlock logs -f t1 --pod t1-worker-0`")
-
-
-def test_a_log_that_takes_longer_to_read_than_the_drain_is_followed_to_its_last_line(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job is over long before its reader has taken 30,000 lines."""
-    monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.0)
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
-    for rank, pod in enumerate(("t1-master-0", "t1-worker-0")):
-        served.logs[pod] = [f"2026-01-01T00:00:00Z {rank}:{line}" for line in range(15_000)]
-    served.finish()
-    followed = served.ok("rowlock logs -f t1").splitlines()
-    for rank in (0, 1):
-        assert [line for line in followed if line.startswith(f"[rank {rank}]")] == [
-            f"[rank {rank}] {rank}:{line}" for line in range(15_000)
-        ]
-
-
-def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(served: Served) -> None:
-    """Ranks of a job that fails end at the same moment: the job is over when the first is written down."""
-    served.node("a")
-    served.ok("rowlock run -d -n 2 --name t1 -- python train.py")
-    served.bound(2)
-    served.run_pods()
-    served.logs["t1-worker-0"] = ["2026-01-01T00:00:00Z No module named 'nosuchmodule'"]
-    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": NOW}}
-    served.report("runai-default", "t1-master-0", "Failed", ended)
-    assert served.ok("rowlock logs -f t1").splitlines() == ["[rank 1] No module named 'nosuchmodule'"]
 
 
 def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> None:

@@ -429,13 +429,14 @@ class _LogSource:
     async def _drain(
         self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: asyncio.Queue[bytes | None]
     ) -> None:
-        """After the end of the job, read the log of every ended life to its last line, however slow the reader is.
+        """After the end of the job, read the log of every ended pod to its last line, however slow the reader is.
 
-        A life that still runs (a parameter server, a rank of a failed job) may print for ever. It gets a limited time, which
-        counts only while the reader waits, so that a slow reader still gets everything that was written before."""
+        A pod that still runs (a parameter server, a rank of a failed job) may print for ever. It gets a limited time, which
+        counts only while the reader waits, so that a slow reader still gets everything that was written before. So do its
+        earlier lives: the log of a life that had ended when it was asked for can be that of the life that runs."""
         workload = self.cache.workload(self.uid)
-        running = {attempt(pod) for pod in self._running_pods(workload)} if workload else set()
-        ending = {follower for life, follower in followers.items() if life not in running}
+        running = {objects.uid(pod) for pod in self._running_pods(workload)} if workload else set()
+        ending = {follower for (uid, _), follower in followers.items() if uid not in running}
         if ending:
             await asyncio.wait(ending)
         others, remaining = set(followers.values()) - ending, _DRAIN_TIMEOUT
@@ -457,13 +458,17 @@ class _LogSource:
         return f"rowlock: {job} is over, but {names} still {run}: {hint} shows more; `rowlock delete {job}` stops them.\n".encode()
 
     async def _wait_for_changes(self, followers: dict[tuple[str, int], Any]) -> None:
+        grace = self._remaining_grace()
+
         def has_news() -> bool:
             workload = self.cache.workload(self.uid)
             if workload is None or self._is_finished():
                 return True
+            if grace is None and self._remaining_grace() is not None:
+                return True  # the job is over now: from here on the wait has an end, and no change may come before it
             return any(has_started(p) and attempt(p) not in followers for p in workload.pods)
 
-        await self.cache.wait_until(self.uid, has_news, self._remaining_grace() or None)
+        await self.cache.wait_until(self.uid, has_news, grace or None)
 
     async def _follow_into_queue(
         self, pod: Object, tag: LineTag, queue: asyncio.Queue[bytes | None], log_options: LogOptions
