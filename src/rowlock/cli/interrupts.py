@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
+
+_AT_ONCE = 1e-3
+"""Seconds: 0 would disarm the timer."""
 
 
 @contextmanager
@@ -14,17 +19,35 @@ def notice_interrupts(interval: float = 0.5) -> Iterator[None]:
     """Inside this context the main thread notices an interrupt after at most `interval` seconds.
 
     A signal that arrives between Python's check and the start of a system call only sets a flag, which Python checks when
-    the call ends. For a follower of a quiet log that may take hours. A periodic timer signal ends the call earlier."""
+    the call ends. For a follower of a quiet log that may take hours. A periodic timer signal ends the call earlier. An
+    alarm that somebody else has set comes in its time."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread only
         return
-    old_handler = signal.signal(signal.SIGALRM, _wake_up)
-    old_timer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
+    remaining, period = signal.getitimer(signal.ITIMER_REAL)
+    end = time.monotonic() + remaining if remaining else None  # somebody else's alarm, which must come in its time
+
+    def wake_up(number: int, frame: FrameType | None) -> None:
+        """The signal itself interrupts the system call."""
+        nonlocal end
+        if end is None or time.monotonic() < end:
+            return
+        end = end + period if period else None
+        if callable(old_handler):
+            old_handler(number, frame)
+        elif old_handler is signal.SIG_DFL:  # `perl -e 'alarm 5; exec @ARGV' rowlock logs -f train`
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    old_handler = signal.signal(signal.SIGALRM, wake_up)
+    signal.setitimer(signal.ITIMER_REAL, interval, interval)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, *old_timer)
+        left = 0.0 if end is None else max(end - time.monotonic(), _AT_ONCE)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, old_handler)
+        signal.setitimer(signal.ITIMER_REAL, left, period)
 
 
 @contextmanager
@@ -42,7 +65,3 @@ def clean_up_when_told_to_end() -> Iterator[None]:
 
 def _exit(number: int, _: object) -> NoReturn:
     raise SystemExit(128 + number)
-
-
-def _wake_up(*_: object) -> None:
-    """Does nothing: the signal itself interrupts the system call."""
