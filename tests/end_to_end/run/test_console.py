@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,33 @@ def test_a_breakpoint_of_one_rank(running: Cluster, tmp_path: Path) -> None:
     terminal.type(b"c\n")
     terminal.hear(b"rank 1 goes on")
     terminal.hear(b"Job stop is completed")
+    assert terminal.end() == 0
+
+
+def test_a_program_that_ends_at_once_has_its_output_and_its_code(running: Cluster) -> None:
+    terminal = Terminal(running, "rowlock", "run", "-t", "--rm", "--", "sh", "-c", "echo it\\'s me; exit 4")
+    terminal.hear(b"it's me")
+    terminal.hear(b"exit code 4")
+    assert terminal.end() == 4
+
+
+def test_the_other_ranks_are_heard_when_the_one_at_the_terminal_has_ended(running: Cluster, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys\n"
+        "if os.environ['RANK'] == '1':\n    sys.exit(0 if input('ready? ') == 'yes' else 1)\n"
+        "print('rank 0 read', open(sys.argv[1]).read(), flush=True)\n"
+    )
+    terminal = Terminal(
+        running, "rowlock", "run", "-n", "2", "--debug", "1", "--rm", "--", "python", str(script), str(tmp_path / "go")
+    )
+    terminal.hear(b"ready? ")
+    terminal.type(b"yes\n")
+    terminal.hear(b"What the other ranks print from now on:")
+    (tmp_path / "go").write_text("on")
+    terminal.hear(b"[rank 0] rank 0 read on")
+    terminal.hear(b"is completed")
     assert terminal.end() == 0
 
 

@@ -11,19 +11,36 @@ import stat
 import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Set
+from typing import Any, NamedTuple
 
 from rowlock.cli import client, exec_commands
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.output import tell
 from rowlock.cli.websocket import WebSocket
 
 CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty")
-_POLL_S = 0.05
+_POLL_S, _LONGEST_POLL_S = 0.05, 0.5
 _LAST_START_S = 10.0
 """Seconds to wait for a rank to start after its job is over."""
+_OVER = frozenset(("Completed", "Failed", "Stopped", "Deleted"))
 PIPED, TERMINAL = "piped", "terminal"
+
+
+class _Life(NamedTuple):
+    """One run of the rank's program."""
+
+    namespace: str
+    pod: str
+    pod_id: str
+    restarts: int
+
+    @property
+    def attach_path(self) -> str:
+        return exec_commands.subresource_path({"metadata": {"name": self.pod, "namespace": self.namespace}}, "attach")
 
 
 class Console:
@@ -65,49 +82,81 @@ class Console:
     def _feed(self, server: ServerClient, identity: str) -> None:
         # The program may end without reading its input. That is no error, and its exit code is reported elsewhere.
         with contextlib.suppress(CommandError, OSError):
-            if pod := self._wait_for_pod(server, identity):
-                exec_commands.copy_input(
-                    WebSocket(server, exec_commands.subresource_path(pod, "attach"), [("stdin", "true")])
-                )
+            if life := self._wait_for_life(server, identity, set(), ""):
+                exec_commands.copy_input(WebSocket(server, life.attach_path, [("stdin", "true")]))
 
     def converse(self, line: CommandLine, identity: str) -> bool:
-        """Connect the terminal to the program until it ends. False when it had already ended."""
-        server = client.connect(line)
-        pod = self._wait_for_pod(server, identity)
-        if pod is None:
-            return False
+        """Connect the terminal to the program, and again to each later life of the rank (it was started again, the job was
+        suspended and resumed), until the rank has ended. False when it ended each time before it was reached: then its output
+        is in the log only."""
+        server, lives, has_spoken = client.connect(line), set[_Life](), False
+        while (life := self._wait_for_life(server, identity, lives, context_flags(line))) is not None:
+            if lives:
+                tell(f"Rank {self.rank} runs again, on this terminal.")
+            lives.add(life)
+            has_spoken = self._attach(server, identity, life) or has_spoken
+        return has_spoken
+
+    def _attach(self, server: ServerClient, identity: str, life: _Life) -> bool:
+        """Carry the terminal until the program ends. False when it had ended already. Raises CommandError."""
         streams = ("stdin", "stdout", "tty", "logs")
         try:
-            websocket = WebSocket(
-                server, exec_commands.subresource_path(pod, "attach"), [(name, "true") for name in streams]
-            )
+            websocket = WebSocket(server, life.attach_path, [(name, "true") for name in streams])
+            exec_commands.run_session(websocket, stdin=True, tty=True)
         except CommandError:
-            if self._wait_for_pod(server, identity) is not None:
-                raise
+            deadline = time.monotonic() + _LAST_START_S
+            while life == self._current_life(server, identity):  # the server may refuse before it shows the end
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
             return False
-        exec_commands.run_session(websocket, stdin=True, tty=True)
         return True
 
-    def _wait_for_pod(self, server: ServerClient, identity: str) -> dict[str, Any] | None:
-        """Wait until the rank's program runs and return its pod; None when it has ended or will not start."""
-        workload = server.get(f"{WORKLOADS}/{identity}")
+    def _find_pod(self, server: ServerClient, identity: str) -> dict[str, Any] | None:
+        pods = _get(server, f"{WORKLOADS}/{identity}/pods").get("pods") or ()
+        return next((dict(pod) for pod in pods if pod["rank"] == f"rank {self.rank}"), None)
+
+    def _current_life(self, server: ServerClient, identity: str) -> _Life | None:
+        """The life of the rank in which its program runs now, as far as the server knows."""
+        pod = self._find_pod(server, identity)
+        if pod is None or pod["k8sPhase"] != "Running" or pod["completedAt"] or not pod["containers"][0]["startedAt"]:
+            return None
+        namespace = _get(server, f"{WORKLOADS}/{identity}").get("namespace", "")
+        return _Life(namespace, pod["name"], pod["id"], pod["restarts"])
+
+    def _wait_for_life(self, server: ServerClient, identity: str, lives: Set[_Life], flags: str) -> _Life | None:
+        """Wait until the rank's program runs in a life that is not among `lives`; None when it has ended or will not start.
+        Nobody waits for the resumption of a job that never reached the terminal. `flags`: for the command that is named."""
         over_since: float | None = None
+        poll_s, is_told = _POLL_S, False
         while over_since is None or time.monotonic() - over_since < _LAST_START_S:
-            pods = server.get(f"{WORKLOADS}/{identity}/pods")["pods"]
-            found = next((pod for pod in pods if pod["rank"] == f"rank {self.rank}"), None)
-            if found is not None and found["completedAt"] is not None:
+            if (life := self._current_life(server, identity)) is not None and life not in lives:
+                return life
+            pod, workload = self._find_pod(server, identity), _get(server, f"{WORKLOADS}/{identity}")
+            phase = workload.get("phase", "Deleted")
+            if pod is not None and pod["completedAt"] and (phase in _OVER or pod["k8sPhase"] == "Succeeded"):
                 return None
-            if found is not None and found["k8sPhase"] == "Running":
-                return {"metadata": {"name": found["name"], "namespace": workload["namespace"]}}
-            phase = server.get(f"{WORKLOADS}/{identity}")["phase"]
-            if phase in ("Failed", "Deleted", "Stopped"):
-                break
-            if (
-                phase == "Completed" and over_since is None
-            ):  # the job is complete when the master ends: this rank may still start
+            if phase in ("Failed", "Deleted") or (phase == "Stopped" and not lives):
+                return None
+            if phase == "Completed" and over_since is None:  # by the master's end: this rank may still start
                 over_since = time.monotonic()
-            time.sleep(_POLL_S)
+            if phase == "Stopped" and not is_told:
+                name = workload["name"]
+                tell(f"Job {name} is suspended; `rowlock resume {name}{flags}` starts it again, on this terminal.")
+            is_told = phase == "Stopped"
+            time.sleep(poll_s)
+            poll_s = min(poll_s * 1.1, _LONGEST_POLL_S)
         return None
+
+
+def _get(server: ServerClient, path: str) -> dict[str, Any]:
+    """What the server answers; {} for a job that was deleted."""
+    try:
+        return dict(server.get(path))
+    except client.StatusError as refusal:
+        if refusal.status != 404:
+            raise
+        return {}
 
 
 def _is_piped() -> bool:

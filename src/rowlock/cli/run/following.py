@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from typing import Any
 
 from rowlock.cli import client
@@ -20,6 +21,8 @@ DETACHED = 0
 STOPPED, TERMINATED = 130, 143
 _KILL_TIMEOUT = 10
 """Seconds to wait until killed programs are gone."""
+_LAST_LINES_S = 1.0
+"""Seconds in which the other ranks usually end when one has."""
 _AT_ONCE = "\x03"
 """The answer that stands for Ctrl-C."""
 _ANSWERS = {"s": "s", "stop": "s", "d": "d", "detach": "d", "": "d", "x": "x", "delete": "x", _AT_ONCE: _AT_ONCE}
@@ -34,10 +37,14 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
         wait_for_start(server, name, identity)
         if console.kind == PIPED:
             console.feed(line, identity)
-        if console.kind != TERMINAL or not console.converse(line, identity):
+        heard_until: float | None = None
+        if console.kind == TERMINAL and console.converse(line, identity):
+            heard_until = time.monotonic()
+        if heard_until is None or _goes_on_without(console.rank, server, name, identity):
+            since = None if heard_until is None else f"{time.monotonic() - heard_until:.3f}"
             events_path = f"{WORKLOADS}/{identity}/events"
             with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
-                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True)
+                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True, since=since)
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         return _handle_interrupt(line, name, identity)
@@ -63,8 +70,16 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
         them = "it" if len(still_running) == 1 else "them"
         tell(f"Still running: {', '.join(still_running)}. `rowlock delete {name}{context_flags(line)}` stops {them}.")
     elif sys.stderr.isatty():
-        tell(_next_commands(name, context_flags(line), failed=bool(code)))
+        tell(_next_commands(name, context_flags(line), failed=bool(code) and body["phase"] != "Deleted"))
     return code
+
+
+def _goes_on_without(rank: int, server: ServerClient, name: str, identity: str) -> bool:
+    """Whether other ranks may still write when the rank at the terminal has ended. Prints so when it is not their end, too."""
+    body = wait_for_phase(server, {"id": identity}, "Completed", _LAST_LINES_S)
+    if body["phase"] not in ("Completed", "Failed", "Deleted"):
+        tell(f"Rank {rank} has ended, and job {name} goes on. What the other ranks print from now on:")
+    return bool(body["phase"] != "Deleted")
 
 
 def _next_commands(name: str, flags: str, *, failed: bool) -> str:
