@@ -80,3 +80,15 @@ def test_two_processes_tell_of_skips_and_failures_as_one_does(tmp_path: Path) ->
     assert skipped.returncode == 1 and "1 passed, 1 skipped" in skipped.stdout, skipped.stdout + skipped.stderr
     assert "test_first.py::test_skipped was skipped for a reason that allowed_skips.txt does not list" in skipped.stdout
     assert failed.returncode == 1 and "1 failed, 1 passed" in failed.stdout, failed.stdout + failed.stderr
+
+
+def test_what_is_left_out_on_a_real_cluster_is_there_to_be_left_out() -> None:
+    """A test that moves would run there again, or a name that nobody has would hide the next test that takes it."""
+    root = CONFTEST.parent.parent
+    lines = (CONFTEST.parent / "engines" / "not_on_a_real_cluster.txt").read_text(encoding="utf-8").splitlines()
+    for line in filter(None, lines):
+        if line.startswith("#"):
+            continue
+        file, _, function = line.partition("[")[0].partition("::")
+        text = (root / file).read_text(encoding="utf-8")
+        assert not function or f"def {function}(" in text, f"{line}: there is no such test"
