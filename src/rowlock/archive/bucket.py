@@ -9,11 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
+
+from rowlock.archive.storage_refusals import Refusal, RefusalNotes, refusal_in
 
 CHUNK = 1 << 20
 """Bytes of a long object that are read at once."""
@@ -36,6 +39,10 @@ class UnusableBucket(Exception):
 
 class StorageFailed(OSError):
     """The storage did not do what it was asked for."""
+
+
+class StorageRefused(StorageFailed):
+    """The storage has answered, and said why not; the sentence says what to do."""
 
 
 class MissingObject(StorageFailed, FileNotFoundError):
@@ -114,6 +121,8 @@ def open_bucket(url: str, environment: Mapping[str, str] = os.environ) -> Bucket
         bucket.write(name, b"rowlock")
         seen = name in bucket.names("probes") and bucket.read(name) == b"rowlock"
         bucket.remove([name])
+    except StorageRefused as error:
+        raise UnusableBucket(f"the archive {url} cannot be used: {error}") from error
     except OSError as error:
         raise UnusableBucket(
             f"the archive {url} cannot be used: {error}; it must be there, and these credentials must read, write, list and delete in it"
@@ -130,12 +139,15 @@ def _open_remote(url: str, scheme: str, environment: Mapping[str, str]) -> Bucke
         import fsspec  # late: few servers have such an archive
     except ImportError:
         raise UnusableBucket(_install_hint(url, scheme)) from None
+    notes = RefusalNotes()
     options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
     if scheme == "s3":
         endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL")
         timeouts = {"connect_timeout": _CONNECT_S, "read_timeout": _READ_S, "retries": {"max_attempts": _TRIES}}
         options |= {"endpoint_url": endpoint, "config_kwargs": timeouts}
     try:
+        if scheme == "s3":
+            options["session"] = _session_with(notes)
         system, path = fsspec.url_to_fs(url, **options)
     except ImportError:
         raise UnusableBucket(_install_hint(url, scheme)) from None
@@ -143,7 +155,16 @@ def _open_remote(url: str, scheme: str, environment: Mapping[str, str]) -> Bucke
         raise UnusableBucket(
             f"--archive {url} cannot be used: {error}; s3://BUCKET/PREFIX and file:///DIRECTORY can"
         ) from None
-    return RemoteBucket(url, system, str(path).rstrip("/"))
+    return RemoteBucket(url, system, str(path).rstrip("/"), notes)
+
+
+def _session_with(notes: RefusalNotes) -> Any:
+    """What s3fs would make for itself, with somebody who listens. Raises ImportError."""
+    from aiobotocore.session import AioSession  # late, as s3fs is, which brings it
+
+    session = AioSession()
+    session.register("needs-retry.s3", notes.note)
+    return session
 
 
 def _install_hint(url: str, scheme: str) -> str:
@@ -154,8 +175,8 @@ def _install_hint(url: str, scheme: str) -> str:
 class RemoteBucket:
     """Objects of a storage that fsspec knows."""
 
-    def __init__(self, url: str, system: Any, root: str) -> None:
-        self.url, self._system, self._root = url, system, root
+    def __init__(self, url: str, system: Any, root: str, notes: RefusalNotes) -> None:
+        self.url, self._system, self._root, self._notes = url, system, root, notes
 
     def names(self, folder: str) -> dict[str, int]:
         try:
@@ -190,17 +211,26 @@ class RemoteBucket:
 
     def _ask(self, question: str, *args: Any, size: int = 0, **options: Any) -> Any:
         """What the storage answers to this method of fsspec; `size`: the bytes that go with it. Raises StorageFailed, MissingObject."""
-        patience = ANSWER_S + size / _BYTES_PER_SECOND
+        patience, began = ANSWER_S + size / _BYTES_PER_SECOND, time.monotonic()
         if getattr(self._system, "async_impl", False):
             options["timeout"] = patience  # s3fs tries five times what botocore tries four times
         try:
             return getattr(self._system, question)(*args, **options)
         except FileNotFoundError as error:
+            refusal = refusal_in(error)
+            if refusal and refusal.code == "NoSuchBucket":
+                raise StorageRefused(refusal.sentence()) from error
             raise MissingObject(str(error)) from error
         except TimeoutError as error:
-            raise StorageFailed(f"it did not answer within {patience:.0f} s") from error
+            raise _failure(self._notes.since(began), f"it did not answer within {patience:.0f} s") from error
         except Exception as error:  # each storage has a family of its own: botocore's, aiohttp's, OSError
-            raise StorageFailed(f"{type(error).__name__}: {error}") from error
+            refusal = refusal_in(error) or self._notes.since(began)
+            raise _failure(refusal, f"{type(error).__name__}: {error}") from error
+
+
+def _failure(refusal: Refusal | None, otherwise: str) -> StorageFailed:
+    sentence = refusal.sentence() if refusal else ""
+    return StorageRefused(sentence) if sentence else StorageFailed(otherwise)
 
 
 @contextlib.contextmanager
