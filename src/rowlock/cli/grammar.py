@@ -244,8 +244,9 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
         command_path = f"{line.program} {line.verb}"
         raise CommandError(f"unknown flag: {name}.{hint} `{command_path} --help` lists the flags.", 2)
     if flag.takes_value and not equals:
-        if not tokens:
-            raise CommandError(f"flag needs an argument: {name}", 2)
+        if not tokens or tokens[0] == "--":  # pflag would take the dashes as the value
+            switch = f" `{name}` is {max(flag.names.split(), key=len)} here." if len(name) == 2 and tokens else ""
+            raise CommandError(f"flag needs an argument: {name}.{switch}".rstrip("."), 2)
         value = tokens.pop(0)
     if (
         flag.refuse

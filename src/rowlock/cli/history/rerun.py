@@ -50,7 +50,7 @@ def _prepare(
         for name in CONSOLE_FIELDS:
             role.pop(name, None)
     _set_variables(body, line.env)
-    if line.resume_from:
+    if line.resume_from is not None:
         checkpoints.resume_from(line, server, body)
     elif not line.replace and (sentence := checkpoints.describe_beginning(server, run, body)):
         tell(sentence)

@@ -19,8 +19,10 @@ _RESUME_ANNOTATION = "rowlock.dev/resume-from"
 def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> None:
     """Change the request so that the job resumes from the checkpoints of the run that `--resume-from` names. Raises
     CommandError."""
-    if not line.resume_from:
+    if line.resume_from is None:
         return
+    if not line.resume_from:
+        raise CommandError("--resume-from needs the name or id of a run, and is empty: `rowlock history` shows them", 2)
     run = find_run(server, project(line), line.resume_from)
     if run["phase"] not in _OVER:
         raise CommandError(

@@ -188,7 +188,7 @@ def _submit(prepared: PreparedRun) -> dict[str, Any]:
     try:
         created: dict[str, Any] = send_submit(prepared.server, prepared.path, body, **_image_check(prepared))
     except client.StatusError as refusal:
-        if refusal.status == 409:
+        if refusal.status == 409 and isinstance(refusal.body, dict) and refusal.body.get("details") == "AlreadyExists":
             name, where = body["name"], body["projectId"]
             free = "replace it with --replace, or give another --name"
             raise CommandError(f"there is a job {name} in project {where} already: {free}") from None
