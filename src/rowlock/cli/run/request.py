@@ -8,6 +8,7 @@ from typing import Any
 from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
+from rowlock.objects import is_digits
 
 HOST_IMAGE = "rowlock.dev/host"
 
@@ -25,7 +26,7 @@ def submission(
         "distributedFramework": "PyTorch",
         **({"numWorkers": line.nnodes - 1} if line.nnodes > 1 else {"noWorkers": True}),
         **_program(line, command),
-        "nprocPerNode": line.nproc_per_node,
+        "nprocPerNode": processes_per_pod(line, command),
         "compute": compute_request(line),
         "backoffLimit": line.backoff_limit,
         **({"category": "Build", "priorityClass": "high"} if line.interactive else {}),
@@ -81,6 +82,41 @@ def launch_command(command: list[str], nproc: int) -> list[str]:
     launcher = [command[0], "-m", "torch.distributed.run"]
     script = command[1:2] and command[1].endswith(".py")
     return [*launcher, *command[1:]] if script else [*launcher, "--no-python", *command]
+
+
+def processes_per_pod(line: CommandLine, command: list[str]) -> int:
+    """How many ranks a pod has: as `--nproc-per-node` says, of `rowlock run` or of the torchrun that it is given. Raises CommandError
+    where they differ."""
+    own = launched_ranks(command)
+    if own and "nproc_per_node" in line.given_flags and line.nproc_per_node != own:
+        raise CommandError(
+            f"--nproc-per-node is {line.nproc_per_node}, and torchrun's own is {own}: leave one of them out", 2
+        )
+    return own or line.nproc_per_node
+
+
+_TORCHRUN_SWITCHES = frozenset(
+    {"--standalone", "--no-python", "--module", "-m", "--run-path", "--virtual-local-rank", "--help", "-h"}
+)
+"""Its options that take no value (`torch/distributed/run.py` of torch 2.13)."""
+
+
+def launched_ranks(command: list[str]) -> int | None:
+    """The number that a torchrun on the command line is given with `--nproc-per-node`; None where it is none, or a word (`gpu`)."""
+    if not command or not is_torchrun(command):
+        return None
+    words = iter(command[1:] if os.path.basename(command[0]) == "torchrun" else command[3:])
+    found = None
+    for word in words:
+        if not word.startswith("-"):
+            break  # the script: what follows is its own
+        option, equals, value = word.partition("=")
+        option = option.replace("_", "-")
+        if not equals and option not in _TORCHRUN_SWITCHES:
+            value = next(words, "")
+        if option == "--nproc-per-node":
+            found = value
+    return int(found) if found and is_digits(found) and int(found) > 0 else None
 
 
 def is_torchrun(command: list[str]) -> bool:
