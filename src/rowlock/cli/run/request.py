@@ -6,9 +6,8 @@ import os
 from typing import Any
 
 from rowlock.cli.context import project, typed_command
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
-from rowlock.objects import is_digits
 
 HOST_IMAGE = "rowlock.dev/host"
 
@@ -98,7 +97,7 @@ def processes_per_pod(line: CommandLine, command: list[str]) -> int:
 _TORCHRUN_SWITCHES = frozenset(
     {"--standalone", "--no-python", "--module", "-m", "--run-path", "--virtual-local-rank", "--help", "-h"}
 )
-"""Its options that take no value (`torch/distributed/run.py` of torch 2.13)."""
+"""Its options that take no value, in torch 2.13."""
 
 
 def launched_ranks(command: list[str]) -> int | None:
