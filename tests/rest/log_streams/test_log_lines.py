@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, final_state, lines_of_local_rank, split_lines
+from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, lines_of_local_rank, split_lines
+from rowlock.rest.log_streams.rows import final_state
 
 
 def split(*chunks: bytes, **options: bool) -> list[bytes]:
@@ -105,3 +106,48 @@ def test_the_real_torchrun_says_whose_a_line_is(tmp_path: Path) -> None:
     done = subprocess.run(launch, env=env, capture_output=True, check=True, timeout=300)
     lines = {LineTag("rank 0", 0).put_before(line, stamped=False) for line in done.stdout.splitlines()}
     assert {b"[rank 0] I am 0", b"[rank 1] I am 1"} <= lines, done.stdout
+
+
+def nested_bars(*, leave: bool, write: bool) -> bytes:
+    """What tqdm 4.67 prints of two bars, one for each round of the other (its cursor moves, and what it draws)."""
+    out = b"\r0/2 rounds"
+    for number in (1, 2):
+        inner = b"%d steps" % number
+        out += b"".join(b"\n\r%d/2 of " % step + inner + b"\x1b[A" for step in (0, 1, 2))
+        out += b"\r2/2 of " + inner + b"\n" if leave else b"\n\r             \r\x1b[A"
+        if write:
+            out += b"\r          \rround %d done\n" % number
+        out += b"\r%d/2 rounds" % number
+    return out + b"\nall done\nbye\n"
+
+
+@pytest.mark.parametrize("leave", [True, False])
+@pytest.mark.parametrize("write", [True, False])
+def test_bars_in_bars_are_a_line_each(leave: bool, write: bool) -> None:
+    out = nested_bars(leave=leave, write=write)
+    rounds = [[b"2/2 of %d steps\n" % n] * leave + [b"round %d done\n" % n] * write for n in (1, 2)]
+    wanted = [b"0/2 rounds\n", *rounds[0], *rounds[1], b"2/2 rounds\n", b"all done\n", b"bye\n"]
+    assert split(out) == wanted
+    for size in (1, 2, 3, 7, 20):
+        assert split(*(out[at : at + size] for at in range(0, len(out), size))) == wanted
+    stamp = b"2026-01-01T00:00:00Z "
+    dated = b"".join(stamp + line + b"\n" for line in out.removesuffix(b"\n").split(b"\n"))
+    assert split(dated, stamped=True) == [stamp + line for line in wanted]
+
+
+def test_who_watches_sees_the_bar_that_moves() -> None:
+    assert split(b"\r0/2", b"\n\r1 of 3\x1b[A", b"\n\r2 of 3\x1b[A", b"\r1/2", states=True) == [
+        b"\r0/2\n", b"0/2\n", b"\r1 of 3\n", b"\r2 of 3\n", b"\r1/2\n", b"1/2\n", b"2 of 3\n",
+    ]  # fmt: skip
+
+
+def test_rows_that_are_drawn_over_are_lines_in_the_end() -> None:
+    """As rich draws: it clears each row on the way up, and draws all of them anew."""
+    draws = b"".join(b"\r\x1b[2K\x1b[1A\x1b[2Ka %d\nb %d" % (n, n) for n in range(100))
+    assert split(b"a\nb" + draws + b"\nend\n") == [b"a\n", b"a 99\n", b"b 99\n", b"end\n"]
+
+
+@pytest.mark.parametrize("evil", [b"\x1b[A" * 300_000, b"\x1b[999A\r\n" * 30_000, b"\x1b[A\r#\n\n" * 30_000])
+def test_what_moves_the_cursor_for_ever_is_bounded(evil: bytes) -> None:
+    lines = split(*(evil[at : at + 65536] for at in range(0, len(evil), 65536)), b"\nend\n")
+    assert lines[-1] == b"end\n" and sum(map(len, lines)) <= len(evil) + 100

@@ -7,15 +7,12 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from rowlock.rest.log_streams.rows import Rows, final_state, shorten
+
 MAX_LINE = 1 << 20
 """Bytes of a line at most; a longer line is split."""
 STATE = b"\r"
 """Prefix of a state in the stream: an unfinished line, which the next state or line of the same rank replaces."""
-_MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
-"""Terminal sequences that move the cursor or clear the screen; they are removed, because they assume the program's own
-terminal."""
-
-
 _LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
 """The prefix that torchrun puts before each line of its ranks with `--tee 3` (`PET_TEE=3`); their role is "default"."""
 
@@ -42,31 +39,28 @@ async def split_lines(
 ) -> AsyncIterator[bytes]:
     """Split chunks into whole lines, each with its newline, in their final form. `states`: also yield the states of
     unfinished lines, prefixed with `STATE`. `stamped`: each line begins with a time and a blank."""
-    rest, shown = b"", b""
+    rest, shown, rows = b"", b"", Rows()
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield final_state(line, stamped=stamped) + b"\n"
-            shown = b""
+            for final in rows.end_line(line, stamped=stamped):
+                yield final + b"\n"
+                shown = b""
         if b"\r" in rest:
-            rest = final_state(rest, stamped=stamped) + b"\r" * rest.endswith(b"\r")
-            state = rest.removesuffix(b"\r")
-            if states and state != shown:
+            rest = shorten(rest, stamped=stamped)
+            state = rows.state(rest, stamped=stamped)
+            if states and state and state != shown:
                 yield STATE + state + b"\n"
                 shown = state
         if len(rest) > MAX_LINE:
-            yield rest + b"\n"
+            for final in (*rows.take_held(), final_state(rest, stamped=stamped)):
+                yield final + b"\n"
             rest = b""
-    if rest := rest.removesuffix(b"\r"):
-        yield rest + b"\n"
-
-
-def final_state(line: bytes, *, stamped: bool = False) -> bytes:
-    """The line (without its newline) as a terminal would show it: what was written after the last carriage return."""
-    if b"\r" not in line:
-        return line
-    stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
-    return stamp + blank + _MOVES.sub(b"", text.rstrip(b"\r").rpartition(b"\r")[2])
+    if rest.strip(b"\r"):
+        for final in rows.end_line(rest, stamped=stamped):
+            yield final + b"\n"
+    for final in rows.take_held():
+        yield final + b"\n"
 
 
 async def lines_of_local_rank(lines: AsyncIterator[bytes], local_rank: int, *, stamped: bool) -> AsyncIterator[bytes]:
