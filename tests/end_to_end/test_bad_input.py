@@ -64,6 +64,10 @@ NOT_UNDERSTOOD = [
     ("rowlock list extra", "takes no argument, but `extra` was given"),
     ("rowlock describe", "needs one job"),
     ("rowlock describe --data-dir", "flag needs an argument: --data-dir"),
+    ("rowlock run -- no-such-program", "there is no program no-such-program in your PATH: correct its name"),
+    ("rowlock run -- ./nothing.sh", "./nothing.sh is no program: there is no such file"),
+    ("rowlock run -- README.md", "there is no program README.md in your PATH"),
+    ("rowlock run -- ./README.md", "./README.md is no program: make it executable"),
     ("rowlock run -i -- cat", "flag needs an argument: -i. `-i` is --image here"),
     ("rowlock run --debug -- true", "flag needs an argument: --debug"),
     ("rowlock run --resume-from= -- true", "--resume-from needs the name or id of a run, and is empty"),
@@ -171,7 +175,7 @@ def test_an_unknown_image_waits_with_the_line_that_fixes_it(shared: Cluster) -> 
 @pytest.mark.parametrize(
     ("flags", "command", "words"),
     [
-        ("", "no-such-program", 'exec: "no-such-program": executable file not found in $PATH'),
+        ("--clean-env", "no-such-program", 'exec: "no-such-program": executable file not found in $PATH'),
     ],
 )
 def test_a_program_that_cannot_start_says_why(shared: Cluster, flags: str, command: str, words: str) -> None:

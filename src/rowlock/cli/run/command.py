@@ -52,7 +52,7 @@ def run(line: CommandLine) -> int:
         raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _check_minimums(line)
     if line.image == HOST_IMAGE:
-        _check_program(command[0])
+        _check_program(line, command[0])
         _check_working_directory(line)
     source.check(line)
     if line.replace and not line.name:
@@ -212,15 +212,27 @@ def _check_working_directory(line: CommandLine) -> None:
         )
 
 
-def _check_program(first: str) -> None:
-    """Raises CommandError when the command begins with a script that is not executable, so that no program would run it."""
-    if first.endswith(".py"):
-        import shutil
+def _check_program(line: CommandLine, first: str) -> None:
+    """Raises CommandError when nothing on this machine runs the command: it begins with a script that is not executable, or with a
+    program that is in no directory of PATH. What a server on another machine has, or an environment that is not this shell's, is
+    not known here."""
+    import shutil
 
-        if not shutil.which(first):
-            raise CommandError(
-                f"{first} is a script, not a program: say what runs it, `rowlock run … -- python {first} …`", 2
-            )
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)))
+    place = os.path.join(line.working_dir or "", first) if os.path.dirname(first) else first
+    if shutil.which(place, path=path):
+        return
+    if first.endswith(".py"):
+        raise CommandError(
+            f"{first} is a script, not a program: say what runs it, `rowlock run … -- python {first} …`", 2
+        )
+    other_path = line.clean_env or any(one.partition("=")[0] == "PATH" for one in line.env)
+    if client.remote_url(line) or (other_path and not os.path.dirname(first)):
+        return
+    if os.path.dirname(first):
+        hint = "make it executable: `chmod +x`" if os.path.isfile(place) else "there is no such file"
+        raise CommandError(f"{first} is no program: {hint}", 2)
+    raise CommandError(f"there is no program {first} in your PATH: correct its name, or give its path", 2)
 
 
 def find_server(line: CommandLine) -> ServerClient:
