@@ -30,3 +30,11 @@ def test_a_conflict_is_a_taken_name_only_where_the_server_says_so(
     monkeypatch.setattr(command, "send_submit", refuse)
     code, _, err = served.run("rowlock run --name c3 -- true")
     assert code == 1 and said in err
+
+
+def test_where_a_job_goes_on_is_said_when_it_is_submitted(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.checkpoints, "resume_from", lambda *_: "It goes on from there.")
+    assert served.run("rowlock run -d --clean-env --name c4 -- true")[2].splitlines()[:2] == [
+        "Job c4 submitted to project default: 1 pod.", "It goes on from there.",
+    ]  # fmt: skip
+    assert "It goes on" not in served.run("rowlock run -d --clean-env --name c4 -- true")[2]

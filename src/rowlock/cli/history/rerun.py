@@ -50,10 +50,9 @@ def _prepare(
         for name in CONSOLE_FIELDS:
             role.pop(name, None)
     _set_variables(body, line.env)
-    if line.resume_from is not None:
-        checkpoints.resume_from(line, server, body)
-    elif not line.replace and (sentence := checkpoints.describe_beginning(server, run, body)):
-        tell(sentence)
+    beginning = checkpoints.resume_from(line, server, body)
+    if line.resume_from is None and not line.replace:
+        beginning = checkpoints.describe_beginning(server, run, body)
     _refuse_lost_values(body)
     if code.get("copy"):
         body = _in_source_directory(body, code)
@@ -73,7 +72,7 @@ def _prepare(
             + (f", as {body['name']}" if body["name"] != run["name"] else "")
         )
         path = f"{WORKLOADS}/{_last_word(run, body)}"
-        yield PreparedRun(server, body, Console(), shell, copy, path, flag_of=_FLAG_OF)
+        yield PreparedRun(server, body, Console(), shell, copy, path, flag_of=_FLAG_OF, beginning=beginning)
 
 
 def _last_word(run: dict[str, Any], body: dict[str, Any]) -> str:

@@ -10,17 +10,16 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.checkpoint_files import look_at
 from rowlock.cli.history.runs import RUNS, find_run
-from rowlock.cli.output import tell
 
 _OVER = ("Completed", "Failed", "Stopped", "Deleted")
 _RESUME_ANNOTATION = "rowlock.dev/resume-from"
 
 
-def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> None:
-    """Change the request so that the job resumes from the checkpoints of the run that `--resume-from` names. Raises
-    CommandError."""
+def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> str:
+    """Change the request so that the job resumes from the checkpoints of the run that `--resume-from` names. Returns a sentence for
+    when it is submitted, "" without the flag. Raises CommandError."""
     if line.resume_from is None:
-        return
+        return ""
     if not line.resume_from:
         raise CommandError("--resume-from needs the name or id of a run, and is empty: `rowlock history` shows them", 2)
     run = find_run(server, project(line), line.resume_from)
@@ -37,7 +36,7 @@ def resume_from(line: CommandLine, server: ServerClient, body: dict[str, Any]) -
         kept = [one for one in role.get("annotations") or [] if one.get("name") != _RESUME_ANNOTATION]
         if role is body["spec"] or kept:
             role["annotations"] = [*kept, {"name": _RESUME_ANNOTATION, "value": run["checkpointsOf"]}]
-    tell(f"It goes on from the checkpoints of {run['name']} ({run['id'][:8]}), in {found.describe()}.")
+    return f"It goes on from the checkpoints of {run['name']} ({run['id'][:8]}), in {found.describe()}."
 
 
 def describe_beginning(server: ServerClient, run: dict[str, Any], body: dict[str, Any]) -> str:

@@ -75,6 +75,8 @@ class PreparedRun(NamedTuple):
     """0 = unknown."""
     flag_of: Mapping[str, str] = MappingProxyType(_FLAG_OF)
     """Field of the request → what a refusal calls it."""
+    beginning: str = ""
+    """A sentence on the checkpoints from which the job goes on, or does not."""
 
 
 @contextlib.contextmanager
@@ -92,12 +94,12 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
         name = _free_name(server, line, command)
         copy = stack.enter_context(source.make_copy(line, name))
         body = submission(line, command, name, shell, console)
-        checkpoints.resume_from(line, server, body)
+        beginning = checkpoints.resume_from(line, server, body)
         if recording and (code := recording.result()):
             body["code"] = code
         if copy:
             source.redirect(line, body, copy)
-        yield PreparedRun(server, body, console, shell, copy, pods=line.nnodes)
+        yield PreparedRun(server, body, console, shell, copy, pods=line.nnodes, beginning=beginning)
 
 
 def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
@@ -131,6 +133,8 @@ def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextM
     try:
         pods = f": {prepared.pods} {'pods' if prepared.pods != 1 else 'pod'}" if prepared.pods else ""
         tell(f"Job {name} submitted to project {project(line)}{pods}.")
+        if prepared.beginning:
+            tell(prepared.beginning)
         if sentence := shell_environment.describe(prepared.shell, shell_environment.of_parent()):
             tell(sentence)
         if sentence := _describe_python(prepared.body.get("code") or {}):
