@@ -9,7 +9,7 @@ from tests.rest.conftest import served as served
 from tests.rest.served import Served
 
 from rowlock.cli.client import StatusError
-from rowlock.cli.run import command
+from rowlock.cli.run import checkpoints, command
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_conflict_is_a_taken_name_only_where_the_server_says_so(
 
 
 def test_where_a_job_goes_on_is_said_when_it_is_submitted(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.checkpoints, "resume_from", lambda *_: "It goes on from there.")
+    monkeypatch.setattr(checkpoints, "resume_from", lambda *_: "It goes on from there.")
     assert served.run("rowlock run -d --clean-env --name c4 -- true")[2].splitlines()[:2] == [
         "Job c4 submitted to project default: 1 pod.", "It goes on from there.",
     ]  # fmt: skip
