@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.ui.conftest import Ui
+from tests.ui.conftest import Ui, come_to_rest
 from tests.ui.proxy import Proxy
 from tests.ui.test_terminal import PROMPT
 from tests.ui.test_workloads_page import LONG, expect, run
@@ -31,7 +31,7 @@ def proxied(ui: Ui) -> Iterator[Callable[[str], Proxy]]:
         return proxy
 
     yield open_page
-    ui.page.goto("about:blank")
+    come_to_rest(ui.page)
     for proxy in proxies:
         proxy.close()
 
