@@ -18,6 +18,14 @@ ENDED = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": NOW}
 RUNS = {"running": {"startedAt": NOW}}
 
 
+def start_two_ranks(served: Served) -> None:
+    """t1-master-0 and t1-worker-0 run."""
+    served.node("a")
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+
+
 @contextmanager
 def following(served: Served, job: str) -> Iterator[IO[str]]:
     """What a follower of the job says, from a program of its own."""
@@ -38,10 +46,7 @@ def test_who_follows_is_let_go_when_the_grace_of_a_restarted_rank_ends(
     monkeypatch.setattr(logs, "_RESTARTED_RANK_GRACE", 2.0)
     monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.1)
     served.endless = {"t1-worker-0"}
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
+    start_two_ranks(served)
     served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z trained"]
     served.report("runai-default", "t1-worker-0", "Running", RUNS, restarts=1)
     with following(served, "t1") as said:
@@ -57,10 +62,7 @@ def test_who_follows_is_not_kept_by_a_life_whose_log_goes_on_with_the_next(
     monkeypatch.setattr(logs, "_RESTARTED_RANK_GRACE", 0.0)
     monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.1)
     served.endless = {"t1-worker-0"}
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
+    start_two_ranks(served)
     served.logs["t1-worker-0"] = ["2026-01-01T00:00:00Z again"]
     with following(served, "t1") as said:
         assert said.readline() == "[rank 1] again\n"
@@ -76,10 +78,7 @@ def test_who_follows_is_not_kept_by_a_rank_that_waits_for_a_master_that_is_done(
     monkeypatch.setattr(logs, "_RESTARTED_RANK_GRACE", 0.0)
     monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.1)
     served.endless = {"t1-worker-0"}
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
+    start_two_ranks(served)
     served.logs["t1-master-0"] = ["2026-01-01T00:00:00Z trained"]
     served.report("runai-default", "t1-worker-0", "Running", RUNS, restarts=1)
     served.report("runai-default", "t1-master-0", "Succeeded", ENDED)
@@ -93,10 +92,7 @@ def test_a_log_that_takes_longer_to_read_than_the_drain_is_followed_to_its_last_
 ) -> None:
     """The job is over long before its reader has taken 30,000 lines."""
     monkeypatch.setattr(logs, "_DRAIN_TIMEOUT", 0.0)
-    served.node("a")
-    served.ok(SUBMIT)
-    served.bound(2)
-    served.run_pods()
+    start_two_ranks(served)
     for rank, pod in enumerate(("t1-master-0", "t1-worker-0")):
         served.logs[pod] = [f"2026-01-01T00:00:00Z {rank}:{line}" for line in range(15_000)]
     served.finish()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rowlock.rest.log_streams.lines import MAX_LINE, LineTag, lines_of_local_rank, split_lines
-from rowlock.rest.log_streams.rows import final_state
+from rowlock.rest.log_streams.rows import final_state, shorten
 
 
 def split(*chunks: bytes, **options: bool) -> list[bytes]:
@@ -151,3 +151,15 @@ def test_rows_that_are_drawn_over_are_lines_in_the_end() -> None:
 def test_what_moves_the_cursor_for_ever_is_bounded(evil: bytes) -> None:
     lines = split(*(evil[at : at + 65536] for at in range(0, len(evil), 65536)), b"\nend\n")
     assert lines[-1] == b"end\n" and sum(map(len, lines)) <= len(evil) + 100
+
+
+@pytest.mark.parametrize("evil", [b"\r#" + b"\x1b[A" * 300_000, b"\r" + b"\x1b[A\r#" * 100_000])
+def test_what_moves_the_cursor_for_ever_is_not_kept(evil: bytes) -> None:
+    """Else each chunk of a megabyte's line looks through all before it, and holds the event loop for a fifth of a second."""
+    assert shorten(evil, stamped=False) == b"\r#"
+
+
+def test_a_line_too_long_for_a_drawing_ends_what_is_drawn() -> None:
+    assert split(b"\r0/2\n\r1 of 3\x1b[A\n\r2 of 3\x1b[A\r1/2\n" + b"x" * 70_000 + b"\nend\n") == [
+        b"0/2\n", b"1/2\n", b"2 of 3\n", b"x" * 70_000 + b"\n", b"end\n",
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from rowlock.rest.log_streams.rows import Rows, final_state, shorten
+from rowlock.rest.log_streams.rows import Rows, final_state, shorten, split_stamp
 
 MAX_LINE = 1 << 20
 """Bytes of a line at most; a longer line is split."""
@@ -28,9 +28,9 @@ class LineTag:
     def put_before(self, line: bytes, *, stamped: bool) -> bytes:
         """`stamped`: the line begins with a time and a blank."""
         if self.first_rank is not None:
-            stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
+            stamp, text = split_stamp(line, stamped)
             if found := _LOCAL_RANK.match(text):
-                return b"[rank %d] " % (self.first_rank + int(found[1])) + stamp + blank + text[found.end() :]
+                return b"[rank %d] " % (self.first_rank + int(found[1])) + stamp + text[found.end() :]
         return f"[{self.label}] ".encode() + line
 
 
@@ -56,10 +56,8 @@ async def split_lines(
             for final in (*rows.take_held(), final_state(rest, stamped=stamped)):
                 yield final + b"\n"
             rest = b""
-    if rest.strip(b"\r"):
-        for final in rows.end_line(rest, stamped=stamped):
-            yield final + b"\n"
-    for final in rows.take_held():
+    ended = rows.end_line(rest, stamped=stamped) if rest.strip(b"\r") else []
+    for final in (*ended, *rows.take_held()):
         yield final + b"\n"
 
 
@@ -67,12 +65,12 @@ async def lines_of_local_rank(lines: AsyncIterator[bytes], local_rank: int, *, s
     """Of a pod in which torchrun starts several ranks: the lines of one of them (0 is the pod's first), without their mark, and
     those that bear none. `stamped`: each line begins with a time and a blank."""
     async for line in lines:
-        stamp, blank, text = line.partition(b" ") if stamped else (b"", b"", line)
+        stamp, text = split_stamp(line, stamped)
         found = _LOCAL_RANK.match(text)
         if found is None:
             yield line
         elif int(found[1]) == local_rank:
-            yield stamp + blank + text[found.end() :]
+            yield stamp + text[found.end() :]
 
 
 async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
+_MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
 """Terminal sequences that move the cursor or clear the screen; they are removed, because they assume the program's own
 terminal."""
 _UP = re.compile(rb"\x1b\[([0-9]{0,3})A")
@@ -16,6 +16,8 @@ _MAX_REACH = 50
 """Rows above the last that can be written over."""
 _MAX_UPS = 200
 """Moves in one line that count."""
+_LONGEST_DRAWN = 1 << 16
+"""Bytes of a line in which moves count: to look for them in a megabyte takes a fifth of a second."""
 
 
 def final_state(line: bytes, *, stamped: bool = False) -> bytes:
@@ -37,8 +39,10 @@ def split_stamp(line: bytes, stamped: bool) -> tuple[bytes, bytes]:
 def shorten(rest: bytes, *, stamped: bool) -> bytes:
     """An unfinished line without what it has written over, so that a bar of hours stays short; still one that was drawn over."""
     stamp, text = split_stamp(rest, stamped)
-    ups = list(_UP.finditer(text)) if b"\x1b[" in text else []
-    end = ups[-1].end() if ups else 0
+    end = 0
+    if len(text) <= _LONGEST_DRAWN:
+        for found in _UP.finditer(text):
+            end = found.end()
     head, tail = text[:end], text[end:]
     if b"\r" not in tail:
         return rest
@@ -46,7 +50,7 @@ def shorten(rest: bytes, *, stamped: bool) -> bytes:
 
 
 def _visible_text(text: bytes) -> bytes:
-    return MOVES.sub(b"", text.rstrip(b"\r").rpartition(b"\r")[2])
+    return _MOVES.sub(b"", text.rstrip(b"\r").rpartition(b"\r")[2])
 
 
 class Rows:
@@ -65,6 +69,8 @@ class Rows:
 
     def end_line(self, line: bytes, *, stamped: bool) -> list[bytes]:
         """The lines that are final now that this one ends, without their newlines."""
+        if len(line) > _LONGEST_DRAWN:
+            return [*self.take_held(), final_state(line, stamped=stamped)]
         if not self._reach and not (b"\x1b[" in line and _UP.search(line)):
             return [final_state(line, stamped=stamped)]
         has_moved = self._write(line, stamped=stamped)
@@ -74,13 +80,13 @@ class Rows:
             return []
         self._bottom = self._cursor = self._bottom + 1
         if self._quiet > 2 * self._reach + 1:  # a bar that is made anew has ended lines before it goes up
-            self._reach = 0
             return self.take_held()
         final = [row for row in self._held if row not in self._bars or row < self._bottom - self._reach]
         return self._take(max(final, default=-_MAX_REACH))
 
     def take_held(self) -> list[bytes]:
-        """All rows that were waited for."""
+        """All rows that were waited for: nothing is drawn over any more."""
+        self._reach, self._cursor = 0, self._bottom
         return self._take(self._bottom)
 
     def state(self, rest: bytes, *, stamped: bool) -> bytes:
