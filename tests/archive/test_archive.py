@@ -304,3 +304,13 @@ def test_a_file_of_the_first_format_is_read_and_written_on(tmp_path: Path) -> No
     assert stored < 10_000
     assert connection.execute("PRAGMA user_version").fetchone() == (database.FORMAT,)
     connection.close()
+
+
+def test_a_file_that_has_no_tables_yet_is_no_archive_yet(tmp_path: Path) -> None:
+    (tmp_path / "archive.db").touch()
+    with pytest.raises(FileNotFoundError):
+        database.open_database(tmp_path / "archive.db", writes=False)
+    database.open_database(tmp_path / "archive.db", writes=True).close()
+    reader = database.open_database(tmp_path / "archive.db", writes=False)
+    assert database.read_headers(reader) == []
+    reader.close()

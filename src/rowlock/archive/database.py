@@ -119,7 +119,7 @@ def put_note(name: str, text: str) -> Statement:
 
 
 def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
-    """Raises UnusableArchive, sqlite3.Error, OSError."""
+    """Raises FileNotFoundError when there is nothing to read yet, UnusableArchive, sqlite3.Error, OSError."""
     if writes:
         path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -132,6 +132,8 @@ def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
             raise UnusableArchive(
                 f"{path} was written by a later rowlock (format {version}, this one knows {FORMAT}): upgrade, or move it away"
             )
+        if not writes and version == 0:  # the writer has made the file, and not its tables yet
+            raise FileNotFoundError(path)
         if writes:
             database.execute("PRAGMA auto_vacuum = INCREMENTAL")  # first: it must stand before there is a page
             database.execute("PRAGMA journal_mode = WAL")
