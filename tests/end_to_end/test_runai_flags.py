@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
 from tests.end_to_end.cluster import Cluster
 
 PROGRAM = """python /code/main.py; echo kept > /data/kept; echo home $HOME; cat /node/note; echo x > /node/other;
@@ -51,3 +52,17 @@ def test_attach_reaches_the_program(cluster: Cluster) -> None:
     done = subprocess.run(line, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "rank 0 read a word" in done.stdout and "Connecting to pod t1-master-0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "program",
+    ["echo first; read line; echo second $line; exit 6", "echo first; echo second a word; exit 6"],
+    ids=["reached", "has-ended"],
+)
+def test_a_submit_that_attaches_shows_all_and_ends_as_its_program(cluster: Cluster, program: str) -> None:
+    cluster.up()
+    submit = ["runai", "submit", "t1", "-i", "rowlock.dev/host", "--attach", "--command", "--", "sh", "-c", program]
+    done = subprocess.run(submit, env=cluster.env, input="a word\n", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 6, done.stderr
+    said = done.stdout.split("\n")
+    assert [line for line in said if line in ("first", "second a word")] == ["first", "second a word"], done.stdout

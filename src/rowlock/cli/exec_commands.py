@@ -9,8 +9,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
@@ -22,6 +23,8 @@ from rowlock.cli.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 _CHUNK = 1 << 15
+_POLL_S, _END_REPORT_S = 0.05, 10.0
+"""Seconds between two looks for the end of a program, and in which its node reports it."""
 
 
 # ---------------------------------------------------------------- which pod
@@ -109,6 +112,65 @@ def _exec_in_pod(line: CommandLine, name: str, command: list[str], *, stdin: boo
 def attach(line: CommandLine) -> int:
     """Joins the program of a pod."""
     server, pod = _find_running_pod(line, line.word("job"))
+    return _attach_to(line, server, pod)
+
+
+class EndedProgram(NamedTuple):
+    """The end of a life of a pod's program. `is_previous`: the next life has begun since."""
+
+    exit_code: int
+    is_previous: bool
+
+
+def attach_from_start(line: CommandLine, server: ServerClient, pod: dict[str, Any]) -> int | EndedProgram:
+    """Join the program of a pod, from its first line (a real cluster shows what it prints from now on), until it ends. Returns its
+    exit code, 0 when the connection ended and it goes on; an `EndedProgram` when it had ended before, and nothing was shown. Raises
+    CommandError."""
+    before = int(_main_status(pod).get("restartCount") or 0)
+    try:
+        code = _attach_to(line, server, _require_running(pod), ("logs", "true"))
+    except CommandError:
+        if (found := _wait_for_end(server, pod, before)) is None:
+            raise
+        return found
+    found = _wait_for_end(server, pod, before)
+    return found.exit_code if found else code
+
+
+def _wait_for_end(server: ServerClient, pod: dict[str, Any], restarts: int) -> EndedProgram | None:
+    """The end of the life that followed this many restarts; None when its node does not report it soon, or the pod is gone."""
+    deadline = time.monotonic() + _END_REPORT_S
+    while time.monotonic() < deadline:
+        try:
+            now = _read_pod(server, pod)
+        except client.StatusError as refusal:
+            if refusal.status != 404:
+                raise
+            return None
+        if now["metadata"]["uid"] != pod["metadata"]["uid"]:
+            return None
+        status = _main_status(now)
+        is_previous = int(status.get("restartCount") or 0) > restarts
+        is_over = is_previous or "waiting" in (status.get("state") or {})  # "waiting": for its next life
+        ended = (status.get("lastState" if is_over else "state") or {}).get("terminated")
+        if ended:
+            return EndedProgram(int(ended["exitCode"]), is_previous)
+        time.sleep(_POLL_S)
+    return None
+
+
+def _read_pod(server: ServerClient, pod: dict[str, Any]) -> dict[str, Any]:
+    meta = pod["metadata"]
+    return dict(server.get(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"))
+
+
+def _main_status(pod: dict[str, Any]) -> dict[str, Any]:
+    name = pod["spec"]["containers"][0]["name"]
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    return next((dict(status) for status in statuses if status["name"] == name), {})
+
+
+def _attach_to(line: CommandLine, server: ServerClient, pod: dict[str, Any], *options: tuple[str, str]) -> int:
     container = _find_container(pod, line)
     stdin = not line.no_stdin and bool(container.get("stdin"))
     tty = not line.no_tty and sys.stdin.isatty() and bool(container.get("tty"))
@@ -117,7 +179,7 @@ def attach(line: CommandLine) -> int:
     print(f"Connecting to pod {pod['metadata']['name']}", file=sys.stderr)
     if stdin:
         print("If you don't see a command prompt, try pressing enter.", file=sys.stderr)
-    query = _stream_query(container["name"], stdin=stdin, tty=bool(container.get("tty")))
+    query = [*_stream_query(container["name"], stdin=stdin, tty=bool(container.get("tty"))), *options]
     return run_session(WebSocket(server, subresource_path(pod, "attach"), query), stdin, tty)
 
 

@@ -7,10 +7,14 @@ from typing import Any
 from rowlock.cli import exec_commands
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload, wait_for_phase
+from rowlock.cli.commands.logs import GONE_CHIEF, write_lines
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import parse_duration
+from rowlock.cli.run.following import exit_code
 from rowlock.cli.submit.assets import says_image_elsewhere
+
+_ENDED = ("Completed", "Failed")
 
 
 def check_submit_flags(line: CommandLine) -> None:
@@ -58,12 +62,26 @@ def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
     timeout = getattr(line, "pod_running_timeout", None)
     limit = parse_duration(timeout, "--pod-running-timeout") if timeout else None
     body = wait_for_phase(server, find_workload(server, project(line), name), "Running", limit)
-    if body["phase"] != "Running":
+    if body["phase"] != "Running" and (forward or body["phase"] not in _ENDED):
         raise CommandError(f"The job {name} is {body['phase']}, not running. {_reason(body)}".strip())
     line.set_values(words=[name], pod=None, container=None, no_stdin=False, no_tty=False)
-    if forward:
-        return exec_commands.port_forward(line)
-    return exec_commands.attach(line)
+    return exec_commands.port_forward(line) if forward else _attach(line, server, body)
+
+
+def _attach(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> int:
+    """Attach to the first pod, from its first line; of a program that has ended already, print the log. Returns its exit code."""
+    chief, previous = body["additionalFields"]["chief"], False
+    if body["phase"] in _ENDED:
+        code = exit_code(body["phase"], server.get(f"{WORKLOADS}/{body['id']}/pods")["pods"])
+    else:
+        pod = server.get(f"/api/v1/namespaces/{body['namespace']}/pods/{chief}")
+        ended = exec_commands.attach_from_start(line, server, pod)
+        if isinstance(ended, int):
+            return ended
+        code, previous = ended
+    path = f"{WORKLOADS}/{body['id']}/pods/{chief or GONE_CHIEF}/logs"
+    write_lines(server.stream_lines(path, previous=previous))
+    return code
 
 
 def _reason(body: dict[str, Any]) -> str:
