@@ -21,7 +21,7 @@ from rowlock.cli.commands.tree import ROOT as ROWLOCK
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
 from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
-from rowlock.cli.run.request import launch_command, launched_ranks
+from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
@@ -335,23 +335,6 @@ def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> N
 def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: str) -> None:
     assert launch_command(typed.split(), 2) == launched.split()
     assert launch_command(typed.split(), 1) == typed.split()
-
-
-@pytest.mark.parametrize(
-    ("typed", "ranks"),
-    [
-        ("torchrun --nproc-per-node 2 t.py", 2),
-        ("torchrun --standalone --nproc_per_node=3 t.py --nproc-per-node 9", 3),
-        ("python3 -m torch.distributed.run -m --nnodes 2 --nproc-per-node=4 pkg.train", 4),
-        ("torchrun --nproc-per-node gpu t.py", None),
-        ("torchrun t.py --nproc-per-node 9", None),
-        ("torchrun --nproc-per-node", None),
-        ("python t.py --nproc-per-node 9", None),
-        ("", None),
-    ],
-)
-def test_how_many_ranks_a_torchrun_starts(typed: str, ranks: int | None) -> None:
-    assert launched_ranks(typed.split()) == ranks
 
 
 def test_the_ranks_of_a_torchrun_that_was_typed_are_ranks(served: Served) -> None:

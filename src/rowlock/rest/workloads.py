@@ -347,7 +347,7 @@ async def pods(call: RestCall) -> Any:
     pod_items = [
         {
             **ranks.pod_json(pod, body, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or ""))),
-            "rank": ranks.rank_label(workload.job, pod),
+            **ranks.rank_fields(workload.job, pod),
         }
         for pod in (() if list_query.asks_for_deleted(call.query) else workload.pods)
         if parsed_query.search in objects.name(pod)

@@ -8,6 +8,7 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.frameworks.torchrun import launched_ranks
 from rowlock.training.model import INDEX_LABEL, MASTER, TYPE_LABEL, WORKER
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
 from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, replica_specs
@@ -79,9 +80,17 @@ def first_launched_rank(job: Object, pod: Object) -> int | None:
     each = _ranks_per_pod(job)
     if not has_ranked_pods(job) or objects.dig(job, "spec.elasticPolicy"):
         return None
-    if each == 1:  # or the command says how many: they are all of the job where there is one pod
+    if each == 1:  # or the program says how many: they are all of the job where there is one pod
         return 0 if desired_pods(job) == 1 else None
     return _pod_number(job, pod) * each if each else None
+
+
+def rank_fields(job: Object, pod: Object) -> dict[str, Any]:
+    """What a pod in JSON says of its ranks: `rank`, how the lines of its log begin; `launchedRanks`, which ranks torchrun starts in it
+    (`first` and how many, `count`), or None where it starts one or their numbers are not known."""
+    first, each = first_launched_rank(job, pod), _ranks_per_pod(job)
+    launched = {"first": first, "count": each} if first is not None and each > 1 else None
+    return {"rank": rank_label(job, pod), "launchedRanks": launched}
 
 
 def _pod_number(job: Object, pod: Object) -> int:
@@ -90,11 +99,25 @@ def _pod_number(job: Object, pod: Object) -> int:
 
 
 def _ranks_per_pod(job: Object) -> int:
-    """0 = torchrun finds out."""
+    """As torchrun's own option in the job's command says, else as its spec does; 0 = torchrun finds out, or the pods differ."""
+    numbers = {_launched_ranks(spec) for spec in replica_specs(job).values()}
+    if len(numbers) != 1:
+        return 0 if numbers else 1
+    if (own := numbers.pop()) is not None:
+        return own
     text = str(objects.dig(job, "spec.nprocPerNode", "1"))
     if text == "auto":
         return 1
     return int(text) if objects.is_digits(text) else 0
+
+
+def _launched_ranks(replica_spec: Object) -> int | None:
+    containers = objects.dig(replica_spec, "template.spec.containers", [])
+    return (
+        launched_ranks([*(containers[0].get("command") or ()), *(containers[0].get("args") or ())])
+        if containers
+        else None
+    )
 
 
 def exit_code(pod: Object) -> int | None:

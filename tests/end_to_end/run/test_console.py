@@ -107,13 +107,15 @@ def test_the_other_ranks_are_heard_when_the_one_at_the_terminal_has_ended(runnin
         (("-t",), "--tty needs a terminal, and stdin is none"),
         (("--debug", "2", "-n", "2"), "--debug 2: there is no such rank; with --nnodes 2 the last is 1"),
         (("--debug", "0", "--nproc-per-node", "2"), "--debug gives a terminal to one rank"),
+        (("-t", "--", "torchrun", "--nproc-per-node=2", "t.py"), "--tty gives a terminal to one rank"),
         (("--replace",), "--replace needs the --name"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_submitted(
     running: Cluster, flags: tuple[str, ...], sentence: str
 ) -> None:
-    assert sentence in running.run("rowlock", "run", *flags, "--", "true", code=2)
+    program = () if "--" in flags else ("--", "true")
+    assert sentence in running.run("rowlock", "run", *flags, *program, code=2)
 
 
 def test_the_submitters_environment_goes_along_and_the_servers_does_not(running: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,3 +115,12 @@ def test_what_cannot_be_as_it_was(running: Cluster, project: Path, tmp_path: Pat
     assert manifest["kind"] == "PyTorchJob" and manifest["metadata"]["name"] == "applied"
     assert "needs two runs" in run(running, project, "diff", "bare", code=2)
     assert "There is no run nope" in run(running, project, "diff", "bare", "nope", code=1)
+
+
+def test_a_job_says_where_its_checkpoints_are_and_when_there_are_none_any_more(running: Cluster) -> None:
+    running.run("rowlock", "run", "--name", "saves", "--", "sh", "-c", 'echo 1 > "$ROWLOCK_CHECKPOINT_DIR/one"')
+    (file,) = (running.data / "checkpoints").glob("*/one")
+    place = file.parent
+    assert f"{place} (1 file, the newest " in running.run("rowlock", "describe", "saves")
+    shutil.rmtree(place)
+    assert f"{place} (does not exist)" in running.run("rowlock", "describe", "saves")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
 from rowlock.cli.context import project
-from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
+from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.output import parse_duration, tell
 
@@ -95,7 +95,7 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
         return _ChosenPod(name)
     if gone and not pods:
         return _ChosenPod(f"rank-{rank}")
-    if (chosen := _pod_of_launched_rank(server, workload, rank, pods)) is not None:
+    if (chosen := _pod_of_launched_rank(workload, rank, pods)) is not None:
         return chosen
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
@@ -104,25 +104,23 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
     raise CommandError(f"{workload['name']} has no rank {rank}; it has {', '.join(ranks)}.")
 
 
-def _pod_of_launched_rank(
-    server: client.ServerClient, workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]
-) -> _ChosenPod | None:
-    """The pod in which torchrun starts this rank: torchrun numbers ranks pod by pod. None when the pods do not run several
-    ranks each. Raises CommandError when the job has no such rank."""
-    try:
-        spec = server.get(f"{WORKLOADS}/distributed/{workload['id']}").get("spec") or {}
-    except client.StatusError:
+def _pod_of_launched_rank(workload: dict[str, Any], rank: int, pods: list[dict[str, Any]]) -> _ChosenPod | None:
+    """The pod in which torchrun starts this rank, the last where it was made anew. None when it is not known what ranks torchrun starts.
+    Raises CommandError when the job has no such rank."""
+    launched = [
+        (str(p["name"]), p["launchedRanks"]["first"], p["launchedRanks"]["count"]) for p in pods if p["launchedRanks"]
+    ]
+    if not launched:
         return None
-    text = str(spec.get("nprocPerNode"))
-    each = int(text) if is_digits(text) and len(text) < 5 else 1
-    if each < 2 or spec.get("maxReplicas"):  # an elastic job numbers ranks in the order in which they join
-        return None
-    if rank >= each * len(pods):
-        last = each * len(pods) - 1
-        raise CommandError(f"{workload['name']} has no rank {rank}; its ranks are 0 to {last}, {each} in each pod.")
-    name, first = str(pods[rank // each]["name"]), rank // each * each
+    found = next((one for one in reversed(launched) if 0 <= rank - one[1] < one[2]), None)
+    if found is None:
+        last = max(first + count for _, first, count in launched) - 1
+        raise CommandError(
+            f"{workload['name']} has no rank {rank}; its ranks are 0 to {last}, {launched[0][2]} in each pod."
+        )
+    name, first, count = found
     tell(
-        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + each - 1}: torchrun puts their lines into one log. "
+        f"Rank {rank} runs in {name}, with all of ranks {first} to {first + count - 1}: torchrun puts their lines into one log. "
         "Where its environment has PET_TEE=3 it says whose each is, and the others' are left out."
     )
     return _ChosenPod(name, rank - first)

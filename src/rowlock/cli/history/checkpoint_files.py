@@ -29,7 +29,7 @@ class CheckpointFiles(NamedTuple):
 
 def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None:
     """The checkpoints of a run that `GET /runs/{id}` returned; None when its directory is not on this machine."""
-    path = os.path.join(server.directory, "checkpoints", run["checkpointsOf"])
+    path = _directory_of(server, run)
     count, newest = 0, 0.0
     if not os.path.isdir(path):
         return None
@@ -43,14 +43,20 @@ def look_at(server: ServerClient, run: dict[str, Any]) -> CheckpointFiles | None
     return CheckpointFiles(path, count, newest)
 
 
+def _directory_of(server: ServerClient, run: dict[str, Any]) -> str:
+    return os.path.join(server.directory, "checkpoints", run["checkpointsOf"])
+
+
 def find_directories(server: ServerClient, identity: str) -> list[tuple[str, str]]:
     """(title, directory) of a workload's working directory and of its checkpoints; [] when the server keeps no archive."""
     try:
         run = server.get(f"/api/v1/runs/{identity}")
     except StatusError:
         return []
-    files, directory = look_at(server, run), run["ran"]["workingDir"]
+    files, directory, path = look_at(server, run), run["ran"]["workingDir"], _directory_of(server, run)
+    are_here = os.path.isdir(os.path.dirname(path))  # the server's pods keep theirs on this machine
+    checkpoints = files.describe() if files else f"{path} (does not exist)" if are_here else ""
     return [
         *([("Directory", directory)] if directory else []),
-        *([("Checkpoints", files.describe())] if files else []),
+        *([("Checkpoints", checkpoints)] if checkpoints else []),
     ]

@@ -21,6 +21,7 @@ from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import tell
 from rowlock.cli.websocket import WebSocket
+from rowlock.training.frameworks.torchrun import launched_ranks
 
 CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty")
 _POLL_S, _LONGEST_POLL_S = 0.05, 0.5
@@ -61,7 +62,7 @@ class Console:
             raise CommandError(
                 f"--debug {rank}: there is no such rank; with --nnodes {line.nnodes} the last is {line.nnodes - 1}", 2
             )
-        if line.nproc_per_node > 1:
+        if line.nproc_per_node > 1 or (launched_ranks(line.rest or ()) or 1) > 1:
             raise CommandError(f"{flag} gives a terminal to one rank: leave --nproc-per-node out", 2)
         if not line.detach and not sys.stdin.isatty():
             raise CommandError(

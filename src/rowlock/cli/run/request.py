@@ -6,8 +6,9 @@ import os
 from typing import Any
 
 from rowlock.cli.context import project, typed_command
-from rowlock.cli.grammar import CommandError, CommandLine, is_digits
+from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
+from rowlock.training.frameworks.torchrun import is_torchrun, launched_ranks
 
 HOST_IMAGE = "rowlock.dev/host"
 
@@ -92,35 +93,6 @@ def processes_per_pod(line: CommandLine, command: list[str]) -> int:
             f"--nproc-per-node is {line.nproc_per_node}, and torchrun's own is {own}: leave one of them out", 2
         )
     return own or line.nproc_per_node
-
-
-_TORCHRUN_SWITCHES = frozenset(
-    {"--standalone", "--no-python", "--module", "-m", "--run-path", "--virtual-local-rank", "--help", "-h"}
-)
-"""Its options that take no value, in torch 2.13."""
-
-
-def launched_ranks(command: list[str]) -> int | None:
-    """The number that a torchrun on the command line is given with `--nproc-per-node`; None where it is none, or a word (`gpu`)."""
-    if not command or not is_torchrun(command):
-        return None
-    words = iter(command[1:] if os.path.basename(command[0]) == "torchrun" else command[3:])
-    found = None
-    for word in words:
-        if not word.startswith("-"):
-            break  # the script: what follows is its own
-        option, equals, value = word.partition("=")
-        option = option.replace("_", "-")
-        if not equals and option not in _TORCHRUN_SWITCHES:
-            value = next(words, "")
-        if option == "--nproc-per-node":
-            found = value
-    return int(found) if found and is_digits(found) and int(found) > 0 else None
-
-
-def is_torchrun(command: list[str]) -> bool:
-    """Whether the program is torchrun, which starts its ranks itself."""
-    return os.path.basename(command[0]) == "torchrun" or command[1:3] == ["-m", "torch.distributed.run"]
 
 
 def environment_variables(entries: list[str]) -> list[dict[str, str]]:

@@ -130,7 +130,7 @@ ANSWERS: dict[str, Schema] = {
         currentNodePool=TEXT, requestedNodePools=list_of(TEXT), requestedResources=ref("RequestedResources"),
         allocatedResources=ref("AllocatedResources"), tolerations=list_of(OBJECT), nodeAffinity=nullable(OBJECT),
         revisionId=nullable(TEXT), status=TEXT, ready=FLAG, role=TEXT, index=WHOLE, restarts=WHOLE,
-        exitCode=nullable(WHOLE), message=TEXT, rank=TEXT,
+        exitCode=nullable(WHOLE), message=TEXT, rank=TEXT, launchedRanks=nullable(record(first=WHOLE, count=WHOLE)),
     ),
     "Pods": page_of("pods", "Pod"),
     "Structure": record(

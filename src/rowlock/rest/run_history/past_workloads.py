@@ -218,7 +218,7 @@ def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
         gone = by_uid[objects.uid(pod)].deleted or run.record.deleted
         fields = ranks.pod_json(pod, body)
         fields |= {"deletedAt": _time(gone) or fields["deletedAt"], "allocatedResources": allocated_resources([])}
-        found.append({**fields, "ready": False, "rank": ranks.rank_label(job, pod)})
+        found.append({**fields, "ready": False, **ranks.rank_fields(job, pod)})
     return found
 
 

@@ -66,7 +66,7 @@ async def _select_pods(call: RestCall) -> tuple[Sequence[PodRow], list_query.Que
 def _pod_json(row: PodRow) -> dict[str, Any]:
     card_memory = row.workload.card_memory(str(objects.dig(row.pod, "spec.nodeName") or ""))
     body = ranks.pod_json(row.pod, runai_json.workload_json(row.workload), card_memory)
-    return {**body, "rank": ranks.rank_label(row.workload.job, row.pod)}
+    return body | ranks.rank_fields(row.workload.job, row.pod)
 
 
 async def index(call: RestCall) -> Any:
