@@ -24,7 +24,8 @@ HEAD = """# Benchmarks
 
 Written by `make bench` ({date}; {cpus} CPUs, {machine}, Python {python}; load before the start {load:.1f}). Median
 (minimum–maximum). Seconds do not travel between machines; ratios do. GPUs were simulated: nothing here ran on one. Peers run without
-limits of their clients; warm stands beside warm, cold beside cold, and the row says which.
+limits of their clients; warm stands beside warm, cold beside cold, and the row says which. A budget that is missed is also held against
+this machine's speed: so many times it as three bare torch processes take of the time that they took where the budgets were set.
 
 ## {title}
 

@@ -5,6 +5,7 @@ Every figure of rowlock stands beside a floor or a peer measured in the same run
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import statistics
@@ -50,6 +51,17 @@ for port in sys.stdin:
 """The floor of a warm start: an interpreter that has imported torch forks the ranks."""
 
 
+BARE_SECONDS = 2.9
+"""What three bare processes took for the all-reduce program, cold, on the machine and in the hour in which the budgets were set."""
+
+
+@functools.cache
+def slowness() -> float:
+    """How many times `BARE_SECONDS` the same three processes take here and now: a machine of a cloud is not always equally fast."""
+    _bare_torch()  # nobody pays for a cold disk
+    return statistics.median(_bare_torch() for _ in range(3)) / BARE_SECONDS
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a figure was promised to be: its median at most `limit`, or at least."""
@@ -58,14 +70,20 @@ class Budget:
     at_least: bool = False
 
     def verdict(self, values: list[float], unit: str) -> str:
-        """On a busy machine the median may miss what the best of the values meets, and then both is said."""
+        """On a busy machine the median may miss what the best of the values meets, and then both is said. What is missed is also held
+        against the budget of a machine as slow as this one."""
 
-        def is_met(value: float) -> bool:
-            return value >= self.limit if self.at_least else value <= self.limit
+        def is_met(value: float, limit: float) -> bool:
+            return value >= limit if self.at_least else value <= limit
 
-        best = max(values) if self.at_least else min(values)
-        said = "met" if is_met(statistics.median(values)) else "MISSED, the best met it" if is_met(best) else "MISSED"
-        return f"{'≥' if self.at_least else '≤'} {self.limit:g} {unit}: {said}"
+        best, median = max(values) if self.at_least else min(values), statistics.median(values)
+        sign = "≥" if self.at_least else "≤"
+        if is_met(median, self.limit):
+            return f"{sign} {self.limit:g} {unit}: met"
+        scaled = self.limit / slowness() if self.at_least else self.limit * slowness()
+        said = "MISSED, the best met it" if is_met(best, self.limit) else "MISSED"
+        here = f"{sign} {scaled:.3g} {unit} at this machine's speed: {'met' if is_met(median, scaled) else 'MISSED'}"
+        return f"{sign} {self.limit:g} {unit}: {said}; {here}"
 
 
 @dataclass(frozen=True)
@@ -275,8 +293,15 @@ def up() -> Figure:
     return Figure("`rowlock up -d` → a usable node", "s", took)
 
 
+def machine_speed() -> Figure:
+    """The yardstick of the budgets in seconds."""
+    title = f"three bare processes of a torch all-reduce job, cold ({BARE_SECONDS} s where the budgets were set)"
+    return Figure(title, "s", [slowness() * BARE_SECONDS])
+
+
 def figures() -> Iterator[Figure]:
     """Each as soon as it is measured: a long run tells how far it is."""
+    yield machine_speed()
     yield up()
     with running("--simulated-gpus", "8", "--cpus-per-node", "4000") as client:
         yield first_log_byte(client)
