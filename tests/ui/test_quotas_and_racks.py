@@ -42,7 +42,8 @@ def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
     trial.get_by_role("button", name="APPLY team-a: 1, team-b: 1").click()
     expect(trial.get_by_role("status")).to_contain_text("Saved: the quotas of team-a, team-b.")
     assert (quota_of(ui, "team-a"), quota_of(ui, "team-b")) == (1, 1)
-    expect(ui.page.get_by_role("listitem", name="holds, place 1")).to_be_visible()  # what was foretold came about
+    # What was foretold came about. The first process of a container ignores SIGTERM: on a real node it is killed after 30 s.
+    expect(ui.page.get_by_role("listitem", name="holds, place 1")).to_be_visible(timeout=60_000)
     open_page(ui, "Projects")
     ui.page.get_by_role("button", name="team-b", exact=True).click()
     expect(ui.page.get_by_role("region", name="GPUs of team-b")).to_contain_text("quota 1")
