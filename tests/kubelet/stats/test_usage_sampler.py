@@ -177,14 +177,25 @@ def test_a_root_that_has_ended_is_left_out() -> None:
 # ---------------------------------------------------------------- GPUs
 
 
-class FakeDriver(SimpleNamespace):
-    """As pynvml: two cards, of which one does not tell what processes compute."""
+class FakeDriver:
+    """As pynvml: three cards, of which one does not tell what processes compute, and one is lost."""
 
     class NVMLError(Exception):
         pass
 
-    def nvmlInit(self) -> None: ...
-    def nvmlShutdown(self) -> None: ...
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+        self.windows: list[float] = []
+        self.is_loaded = True
+
+    def nvmlInit(self) -> None:
+        if not self.is_loaded:
+            raise self.NVMLError("the driver is not loaded")
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:
+        self.closed += 1
+
     def nvmlDeviceGetCount(self) -> int:
         return 3
 
@@ -197,6 +208,8 @@ class FakeDriver(SimpleNamespace):
         return f"GPU-{handle}"
 
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:
+        if not self.is_loaded:
+            raise self.NVMLError("the driver is not loaded")
         return SimpleNamespace(gpu=80)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> Any:
@@ -205,14 +218,62 @@ class FakeDriver(SimpleNamespace):
     def nvmlDeviceGetProcessUtilization(self, handle: int, since: int) -> Any:
         if handle == 1:
             raise self.NVMLError("not supported")
+        self.windows.append(time.time() - since / 1e6)
         return [SimpleNamespace(pid=11, smUtil=60), SimpleNamespace(pid=99, smUtil=5)]
 
 
-def test_cards_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeDriver())
-    readings = gpu_usage.GpuReader().read()
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    fake = FakeDriver()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+def test_cards_are_read_one_by_one(driver: FakeDriver) -> None:
+    reader = gpu_usage.GpuReader()
+    readings = reader.read()
     assert set(readings) == {"GPU-0", "GPU-1"}, "a card that is lost takes no other with it"
     assert readings["GPU-0"].utilization_by_pid == {11: 60.0} and readings["GPU-1"].utilization_by_pid == {}
+    assert reader.read() == readings
+    assert all(window >= gpu_usage.WINDOW - 0.001 for window in driver.windows), "also of the second look"
+
+
+def test_the_driver_is_opened_once_and_closed_when_no_pod_holds_a_card(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        states = {"cpu": state_of_this_process("cpu")}
+        nodes: Any = {"node-1": SimpleNamespace(gpus=(1,), simulated=False)}
+        sampler = UsageSampler(states, nodes, time.time)
+        await sampler.look()
+        assert driver.opened == 0, "nobody has a card to look at"
+        states["gpu"] = state_of_this_process("gpu", "GPU-0")
+        for _ in range(3):
+            await sampler.look()
+        latest = sampler.latest("gpu")
+        assert latest is not None and latest.gpus == {"GPU-0": (80.0, 0.0)}
+        assert (driver.opened, driver.closed) == (1, 0)
+        del states["gpu"]
+        await sampler.look()
+        assert (driver.opened, driver.closed) == (1, 1)
+        states["gpu"] = state_of_this_process("gpu", "GPU-0")
+        await sampler.look()
+        states.clear()
+        await sampler.look()
+        assert (driver.opened, driver.closed) == (2, 2), "also when nothing runs any more"
+
+    asyncio.run(play())
+
+
+def test_a_driver_that_was_away_is_found_again(driver: FakeDriver) -> None:
+    reader = gpu_usage.GpuReader()
+    assert reader.read()
+    driver.is_loaded = False
+    assert reader.read() == {} and not reader.is_open
+    assert reader.read() == {} and not reader.is_open
+    driver.is_loaded = True
+    assert set(reader.read()) == {"GPU-0", "GPU-1"}
+    assert (driver.opened, driver.closed) == (2, 1)
 
 
 def test_each_pod_has_its_part_of_a_card() -> None:

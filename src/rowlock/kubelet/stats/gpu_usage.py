@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+WINDOW = 6.0
+"""Seconds of which the driver says how much each process computed. An H100's driver looks at one process at a time: within two
+seconds a process that takes turns with another may not have been seen, and within six both have their parts."""
+
 
 class GpuReading(NamedTuple):
     """Of one card: percent of the time in which it computed, and the parts of processes."""
@@ -25,43 +29,63 @@ class GpuReading(NamedTuple):
 
 @dataclass(slots=True)
 class GpuReader:
-    """Reads all cards; remembers when it looked last, for NVML tells what processes computed since then."""
+    """Reads all cards. NVML stays open from look to look: opening it and finding the cards takes twice as long as reading them.
+    Whoever looks closes it when no pod holds a card, so that nothing hinders who would reset a card or replace the driver."""
 
-    _seen: dict[str, int] = field(default_factory=dict)
+    _handles: dict[str, Any] = field(default_factory=dict)
+    """Of the cards, by uuid; empty while NVML is closed."""
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._handles)
 
     def read(self) -> dict[str, GpuReading]:
         """By the uuid of the card; empty where there is no driver."""
         import pynvml
 
+        if not self._handles:
+            self._open(pynvml)
         readings: dict[str, GpuReading] = {}
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:
-            return {}
-        try:
-            for index in range(pynvml.nvmlDeviceGetCount()):
-                with contextlib.suppress(pynvml.NVMLError):  # one card is lost: the others are not
-                    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-                    uuid = pynvml.nvmlDeviceGetUUID(handle)
-                    name = uuid if isinstance(uuid, str) else uuid.decode()
-                    readings[name] = self._read_card(pynvml, handle, name)
-        except pynvml.NVMLError:
-            return readings
-        finally:
-            pynvml.nvmlShutdown()
+        for uuid, handle in self._handles.items():
+            with contextlib.suppress(pynvml.NVMLError):  # one card is lost: the others are not
+                readings[uuid] = _read_card(pynvml, handle)
+        if not readings:
+            self.close()  # the driver has gone, and perhaps comes back
         return readings
 
-    def _read_card(self, nvml: Any, handle: Any, uuid: str) -> GpuReading:
-        busy = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
-        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        memory = {process.pid: int(process.usedGpuMemory or 0) for process in running}
-        by_pid: dict[int, float] = {}
-        since, self._seen[uuid] = self._seen.get(uuid, 0), int(time.time() * 1e6)
-        with contextlib.suppress(nvml.NVMLError):  # no process computed, or the driver does not tell
-            for sample in nvml.nvmlDeviceGetProcessUtilization(handle, since):
-                if sample.pid in memory:
-                    by_pid[sample.pid] = min(100.0, float(sample.smUtil))
-        return GpuReading(busy, memory, by_pid)
+    def _open(self, nvml: Any) -> None:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlInit()
+            try:
+                for index in range(nvml.nvmlDeviceGetCount()):
+                    with contextlib.suppress(nvml.NVMLError):
+                        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                        uuid = nvml.nvmlDeviceGetUUID(handle)
+                        self._handles[uuid if isinstance(uuid, str) else uuid.decode()] = handle
+            finally:
+                if not self._handles:
+                    nvml.nvmlShutdown()
+
+    def close(self) -> None:
+        """What is closed stays closed; the next look opens it again."""
+        if self._handles:
+            import pynvml
+
+            self._handles.clear()
+            with contextlib.suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
+
+
+def _read_card(nvml: Any, handle: Any) -> GpuReading:
+    busy = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    memory = {process.pid: int(process.usedGpuMemory or 0) for process in running}
+    by_pid: dict[int, float] = {}
+    with contextlib.suppress(nvml.NVMLError):  # no process computed, or the driver does not tell
+        for sample in nvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - WINDOW) * 1e6)):
+            if sample.pid in memory:
+                by_pid[sample.pid] = min(100.0, float(sample.smUtil))
+    return GpuReading(busy, memory, by_pid)
 
 
 def usage_of_card(reading: GpuReading, pids: frozenset[int], *, is_shared: bool) -> tuple[float | None, float]:

@@ -107,11 +107,11 @@ class UsageSampler:
         }
         cost = 0.0
         seen = _Look({}, {})
-        if roots:
-            has_gpus = any(plan.gpus and not plan.simulated for plan in self._nodes.values())
+        holders = Counter(d for state in self._pod_states.values() if not state.finished for d in state.card.devices)
+        has_gpus = bool(holders) and any(plan.gpus and not plan.simulated for plan in self._nodes.values())
+        if roots or self._gpu_reader.is_open:
             seen, cost = await asyncio.to_thread(self._read, roots, has_gpus=has_gpus)
         now = self._clock()
-        holders = Counter(d for state in self._pod_states.values() if not state.finished for d in state.card.devices)
         turn_began = time.perf_counter()
         for uid, pod_state in list(self._pod_states.items()):
             self._note(uid, pod_state, seen, holders, now)
@@ -124,7 +124,9 @@ class UsageSampler:
 
     def _read(self, roots: Mapping[str, TreeRoot], *, has_gpus: bool) -> tuple[_Look, float]:
         began = time.thread_time()
-        seen = _Look(read_usage(roots), self._gpu_reader.read() if has_gpus else {})
+        if not has_gpus:
+            self._gpu_reader.close()
+        seen = _Look(read_usage(roots) if roots else {}, self._gpu_reader.read() if has_gpus else {})
         return seen, time.thread_time() - began
 
     def _note(self, uid: str, pod_state: PodState, seen: _Look, holders: Mapping[str, int], now: float) -> None:
