@@ -66,6 +66,14 @@ def test_what_a_program_is_told() -> None:
     assert told["GPU_PORTION"] == told["RUNAI_NUM_OF_GPUS"] == "0.1" and told["ROWLOCK_GPU_MEMORY_MIB"] == "8000"
     assert told["PYTORCH_ALLOC_CONF"] == told["PYTORCH_CUDA_ALLOC_CONF"] == "per_process_memory_fraction:0.1"
     assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+    assert told["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.1"
+
+
+@pytest.mark.parametrize("name", gpus.JAX_VARIABLES)
+def test_jax_is_told_once(name: str) -> None:
+    """A JAX that finds both names ends with an error."""
+    told = fraction_environment(GpuFraction(10, 8_000), {name: "0.05"})
+    assert not [variable for variable in gpus.JAX_VARIABLES if variable in told]
 
 
 @pytest.mark.parametrize(

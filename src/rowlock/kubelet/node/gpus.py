@@ -1,9 +1,9 @@
 """The GPUs of pods: which of them a container gets, what its programs are told, and shares of one. Pure.
 
 A share has three layers, none of which is called isolation: it sees only its cards; the caching allocator of PyTorch (2.9 and newer
-read it from the environment) stops at the share, TensorFlow grows as needed instead of taking the whole card; and a
-watch (`gpu_watch.py`) warns when the pod holds more of the card's memory than its share. Compute time is not divided:
-programs on one card take turns.
+read it from the environment) stops at the share, and so does JAX's, while TensorFlow grows as needed instead of taking the whole
+card; and a watch (`gpu_watch.py`) warns when the pod holds more of the card's memory than its share. Compute time is not
+divided: programs on one card take turns.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ GPU_RESOURCE = "nvidia.com/gpu"
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """PyTorch's name since 2.9, and the one before; a program reads the first that is set."""
 FRACTION_OPTION = "per_process_memory_fraction"
+JAX_VARIABLES = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
+"""JAX takes three quarters of the card at its start, unless told. Every version reads the first name; one that knows the
+second refuses a program that has both."""
 CUDA_CONTEXT_MIB = 600
 """MiB that a CUDA context and the libraries' workspaces take beside the allocator: not held against the pod."""
 TOLERANCE = 1.05
@@ -139,6 +142,8 @@ def fraction_environment(fraction: GpuFraction, pod_env: Mapping[str, str]) -> d
     env = {"GPU_PORTION": text, "RUNAI_NUM_OF_GPUS": text, "ROWLOCK_GPU_MEMORY_MIB": str(fraction.mebibytes)}
     if "TF_FORCE_GPU_ALLOW_GROWTH" not in pod_env:
         env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+    if not any(name in pod_env for name in JAX_VARIABLES):
+        env[JAX_VARIABLES[0]] = text
     user_setting = next((pod_env[name] for name in ALLOCATOR_VARIABLES if pod_env.get(name)), "")
     limit = (
         user_setting
@@ -154,7 +159,7 @@ def remarks(pod: PodSpec, plan: NodePlan | None) -> list[str]:
     if fraction is None:
         return []
     return [
-        f"its {fraction.percent} % of a GPU ({fraction.mebibytes} MiB) is accounted for, not isolated: PyTorch's allocator stops there; "
+        f"its {fraction.percent} % of a GPU ({fraction.mebibytes} MiB) is accounted for, not isolated: the allocators of PyTorch and JAX stop there; "
         "other memory and the compute time of the GPU are shared with all pods on it; a pod that uses more is warned"
     ]
 
