@@ -232,7 +232,7 @@ def test_refusals(served: Served, line: str, code: int, words: str) -> None:
 
 
 def test_lists_of_context(served: Served) -> None:
-    served.node("a", 2)
+    served.node("a", 2, card_memory=16000)
     served.ok("rowlock project create team-a --gpus 2")
     assert "default (default)" in served.ok("runai list projects")
     assert served.ok("runai project set team-a") == "project team-a configured successfully\n"
@@ -241,6 +241,7 @@ def test_lists_of_context(served: Served) -> None:
     assert "team-a (default)" in served.ok("runai list projects")
     nodes = served.ok("runai list nodes").splitlines()
     assert nodes[0].split() == ["GENERAL", "CPU", "MEMORY", "GPU"] and nodes[2].split()[0] == "a"
+    assert "\nGPU MEMORY: 16000Mi\n" in served.ok("runai describe node a")
     assert "Configured clusters on this computer are:" in served.ok("runai list clusters")
     assert served.ok("runai whoami").startswith("User: ")
     assert "Version: " in served.ok("runai version")

@@ -119,6 +119,13 @@ def node(line: CommandLine) -> int:
     show(f"IP ADDRESS: {node_usage.internal_ip(item)}")
     for resource, amount in (item["status"].get("allocatable") or {}).items():
         show(f"{resource.upper()}: {amount}")
+    labels = item["metadata"].get("labels") or {}
+    for title, label, unit in (
+        ("GPU TYPE", "nvidia.com/gpu.product", ""),
+        ("GPU MEMORY", "nvidia.com/gpu.memory", "Mi"),
+    ):
+        if value := labels.get(label):
+            show(f"{title}: {value}{unit}")
     return 0
 
 
