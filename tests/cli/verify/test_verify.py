@@ -42,7 +42,7 @@ numbers, step_size = Sum(), 1
 checkpoint = Checkpoint(numbers=numbers, on_sigterm=False)
 step = checkpoint.load()
 # here
-while step < 50:
+while step < int(os.environ.get("PROGRAM_ENDS", "50")):
     step += 1
     numbers.total += step * step_size
     checkpoint.step(step)
@@ -77,6 +77,11 @@ def test_a_program_without_torch_of_its_own_is_exact(place: Path) -> None:
     code, said = verify(place)
     assert code == 0 and "Exact: steps 5 to 12" in said, said
     assert set((place / "torch-importers").read_text().split()) == {"MainThread"}
+
+
+def test_only_steps_that_were_taken_are_called_exact(place: Path) -> None:
+    code, said = verify(place, PROGRAM_ENDS="9")
+    assert code == 0 and "Exact: steps 5 to 9 are" in said, said
 
 
 def test_the_only_checkpoint_is_whole_when_the_program_is_killed(place: Path) -> None:

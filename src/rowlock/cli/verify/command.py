@@ -103,7 +103,8 @@ class _Verification:
                 " with the step that Checkpoint.load() returns, and call Checkpoint.step() after the same steps"
             )
         difference = first_difference(reference, resumed, loose)
-        self._say(_sentence(difference, after, self._steps))
+        last = max((step for recording in resumed.values() for step in recording.steps), default=self._steps)
+        self._say(_sentence(difference, after, last))
         return {
             "exact": difference is None, "seed": self._seed, "steps": self._steps, "killedAfter": self._kill_at, "resumedAfter": after,
             "difference": None if difference is None else {
