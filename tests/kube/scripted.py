@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,9 +50,9 @@ class Scripted:
         self.url, self.connections = "", 0
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Scripted]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async def running(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Scripted]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=tls)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
             yield self
         finally:
@@ -86,7 +87,7 @@ class Scripted:
 async def _read(reader: asyncio.StreamReader) -> Asked | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-    except asyncio.IncompleteReadError:
+    except (asyncio.IncompleteReadError, ConnectionError):
         return None
     method, target, _ = head[0].split(" ", 2)
     headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)}

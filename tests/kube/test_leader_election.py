@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import pytest
 
 from rowlock import kinds
 from rowlock.errors import ApiError, Unavailable
@@ -149,3 +152,29 @@ def test_work_that_fails_gives_the_lease_back() -> None:
         raise AssertionError("the error went nowhere")
 
     play(act)
+
+
+def test_a_trouble_that_lasts_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+
+    async def run() -> None:
+        network = Network(Store.open(None))
+        election = LeaderElection(network, LEASE, "one", LeaseTimes(retry=0.0), monotonic=lambda: now[0])  # type: ignore[arg-type]
+        tries = [0]
+
+        async def refuse(*_: Any) -> Object:
+            tries[0] += 1
+            now[0] += 2.0
+            raise Unavailable("no rights" if tries[0] < 65 else "no network")
+
+        network.__dict__["get"] = refuse
+        task = asyncio.create_task(election.run(lambda: asyncio.sleep(0)))
+        while tries[0] < 66:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    with caplog.at_level(logging.WARNING, "rowlock.kube"):
+        asyncio.run(run())
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.rpartition(": ")[2] for text in told] == ["no rights", "no rights", "no rights", "no network"]

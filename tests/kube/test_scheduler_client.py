@@ -24,7 +24,7 @@ from rowlock.kinds import Kind
 from rowlock.kube import scheduler_client
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
-from rowlock.kube.config import Credentials
+from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.http_client import hang_up
 from rowlock.kube.rate_limit import Limits
@@ -53,7 +53,7 @@ class Faulty(Connection):
         super().__init__(Credentials(kubeconfig), Limits(qps=0))
         self.random, self.faults = random.Random(seed), Counter[str]()
 
-    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
+    async def _send_once(self, request: Request, endless: bool, config: ClientConfig) -> aiohttp.ClientResponse:
         about_pods = request.path.endswith("/binding")
         fault = self.random.choice(FAULTS) if about_pods and self.random.random() < 0.35 else ""
         self.faults[fault] += 1
@@ -63,7 +63,7 @@ class Faulty(Connection):
             return answer(409, "Conflict", {})
         if fault == "lost request":
             raise aiohttp.ClientConnectionError("refused")
-        response = await super()._send_once(request, endless)
+        response = await super()._send_once(request, endless, config)
         if fault == "lost answer":
             hang_up(response)
             raise aiohttp.SocketTimeoutError("no answer")
@@ -170,8 +170,8 @@ def test_a_bind_is_settled_when_nobody_can_bind_the_pod_any_more(pod: Object | N
 class LosingAnswers(Connection):
     """The server does what it is asked to, and nobody hears of it."""
 
-    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
-        response = await super()._send_once(request, endless)
+    async def _send_once(self, request: Request, endless: bool, config: ClientConfig) -> aiohttp.ClientResponse:
+        response = await super()._send_once(request, endless, config)
         if request.path.endswith("/binding"):
             hang_up(response)
             raise aiohttp.SocketTimeoutError("no answer")

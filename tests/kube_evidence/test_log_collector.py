@@ -16,7 +16,10 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.retention import Retention
+from rowlock.errors import ApiError, Forbidden, Unauthorized
+from rowlock.kube_evidence import log_refusals
 from rowlock.kube_evidence.log_collector import LogCollector
+from rowlock.kube_evidence.log_refusals import LogRefusals
 from rowlock.rest.informers import InformerCache
 
 JOB = "job-1"
@@ -137,3 +140,65 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
 
     logs = asyncio.run(play())
     assert b"first" in logs[0] and b"second" not in logs[0] and b"second" in logs[1]
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("pods/log is forbidden"), Unauthorized("Unauthorized")])
+def test_a_log_that_is_refused_for_a_while_is_kept(
+    refusal: ApiError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of a program which has ended meanwhile: its pod is still there."""
+    monkeypatch.setattr(log_refusals, "ASK_AGAIN_S", 0.02)
+    monkeypatch.setattr(log_refusals, "PER_SECOND", 50.0)
+    ended = {"terminated": {"exitCode": 0, "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T04:04:05Z"}}
+    refusals = [refusal] * 20
+
+    class Refusing(Node):
+        async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+            if refusals:
+                raise refusals.pop()
+            yield b"2026-01-02T03:04:05.000000000Z shown\n"
+
+    async def play() -> bytes:
+        node = Refusing(pod(0, ended))
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
+        try:
+            async with asyncio.timeout(60):
+                while 0 not in (logs := await read_kept(archive)):
+                    await asyncio.sleep(0.02)
+            return logs[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert b"shown" in asyncio.run(play()) and not refusals
+
+
+def test_refused_logs_are_asked_for_in_turns() -> None:
+    now = [100.0]
+    refusals = LogRefusals(lambda: now[0])
+    turns = [refusals.next_turn("team-a") - now[0] for _ in range(14)]
+    assert turns == [*(5.0 * n for n in range(1, 13)), 60.0, 60.0], "one of a namespace every five seconds"
+    for number in range(9):
+        refusals.next_turn(f"other-{number}")
+    assert refusals.next_turn("eleventh") - now[0] == 11.0, "no more than one a second of all namespaces"
+    refusals.note_shown("team-a")
+    assert refusals.next_turn("team-a") - now[0] == 11.0, "who is refused later begins anew"
+
+
+def test_who_waits_asks_when_another_log_is_shown() -> None:
+    async def play() -> None:
+        refusals = LogRefusals()
+        waiting = [asyncio.create_task(refusals.wait("team-a")) for _ in range(3)]
+        while not refusals:
+            await asyncio.sleep(0)
+        refusals.note_shown("team-b")
+        assert refusals
+        refusals.note_shown("team-a")
+        async with asyncio.timeout(4.0):
+            await asyncio.gather(*waiting)
+        assert not refusals
+
+    asyncio.run(play())

@@ -96,6 +96,26 @@ def test_a_kind_that_is_forbidden_is_rarely_asked_for(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
+def test_kinds_that_were_refused_are_asked_for_when_another_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights and credentials come back for all kinds at once, and nobody waits for the turn of each."""
+    monkeypatch.setattr(informers, "_REFUSED_DELAY", 0.01)
+    monkeypatch.setattr(informers, "_ABSENT_KIND_DELAY", 3600.0)
+
+    async def run() -> None:
+        api = Partial({kind: REFUSAL for kind in informers.WATCHED})
+        cache = InformerCache(api)
+        task = asyncio.create_task(cache.run())
+        twice = 2 * len(informers.WATCHED)
+        assert await cache.wait_until("", lambda: api.asked == twice, timeout=60), "each was refused twice"
+        await asyncio.sleep(0)  # and waits
+        api.refused.clear()
+        cache.hidden.note_shown(kinds.QUEUE)
+        assert await cache.wait_until("", cache.has_synced, timeout=60)
+        task.cancel()
+
+    asyncio.run(run())
+
+
 def test_what_was_known_is_kept_and_a_short_refusal_is_not_told() -> None:
     now = [0.0]
     hidden = HiddenKinds(lambda: now[0])

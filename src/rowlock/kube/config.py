@@ -8,6 +8,7 @@ key material that does not stay behind in the temporary directory. Only `connect
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import os
@@ -24,6 +25,8 @@ from kr8s._auth import KubeAuth  # the public factory asks the server for its ve
 from rowlock.errors import Unauthorized
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PLUGIN_PATIENCE_S = 60.0
+"""Seconds for an exec plugin: some ask a service far away, and none may hold up all requests for ever."""
 _DATA_FILES = (
     ("client-key-data", "client_key_file"),
     ("client-certificate-data", "client_cert_file"),
@@ -65,18 +68,18 @@ class Credentials:
     async def renew(self) -> ClientConfig:
         """The present configuration. Raises Unauthorized, with advice, when credentials cannot be had."""
         try:
-            await self._auth.reauthenticate()
+            await self._load()
             identity = self._identity()  # first: its error names the file, and files that change meanwhile count as new
             tls = await self._load_tls()
             token = "" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip()
         except (ValueError, LookupError, RuntimeError, OSError, TypeError, AttributeError, yaml.YAMLError) as error:
             raise Unauthorized(
-                f"the credentials of the cluster do not work: {_error_message(error)}; check {self._describe_source()}"
+                f"the credentials of the cluster do not work: {_error_message(error)}; check {self.source}"
             ) from error
         finally:
             self._delete_key_files()
         if self._had_token and not token:  # a kubeconfig that is being written
-            raise Unauthorized(f"the token is gone from {self._describe_source()}: write one into it")
+            raise Unauthorized(f"the token is gone from {self.source}: write one into it")
         self._had_token = bool(token)
         return ClientConfig(
             server=self._auth.server.rstrip("/"),
@@ -99,19 +102,64 @@ class Credentials:
             auth.client_key_file, auth.client_cert_file = certificate
         return tls
 
-    def _describe_source(self) -> str:
+    async def _load(self) -> None:
+        """Read the files, and run the exec plugin, which is killed when that takes too long or nobody waits any more. Raises
+        RuntimeError then."""
+        loading = asyncio.create_task(self._auth.reauthenticate())
+        try:
+            await asyncio.wait({loading}, timeout=PLUGIN_PATIENCE_S)
+        finally:
+            while (
+                not loading.done()
+            ):  # the first time anyio waits for the end of the program, the second time it kills it
+                loading.cancel()
+                await asyncio.wait({loading}, timeout=0.05)
+        if loading.cancelled():
+            raise RuntimeError(f"{self._plugin or 'what reads them'} had not ended after {PLUGIN_PATIENCE_S:.0f} s")
+        loading.result()
+
+    @property
+    def source(self) -> str:
+        """The kubeconfig, in words."""
         source = self._source or "~/.kube/config"
         return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
+
+    @property
+    def has_plugin(self) -> bool:
+        """Whether a program gives the credentials, which is started for each `renew`."""
+        return bool(self._plugin)
+
+    @property
+    def advice(self) -> str:
+        """What brings other credentials than those that a cluster refuses, as a part of a sentence."""
+        if self._plugin:
+            return f"{self._plugin}, the program of {self.source}, gives them: log in with it again"
+        if self._user.get("tokenFile"):
+            return f"write a new token into {self._token_path}, which is read again"
+        return f"write new ones into {self.source}, which is read again"
+
+    @property
+    def _user(self) -> Mapping[str, Any]:
+        user = self._auth._user
+        return user if isinstance(user, Mapping) else {}
+
+    @property
+    def _plugin(self) -> str:
+        program = self._user.get("exec")
+        return str(program.get("command", "")) if isinstance(program, Mapping) else ""
+
+    @property
+    def _token_path(self) -> Path:
+        """Of the user's `tokenFile`, which may be named as seen from its kubeconfig."""
+        path = Path(self._user["tokenFile"])
+        return path if path.is_absolute() else Path(self._auth.kubeconfig.get_path(self._context)).parent / path
 
     def _rotating_token(self) -> str:
         """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl. An empty one is being
         written: without a token we would be somebody else, whom the cluster refuses with 403 and no more with 401."""
-        token_file = self._auth._user.get("tokenFile")
-        if not token_file:
+        if not self._auth._user.get("tokenFile"):  # of no user at all: an error, and no token of before
             return ""
-        path = Path(token_file)
-        if not path.is_absolute():
-            path = Path(self._auth.kubeconfig.get_path(self._context)).parent / path
+        path = self._token_path
         try:
             token = path.read_text(encoding="utf-8").strip()
         except OSError as error:
@@ -129,7 +177,7 @@ class Credentials:
 
     def _delete_key_files(self) -> None:
         """Delete the files to which kr8s writes inlined keys for OpenSSL; once loaded they are not needed."""
-        inlined = {key for part in (self._auth._user, self._auth._cluster) if isinstance(part, Mapping) for key in part}
+        inlined = {key for part in (self._user, self._auth._cluster) if isinstance(part, Mapping) for key in part}
         scratch = Path(tempfile.gettempdir())
         for name, attribute in _DATA_FILES:
             file = getattr(self._auth, attribute)

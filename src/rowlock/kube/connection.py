@@ -1,6 +1,6 @@
 """One API server over HTTPS: sends requests, keeps within limits, renews credentials, and raises `ApiError`s.
 
-What is tried again: after 401 once, with renewed credentials; after 403 for a moment, where a connection broke just before; after
+What is tried again: after 401, and where the server's certificate is not known, once with renewed credentials; after 403 for a moment, where a connection broke just before; after
 429 whatever the verb, when and only when the server says how long to wait; GETs also when the connection breaks or a server is
 briefly unavailable. A write whose answer was lost is never repeated here: the caller looks at the cluster, which knows.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from rowlock.errors import ApiError, Timeout, Unavailable, from_status
+from rowlock.errors import ApiError, Timeout, Unauthorized, Unavailable, from_status
 from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.http_client import HttpClient, hang_up
 from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
@@ -29,7 +29,11 @@ ANSWER_GRACE_S = 5.0
 SETTLING_S, REFUSAL_PATIENCE_S = 15.0, 3.0
 """Seconds after a connection broke in which a 403 may be that of an API server which has just started and does not know its roles yet;
 and for how long it is then asked again."""
+RENEWAL_PAUSE_S, PLUGIN_PAUSE_S = 1.0, 5.0
+"""Seconds after credentials were read, and after a plugin was run for them, until that is done again: requests that are refused all the
+same come in dozens."""
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
+_UNKNOWN_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 
 
@@ -70,7 +74,9 @@ class Connection:
         self._config: ClientConfig | None = None
         self._retired: list[HttpClient] = []
         """Clients with earlier credentials. Streams may still use them, so they are closed with the connection."""
-        self._connect_lock = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
+        """Reads the credentials, for all who wait for it: who gives up waiting stops no plugin that others wait for."""
+        self._renew_not_before = -math.inf
         self._watches: set[aiohttp.ClientResponse] = set()
         self._unanswered: set[asyncio.Timeout] = set()
         self._broke_at = -math.inf
@@ -89,6 +95,9 @@ class Connection:
 
     async def close(self) -> None:
         """Close the HTTP clients, those of former credentials too."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.wait({self._renewal})
         for client in (*self._retired, self._http):
             if client:
                 await client.close()
@@ -128,10 +137,18 @@ class Connection:
         began = clock()
         while True:
             tries_left -= 1
+            config = await self.client_config()
             try:
-                response = await self._send_once(request, endless)
+                response = await self._send_once(request, endless, config)
             except aiohttp.ClientError as error:
                 self._broke_at = clock()
+                if isinstance(error, _UNKNOWN_CERTIFICATE):  # nothing was sent yet
+                    if not renewed and (renewed := await self._renew(config)):
+                        continue
+                    raise Unavailable(
+                        f"the certificate of the API server is not of the authority that {self._credentials.source} names:"
+                        f" write the new one there, which is read again ({error})"
+                    ) from error
                 if not request.is_safe or tries_left <= 0:
                     raise _transport_error(request, error) from error
                 await asyncio.sleep(backoff.next_delay())
@@ -139,10 +156,12 @@ class Connection:
             if 200 <= response.status < 300:
                 return response
             refusal = await _read_error(response)
-            if response.status == 401 and not renewed and request.token is None:
-                renewed = True
-                await self._authenticated_client(refused=self._config)
-                continue
+            if response.status == 401 and request.token is None:
+                if not renewed and (renewed := await self._renew(config)):
+                    continue
+                raise Unauthorized(
+                    f"the cluster does not accept the credentials ({refusal.message}): {self._credentials.advice}"
+                )
             delay = _retry_delay(request, response, refusal, backoff)
             if (
                 response.status == 403
@@ -154,11 +173,10 @@ class Connection:
                 raise refusal
             await asyncio.sleep(delay)
 
-    async def _send_once(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
-        http = self._http or await self._authenticated_client()
+    async def _send_once(self, request: Request, endless: bool, config: ClientConfig) -> aiohttp.ClientResponse:
         await self._bucket.take()
-        config = self._config
-        assert config is not None
+        http = self._http
+        assert http is not None
         headers = {}
         if token := config.token if request.token is None else request.token:
             headers["Authorization"] = f"Bearer {token}"
@@ -196,25 +214,54 @@ class Connection:
                 self._unanswered.discard(limit)
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
-        """Address and credentials, for streams that do not use this client. A `refused` configuration is renewed first. Raises
+        """Address and credentials, also for streams that do not use this client. A `refused` configuration is renewed first. Raises
         Unauthorized."""
-        await self._authenticated_client(refused)
+        if refused is not None:
+            await self._renew(refused)
+        elif self._config is None:
+            await self._read_credentials()
         assert self._config is not None
         return self._config
 
-    async def _authenticated_client(self, refused: ClientConfig | None = None) -> HttpClient:
-        """A client with valid credentials. `refused` is a configuration that got a 401; it is renewed once for all waiting requests."""
-        async with self._connect_lock:
-            if self._http and self._config is not refused:
-                return self._http
-            config = await self._credentials.renew()
-            if self._http and self._config and _same_endpoint(self._config, config):
-                self._config = config
-                return self._http
-            if self._http:
+    async def _renew(self, refused: ClientConfig) -> bool:
+        """Whether there may be better credentials now than those of a request that was refused. Raises Unauthorized where there are
+        none."""
+        if self._config is not refused:
+            return True
+        clock = asyncio.get_running_loop().time
+        if clock() < self._renew_not_before:
+            return False
+        try:
+            await self._read_credentials()
+            self._renew_not_before = clock() + RENEWAL_PAUSE_S
+        finally:
+            if self._credentials.has_plugin:
+                self._renew_not_before = clock() + PLUGIN_PAUSE_S
+        return True
+
+    async def _read_credentials(self) -> None:
+        """Once for all who need them. Raises Unauthorized."""
+        if self._renewal is None:
+            self._renewal = asyncio.create_task(self._read_credentials_once())
+            self._renewal.add_done_callback(self._end_renewal)
+        await asyncio.shield(self._renewal)
+
+    def _end_renewal(self, task: asyncio.Task[None]) -> None:
+        self._renewal = None
+        if not task.cancelled():
+            task.exception()  # it is known to who waited, if anybody still did
+
+    async def _read_credentials_once(self) -> None:
+        config = await self._credentials.renew()
+        if self._http is None or self._config is None or not _same_endpoint(self._config, config):
+            new = HttpClient(config)
+            if self._http is not None:
                 self._retired.append(self._http)
-            self._http, self._config = HttpClient(config), config
-            return self._http
+            self._http = new
+        self._config = config
+        for client in [one for one in self._retired if not one.is_in_use]:
+            self._retired.remove(client)
+            await client.close()
 
 
 def _same_endpoint(old: ClientConfig, new: ClientConfig) -> bool:

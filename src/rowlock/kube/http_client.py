@@ -38,15 +38,20 @@ class HttpClient:
     def __init__(self, config: ClientConfig) -> None:
         """Must be made inside of an event loop. Raises Unauthorized for a proxy that cannot be used."""
         self._config, self._proxy = config, choose_proxy(config)
-        connector = aiohttp.TCPConnector(
+        self._connector = aiohttp.TCPConnector(
             ssl=config.tls, limit=0, keepalive_timeout=_IDLE_SECONDS, socket_factory=_make_socket
         )
         self._session = ClientSession(
-            connector=connector,
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": f"rowlock/{rowlock.__version__}", "Accept": "application/json"},
         )
         self._session._retry_connection = False  # else it repeats a PUT or DELETE whose answer was lost
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether something is asked or streams on one of its connections."""
+        return bool(self._connector._acquired)
 
     async def close(self) -> None:
         """Close all connections; what streams on them ends."""

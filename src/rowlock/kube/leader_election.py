@@ -22,6 +22,8 @@ from rowlock.objects import Object, dig, micro_timestamp, revision
 
 log = logging.getLogger("rowlock.kube")
 _RELEASE_TIMEOUT_S = 2.0
+_REPEAT_S = 60.0
+"""Seconds until the log has the same trouble once more."""
 
 
 async def run_until_first_ends(*works: Awaitable[None]) -> None:
@@ -67,6 +69,8 @@ class LeaderElection:
         """(last known revision of the Lease, time at which it was first seen)."""
         self.leader = ""
         """The holder of the Lease, as far as this process knows."""
+        self._told: tuple[str, float] = ("", 0.0)
+        """The trouble that the log has last, and when it was told."""
 
     @property
     def is_leader(self) -> bool:
@@ -89,7 +93,7 @@ class LeaderElection:
                 if await self._try_to_hold():
                     return
             except ApiError as error:
-                log.warning("the Lease %s/%s cannot be taken: %s", self._namespace, self._name, error.message)
+                self._tell(f"cannot be taken: {error.message}")
             await asyncio.sleep(self._times.retry)
 
     async def _renew_until_lost(self) -> None:
@@ -101,13 +105,20 @@ class LeaderElection:
                 async with asyncio.timeout(max(0.0, renewed_at + self._times.deadline - began)):
                     held = await self._try_to_hold()
             except (ApiError, TimeoutError) as error:
-                log.warning("the Lease %s/%s could not be renewed: %s", self._namespace, self._name, error)
+                self._tell(f"could not be renewed: {str(error) or 'no answer in time'}")
                 continue
             if not held:
                 break
             renewed_at = began
         self.leader = "" if self.is_leader else self.leader
         log.warning("%s leads no longer: the Lease %s/%s is lost", self._identity, self._namespace, self._name)
+
+    def _tell(self, trouble: str) -> None:
+        """Into the log, the same thing once a minute: it is tried every two seconds, perhaps for days."""
+        now = self._monotonic()
+        if trouble != self._told[0] or now - self._told[1] >= _REPEAT_S:
+            self._told = trouble, now
+            log.warning("the Lease %s/%s %s", self._namespace, self._name, trouble)
 
     async def _try_to_hold(self) -> bool:
         """Take or renew the Lease; False when another process holds it. Raises ApiError when the cluster does not answer."""

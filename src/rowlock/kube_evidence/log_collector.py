@@ -29,8 +29,9 @@ from rowlock.archive.log_intake import AsideLog
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.supervisor import ERRORS, back_off
-from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound
+from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from rowlock.kube_evidence.followed_log import FollowedLog
+from rowlock.kube_evidence.log_refusals import LogRefusals
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 
@@ -127,7 +128,7 @@ class LogCollector:
         self._postponed: set[str] = set()
         """Jobs with pods that nobody follows, since too many are followed."""
         self._wakeup = asyncio.Event()
-        self._is_forbidden = False
+        self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
         cache.subscribe(self._note_change)
 
@@ -209,8 +210,7 @@ class LogCollector:
         path = self._path(life.id, again=is_again)
         try:
             if not life.is_over or is_again or not await self._is_archived(life):
-                async with self._readers if life.is_over else _Free():
-                    await self._follow(life, path)
+                await self._follow(life, path)
                 self._hand_over(life, path, is_again=is_again)
         except Exception as error:  # noqa: BLE001 (one log that cannot be kept costs no other)
             ERRORS.report("a log of a pod", error, "it is not kept in the archive")
@@ -243,15 +243,22 @@ class LogCollector:
         while True:
             is_over, first_retry = self._is_over(life), _FIRST_RETRY
             try:
-                await self._stream(life, file, is_over=is_over)
+                async with self._readers if life.is_over else _Free():
+                    await self._stream(life, file, is_over=is_over)
+                self._refusals.note_shown(life.namespace)
                 if is_over or self._is_over(life):
                     return
             except (NotFound, BadRequest):
+                self._refusals.note_shown(life.namespace)
                 if is_over or self._is_over(life):
                     return  # its node has nothing of it any more
-            except Forbidden as error:
-                self._say_forbidden(error)
-                return
+            except (Forbidden, Unauthorized) as error:
+                self._say_refused(error)
+                if self._status(life) is None:
+                    return  # nobody can be shown it any more
+                await self._refusals.wait(life.namespace)
+                await asyncio.sleep(self._spread())
+                continue
             except ApiError as error:
                 first_retry = _NODE_RETRY
                 tries_after_end += is_over
@@ -260,13 +267,18 @@ class LogCollector:
                     return
             failures += 1
             delay = back_off(failures, first_retry, _LONGEST_RETRY)
-            spread = random.uniform(0.0, len(self._tasks) / _STREAMS_PER_SECOND)
-            await asyncio.sleep(delay * random.uniform(0.75, 1.25) + spread)  # not all pods of a node at once
+            await asyncio.sleep(delay * random.uniform(0.75, 1.25) + self._spread())  # not all pods of a node at once
 
-    def _say_forbidden(self, error: Forbidden) -> None:
-        if not self._is_forbidden:
-            log.warning("logs are not kept in the archive: %s; `rowlock manifests` has the rights", error.message)
-        self._is_forbidden = True
+    def _spread(self) -> float:
+        """Seconds by which one of all streams comes later than the others."""
+        return random.uniform(0.0, len(self._tasks) / _STREAMS_PER_SECOND)
+
+    def _say_refused(self, error: ApiError) -> None:
+        if not self._refusals:
+            log.warning(
+                "logs are not kept in the archive while the cluster refuses them: %s; `rowlock manifests` has the rights",
+                error.message,
+            )
 
     async def _stream(self, life: ContainerLife, file: FollowedLog, *, is_over: bool) -> None:
         since = await asyncio.to_thread(file.begin)
@@ -275,6 +287,7 @@ class LogCollector:
         )
         async with aclosing(_as_generator(self._api.log(life.namespace, life.pod, options))) as chunks:
             async for chunk in chunks:
+                self._refusals.note_shown(life.namespace)
                 await asyncio.to_thread(file.append, chunk)
 
     def _status(self, life: ContainerLife) -> ContainerLife | None:

@@ -268,8 +268,7 @@ class RestApi:
             if self.settings.dialect is None or call.rights is not None:
                 raise
             raise Unavailable(
-                f"the cluster refuses the credentials of this server ({error.message}): who runs it renews those of its"
-                " kubeconfig; your own token is good"
+                f"the credentials of this server do not count any more, your own token does: {error.message}"
             ) from error
 
     def _authorized_call(self, request: Request, right: Right) -> RestCall:

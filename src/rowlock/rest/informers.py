@@ -120,7 +120,7 @@ class InformerCache:
                 self._watch_errors[kind] = error.message
                 self.hidden.note_refusal(kind, error.message, is_known=kind in self._synced)
                 self._listeners.notify("")  # answers do not wait for it
-                await asyncio.sleep(delay)
+                await self.hidden.pause(delay)
                 continue
             except ApiError as error:
                 failures = failures if kind in self._watch_errors else 0  # else it worked until now

@@ -8,13 +8,14 @@ An ASGI application. Nodes, pods and events are read through it by `rowlock stat
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rowlock.errors import ApiError, Unsupported
+from rowlock.errors import ApiError, Unauthorized, Unavailable, Unsupported
 from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
@@ -56,10 +57,15 @@ class ApiProxy:
             raise Unsupported(_UPGRADE_MESSAGE)
         from rowlock.kube.proxy.websocket_relay import relay_stream  # late: wsproto is loaded for the first stream
 
-        await relay_stream(connection, scope, receive, send)
+        with _good_caller(connection):
+            await relay_stream(connection, scope, receive, send)
 
     async def _pass_on(self, request: HttpRequest) -> Response:
         connection = await self._connection_for(request)
+        with _good_caller(connection):
+            return await self._pass_on_as(connection, request)
+
+    async def _pass_on_as(self, connection: Connection | UserConnection, request: HttpRequest) -> Response:
         if request.method == "POST" and _CREATE_PATH.fullmatch(request.url.path):
             return await _create(connection, request)
         if request.method != "GET":
@@ -71,6 +77,17 @@ class ApiProxy:
         path = request.url.path
         content = await connection.fetch(Request("GET", path, dict(request.query_params)))
         return Response(content, media_type="text/plain" if path.endswith("/log") else "application/json")
+
+
+@contextmanager
+def _good_caller(connection: Connection | UserConnection) -> Iterator[None]:
+    """Where the cluster refuses the credentials of this server, those of its owner, who asks, are good: 503 and not 401."""
+    try:
+        yield
+    except Unauthorized as error:
+        if isinstance(connection, UserConnection):
+            raise
+        raise Unavailable(error.message) from error
 
 
 async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:

@@ -58,7 +58,7 @@ class ClusterProbe:
         except (Forbidden, NotFound):
             return ""  # it answers
         except Unauthorized:
-            return "it refuses the credentials of this server"
+            return "it refuses the credentials of this server: who runs it gives it new ones, see its log"
         except ApiError as error:
             return " ".join(error.message.split())[:_MAX_REASON]
         return ""
