@@ -16,7 +16,8 @@ def quota_of(ui: Ui, name: str) -> float:
 
 def test_a_quota_is_dragged_and_saved_when_it_is_applied(ui: Ui) -> None:
     ui.cluster.run("rowlock", "project", "create", "team-b", "--gpus", "0")
-    run(ui, "holds", LONG, "-p", "team-a", "-g", "1", "--nnodes", "2")
+    # With --backoff-limit it may be started again: else it is Failed when the training operator sees its pods evicted.
+    run(ui, "holds", LONG, "-p", "team-a", "-g", "1", "--nnodes", "2", "--backoff-limit", "3")
     expect(ui.row("holds")).to_contain_text("Running")
     run(ui, "wants", LONG, "-p", "team-b", "-g", "1")
     open_page(ui, "Queue")

@@ -83,7 +83,8 @@ class Archive:
                 return
             self._pending[key] = statement
             self._handed_over += 1
-        self._wakeup.set()
+        if not self._wakeup.is_set():  # else the thread has not begun to take what waits
+            self._wakeup.set()
 
     def take_logs(self, directory: str) -> None:
         """The logs of a pod were put aside in this directory."""

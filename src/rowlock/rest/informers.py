@@ -412,8 +412,8 @@ class InformerCache:
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
-        jobs = (self._stores[kind].get(Key(namespace, name)) for kind in kinds.JOBS)
-        return [job for job in jobs if job is not None]
+        key = Key(namespace, name)
+        return [job for kind in kinds.JOBS if (job := self._stores[kind].get(key)) is not None]
 
     def phase(self, uid: str) -> str:
         """The phase of the workload, without the message that explains it; lists filter and sort by it."""

@@ -176,7 +176,8 @@ class RunRecorder:
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
             return False  # a Queue's, a Deployment's
-        if notes is None and job is not None and self._known.get(uid) == self._cache.phase(uid) in TERMINAL:
+        ended = self._known.get(uid) if notes is None and job is not None else None
+        if ended in TERMINAL and ended == self._cache.phase(uid):
             return False  # all is written
         if notes is None and (notes := await self._find_notes(uid)) is None:
             return False

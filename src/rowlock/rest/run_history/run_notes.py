@@ -91,7 +91,7 @@ class RunNotes:
         """Store the present state of the job, its group and its project."""
         if job is not self.job:
             if self.job is None or objects.meta(self.job).get("generation") != objects.meta(job).get("generation"):
-                self.secrets = redaction.secret_values(job)
+                self.secrets = redaction.secret_values(job.get("spec") or {})
             self.job, self.is_changed = job, True
         if group is not None and group is not self.group:
             self.group, self.is_changed = group, True
