@@ -229,6 +229,7 @@ def test_all_goes_on_when_the_rights_are_back(world: World, loss: str) -> None:
     world.served.until(lambda: "submitted" in world.submit(next_one), "submits are accepted again", BACK_S)
     world.await_bound(next_one)
     for job in (long, late):
+        world.served.run("rowlock", "wait", job, "-p", PROJECT, "--timeout", f"{BACK_S:.0f}s")
         world.served.run("rowlock", "delete", job, "-p", PROJECT)
         world.await_kept(job)
     history = world.served.run("rowlock", "history", "-p", PROJECT)
