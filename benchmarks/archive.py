@@ -6,6 +6,7 @@ scheduler, no HTTP. The best of several rounds, with and without in turn.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -129,4 +130,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
     sys.exit(main())

@@ -5,6 +5,7 @@ Every figure of rowlock stands beside a floor or a peer measured in the same run
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 import socket
@@ -313,5 +314,6 @@ def figures() -> Iterator[Figure]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
     for measured in figures():
         print(measured.row(), flush=True)

@@ -484,6 +484,28 @@ def real_pace(nodes: int, *, own: bool) -> Iterator[Line]:
         yield Line(f"{_who(own)}: bind {len(names)} pods that wait, {nodes} nodes", took, target, 0.0, facts)
 
 
+def real_bind_floor(nodes: int) -> Iterator[Line]:
+    """The API server's own pace: a client that decides nothing sends the same bindings as fast as they are answered, while kwok plays the
+    same kubelets."""
+    with ExitStack() as stack:
+        peer, _, connections = stack.enter_context(_real(nodes, own=True))
+        time.sleep(8)
+        names = [f"fill-{i:05}" for i in range(nodes * 8)]
+        seen = stack.enter_context(Observer(peer))
+        _create(peer, connections, names, own=True)
+        bindings = []
+        for i, name in enumerate(names):
+            target = {"apiVersion": "v1", "kind": "Node", "name": f"pretend-{i % nodes:04}"}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+            bindings.append(request(peer, "POST", f"{PODS}/{name}/binding", json.dumps(body).encode()))
+        closed_loop(connections, bindings)
+        seen.until(seen.bound, names)
+        moments = sorted(seen.bound.values())
+        took = moments[-1] - moments[0]
+        facts = {"binds/s": f"{len(names) / took:.0f}", "connections": str(len(connections))}
+        yield Line(f"a bare client: bind {len(names)} pods that wait, {nodes} nodes", took, 0.0, 0.0, facts)
+
+
 BINDS_PER_SECOND = 400
 
 
@@ -581,6 +603,7 @@ def lines(nodes: int, parts: Sequence[str], quick: bool) -> Iterator[Line]:
         for measure in (real_fill, real_pace):
             yield from measure(nodes, own=False)
             yield from measure(nodes, own=True)
+        yield from real_bind_floor(nodes)
 
 
 def main() -> int:

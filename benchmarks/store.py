@@ -5,6 +5,7 @@ python benchmarks/store.py [DIRECTORY]     (default: a temporary one)
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 import tempfile
@@ -109,4 +110,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
     main()

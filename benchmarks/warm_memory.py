@@ -7,6 +7,7 @@ model for a few steps and waits. Memory is what the kernel says (`smaps_rollup`)
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -96,4 +97,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # it takes nothing, and answers --help
     main()
