@@ -109,9 +109,8 @@ class Credentials:
         try:
             await asyncio.wait({loading}, timeout=PLUGIN_PATIENCE_S)
         finally:
-            while (
-                not loading.done()
-            ):  # the first time anyio waits for the end of the program, the second time it kills it
+            while not loading.done():
+                # The first time anyio waits for the end of the program, the second time it kills it.
                 loading.cancel()
                 await asyncio.wait({loading}, timeout=0.05)
         if loading.cancelled():

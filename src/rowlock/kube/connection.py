@@ -73,7 +73,7 @@ class Connection:
         self._http: HttpClient | None = None
         self._config: ClientConfig | None = None
         self._retired: list[HttpClient] = []
-        """Clients with earlier credentials. Streams may still use them, so they are closed with the connection."""
+        """Clients with earlier credentials. Streams may still use them; they are closed when credentials are read and nothing does."""
         self._renewal: asyncio.Task[None] | None = None
         """Reads the credentials, for all who wait for it: who gives up waiting stops no plugin that others wait for."""
         self._renew_not_before = -math.inf

@@ -88,8 +88,9 @@ def first_launched_rank(job: Object, pod: Object) -> int | None:
 def rank_fields(job: Object, pod: Object) -> dict[str, Any]:
     """What a pod in JSON says of its ranks: `rank`, how the lines of its log begin; `launchedRanks`, which ranks torchrun starts in it
     (`first` and how many, `count`), or None where it starts one or their numbers are not known."""
-    first, each = first_launched_rank(job, pod), _ranks_per_pod(job)
-    launched = {"first": first, "count": each} if first is not None and each > 1 else None
+    each = _ranks_per_pod(job)
+    first = first_launched_rank(job, pod) if each > 1 else None
+    launched = None if first is None else {"first": first, "count": each}
     return {"rank": rank_label(job, pod), "launchedRanks": launched}
 
 
@@ -112,12 +113,8 @@ def _ranks_per_pod(job: Object) -> int:
 
 
 def _launched_ranks(replica_spec: Object) -> int | None:
-    containers = objects.dig(replica_spec, "template.spec.containers", [])
-    return (
-        launched_ranks([*(containers[0].get("command") or ()), *(containers[0].get("args") or ())])
-        if containers
-        else None
-    )
+    main: Object = next(iter(objects.dig(replica_spec, "template.spec.containers", [])), {})
+    return launched_ranks([*(main.get("command") or ()), *(main.get("args") or ())])
 
 
 def exit_code(pod: Object) -> int | None:
