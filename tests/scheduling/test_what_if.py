@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from rowlock.scheduling.explain.quota_what_if import try_quotas
 from rowlock.scheduling.explain.what_if import STARTS, STARTS_AFTER, WAITS, DryRunOutcome, DryRunPlanner
+from rowlock.scheduling.model.resources import UNLIMITED
 from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Shape, Snapshot, Status, Task, dumps
 
 GB = 10**9
@@ -64,6 +67,19 @@ def test_not_preemptible_beyond_the_quota() -> None:
     (found,) = ask(cluster(), gang("new", 5, preemptible=False, priority=100))
     assert found.verdict == WAITS and "NonPreemptibleOverQuota" in found.message
     assert found.changes[0].startswith("submit it as preemptible") and "ask for 4 pods instead of 5" in found.changes
+
+
+@pytest.mark.parametrize(("quota", "hint"), [
+    (100, "wait for pods to finish, or raise the quota"),
+    (UNLIMITED, "wait for pods to finish"),
+])  # fmt: skip
+def test_a_quota_that_is_unlimited_is_not_to_be_raised(quota: int, hint: str) -> None:
+    running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
+    whole = cluster(*running)
+    queues = (replace(whole.queues[0], quota=(-1, -1, quota)), whole.queues[1])
+    (found,) = ask(replace(whole, queues=queues), gang("new", 1))
+    assert found.message.startswith("t/new would wait: FairShareExhausted: a uses 8 GPUs"), found.message
+    assert found.record is not None and found.record["hint"] == hint
 
 
 def test_a_missing_queue_has_no_remedy_but_the_queue() -> None:

@@ -310,7 +310,7 @@ def _fit_sentence(state: GangState, failure: Failure, histogram: FitHistogram) -
             return (
                 f"FairShareExhausted: {q.queue.name} uses {format_amount(GPU, q.allocated[GPU])} (quota "
                 f"{format_gpus(q.queue.quota[GPU])}, fair share {format_gpus(q.fair_share[GPU])}) and no room is idle. {fit}.",
-                "wait for pods to finish, or raise the quota",
+                "wait for pods to finish" + (", or raise the quota" if q.queue.quota[GPU] != UNLIMITED else ""),
             )
     if histogram.usable_nodes and histogram.free_pods < failure.pods_needed:
         room = "no more pods" if not histogram.free_pods else f"{histogram.free_pods} more"
