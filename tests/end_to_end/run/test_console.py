@@ -47,6 +47,37 @@ def test_a_program_that_reads_nothing_does_not_wait_for_who_writes(running: Clus
         assert process.wait(30) == 0  # though nobody has closed its stdin
 
 
+NOT_PASSED_ON = (
+    "What is piped in reaches no rank",
+    "What is piped in is not passed on: --attach does that, or `rowlock attach held",
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("rowlock", "run", "-d", "--name", "held", "--", "true"), NOT_PASSED_ON[0]),
+        (("runai", "submit", "held", "-i", "rowlock.dev/host", "--stdin", "--", "true"), NOT_PASSED_ON[1]),
+    ],
+)
+def test_who_pipes_into_a_job_that_reads_nothing_is_told(
+    running: Cluster, tmp_path: Path, argv: tuple[str, ...], said: str
+) -> None:
+    """And nobody who pipes nothing, or whose shell reads the file on."""
+    (tmp_path / "list").write_text("one\ntwo\n")
+
+    def submit(command: tuple[str, ...], text: bytes) -> str:
+        done = subprocess.run(command, env=running.env, input=text, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        running.run("rowlock", "delete", "held")
+        return done.stderr.decode()
+
+    assert said in submit(argv, b"one\ntwo\n")
+    assert said in submit(("sh", "-c", f'"$@" < {tmp_path / "list"}', "sh", *argv), b"")
+    assert said not in submit(argv, b"")
+    assert said not in submit(("sh", "-c", f'{{ read -r _; "$@"; }} < {tmp_path / "list"}', "sh", *argv), b"")
+
+
 def test_a_python_prompt_on_a_terminal(running: Cluster) -> None:
     terminal = Terminal(running, "rowlock", "run", "-it", "--name", "prompt", "--", "python", "-i", "-q")
     terminal.hear(b">>> ")

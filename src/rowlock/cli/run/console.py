@@ -6,9 +6,11 @@ One rank gets it: the first, or with `--debug` the one named. The others have an
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import sys
+import termios
 import threading
 import time
 from collections.abc import Set
@@ -55,6 +57,8 @@ class Console:
         """Choose by the flags, else by the type of stdin. Raises CommandError when a flag asks for a terminal and there
         is none."""
         if not line.tty and line.debug_rank is None:
+            if line.detach and has_unread_input():
+                tell("What is piped in reaches no rank of a job in the background: without -d the first rank reads it.")
             return cls(PIPED if not line.detach and _is_piped() else "")
         flag = "--tty" if line.debug_rank is None else "--debug"
         rank = line.debug_rank or 0
@@ -158,6 +162,16 @@ def _get(server: ServerClient, path: str) -> dict[str, Any]:
         if refusal.status != 404:
             raise
         return {}
+
+
+def has_unread_input() -> bool:
+    """Does something wait in stdin that was meant for this command? A file from which somebody has read already, such as the list of a
+    shell's loop, was not."""
+    if not _is_piped():
+        return False
+    if stat.S_ISREG(os.fstat(0).st_mode):
+        return os.lseek(0, 0, os.SEEK_CUR) == 0 and os.fstat(0).st_size > 0
+    return fcntl.ioctl(0, termios.FIONREAD, bytes(4)) != bytes(4)
 
 
 def _is_piped() -> bool:

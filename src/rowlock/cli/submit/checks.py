@@ -8,9 +8,9 @@ from rowlock.cli import exec_commands
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload, wait_for_phase
 from rowlock.cli.commands.logs import GONE_CHIEF, write_lines
-from rowlock.cli.context import project
+from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import parse_duration
+from rowlock.cli.output import parse_duration, tell
 from rowlock.cli.run.following import exit_code
 from rowlock.cli.submit.assets import says_image_elsewhere
 
@@ -58,6 +58,7 @@ def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
     """After a submit: wait until the workload runs, then attach to it or forward its ports, if the flags ask for it."""
     forward = getattr(line, "service_type", None) == "portforward"
     if not getattr(line, "attach", False) and not forward:
+        _tell_of_unread_input(line, name)
         return 0
     timeout = getattr(line, "pod_running_timeout", None)
     limit = parse_duration(timeout, "--pod-running-timeout") if timeout else None
@@ -66,6 +67,17 @@ def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
         raise CommandError(f"The job {name} is {body['phase']}, not running. {_reason(body)}".strip())
     line.set_values(words=[name], pod=None, container=None, no_stdin=False, no_tty=False)
     return exec_commands.port_forward(line) if forward else _attach(line, server, body)
+
+
+def _tell_of_unread_input(line: CommandLine, name: str) -> None:
+    """--stdin keeps the program's input open, and passes nothing on."""
+    if line.stdin:
+        from rowlock.cli.run.console import has_unread_input  # late: most submits have no use for it
+
+        if has_unread_input():
+            tell(
+                f"What is piped in is not passed on: --attach does that, or `rowlock attach {name}{context_flags(line)}`."
+            )
 
 
 def _attach(line: CommandLine, server: ServerClient, body: dict[str, Any]) -> int:
