@@ -110,7 +110,7 @@ LINES = [
 def test_a_command_line_whose_answer_is_lost_submits_once(served: Served, road: LossyRoad, line: str) -> None:
     road.losses = [HANG_UP, AWAY, HANG_UP]
     code, _, err = served.run(line)
-    assert code == 0 and "The submit is sent again in 0 s:" in err, err
+    assert code == 0 and "The submit is sent again in 0 s: " in err, err
     assert jobs(served) == ["one"] and len(road.keys) == 4
     assert len(set(road.keys)) == 1 and uuid.UUID(road.keys[0])
     assert served.run(line.replace("one", "two"))[0] == 0 and road.keys[-1] != road.keys[0], "it is another submit"
@@ -121,6 +121,16 @@ def test_a_made_up_name_is_made_up_once(served: Served, road: LossyRoad) -> None
     out = served.ok("runai training pytorch submit --name-prefix pre --workers=1 -i i")
     (name,) = jobs(served)
     assert name.startswith("pre-") and name in out
+
+
+def test_why_it_is_sent_again_is_said_once(served: Served, road: LossyRoad) -> None:
+    why = "the credentials of this server do not count any more: write new ones into the kubeconfig"
+    body = json.dumps({"code": 503, "message": why})
+    refused = f"HTTP/1.1 503 x\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+    road.losses = [refused] * 3
+    code, _, err = served.run("runai submit one -i i")
+    again = [line for line in err.splitlines() if line.startswith("The submit is sent again")]
+    assert code == 0 and again == [f"The submit is sent again in 0 s: {why}", *["The submit is sent again in 0 s."] * 2]
 
 
 def test_a_command_line_gives_up_and_says_so(served: Served, road: LossyRoad) -> None:

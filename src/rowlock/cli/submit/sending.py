@@ -17,7 +17,7 @@ def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any)
     import uuid
 
     headers, pauses = {submit_fields.KEY_HEADER: str(uuid.uuid4())}, iter(submit_fields.PAUSES_S)
-    is_sent = False
+    is_sent, told = False, ""
     while True:
         try:
             return server.call("POST", path, body=body, query=query, headers=headers)
@@ -26,7 +26,8 @@ def send_submit(server: client.ServerClient, path: str, body: Any, **query: Any)
             pause = next(pauses, None)
             if pause is None or not is_sent or _is_decided(error):
                 raise
-            tell(f"The submit is sent again in {pause:g} s: {error.message}")
+            tell(f"The submit is sent again in {pause:g} s" + (f": {error.message}" if error.message != told else "."))
+            told = error.message
         time.sleep(pause)
 
 
