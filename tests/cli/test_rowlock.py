@@ -101,6 +101,19 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     assert code == 1 and "Its pods: t1-master-0, t1-worker-0." in err
 
 
+def test_a_bar_of_one_rank_is_one_line_in_a_pipe(served: Served) -> None:
+    served.node("a")
+    served.ok(SUBMIT)
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "2/2" in served.ok("rowlock list"))
+    served.logs["t1-worker-0"] = ["2026-01-01T00:00:01Z 1/3\r2/3\r3/3", "2026-01-01T00:00:02Z done"]
+    for line in ("rowlock logs t1 --rank 1", "rowlock logs t1 --rank 1 --tail 2"):
+        assert served.ok(line) == "3/3\ndone\n"
+    assert served.ok("rowlock logs t1 --rank 1 --timestamps").startswith("2026-01-01T00:00:01Z 3/3\n")
+    assert served.run("rowlock logs t1 --pod worker-0")[1].encode() == b"1/3\r2/3\r3/3\ndone\n", "as it was written"
+
+
 def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> None:
     served.ok(SUBMIT)
     for line in ("runai logs t1", "rowlock logs t1 --rank 1"):

@@ -1,4 +1,4 @@
-"""`rowlock logs`: all ranks of a job in one stream, each line under its rank; or one pod's log as it is."""
+"""`rowlock logs`: all ranks of a job in one stream, each line under its rank; or one rank's, or one pod's as its program wrote it."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ def logs(line: CommandLine) -> int:
         if counts_here:
             options["tail"] = None  # the server counts lines of the pod, not of the rank
         own = {**options, "previous": line.previous, "localRank": chosen.local_rank}
+        if line.rank is not None and not sys.stdout.isatty():
+            own["progress"] = False  # a bar is a line, as without --rank
         lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", **own)
         write_lines(deque(lines, line.tail) if counts_here else lines)
         return 0

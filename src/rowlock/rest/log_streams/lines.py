@@ -65,12 +65,13 @@ async def lines_of_local_rank(lines: AsyncIterator[bytes], local_rank: int, *, s
     """Of a pod in which torchrun starts several ranks: the lines of one of them (0 is the pod's first), without their mark, and
     those that bear none. `stamped`: each line begins with a time and a blank."""
     async for line in lines:
-        stamp, text = split_stamp(line, stamped)
+        mark = STATE if line.startswith(STATE) else b""
+        stamp, text = split_stamp(line.removeprefix(mark), stamped)
         found = _LOCAL_RANK.match(text)
         if found is None:
             yield line
         elif int(found[1]) == local_rank:
-            yield stamp + text[found.end() :]
+            yield mark + stamp + text[found.end() :]
 
 
 async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIterator[bytes]:
