@@ -39,6 +39,7 @@ from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import ARCHIVE_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
 from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.archive_leader import ArchiveLeader
@@ -99,6 +100,7 @@ class KubeServer(Server):
             settings = RestSettings(
                 token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
                 authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
+                unknown_token=UNKNOWN_TOKEN,
             )  # fmt: skip
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()

@@ -31,14 +31,12 @@ from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.users.application_secret import MAX_NAME, is_name_of, is_token, seconds_left
-from rowlock.kube.users.cluster_users import ClusterUsers
+from rowlock.kube.users.cluster_users import MAKE_TOKEN, UNKNOWN_TOKEN, ClusterUsers
 from rowlock.kube.users.user_connection import UserConnection
 from rowlock.objects import Object
 from rowlock.rest.applications import InvalidCredentials
 from rowlock.rest.authentication import Authenticator, Principal
 from rowlock.rest.call import AccessToken
-
-_MAKE_TOKEN = "`kubectl create token NAME -n NAMESPACE` makes one for a service account"
 
 
 class FollowedRoles:
@@ -91,7 +89,7 @@ class KubeUsers:
         self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
         self.client = Kube(anonymous)
         """By which users' requests go out; it has no credentials of its own."""
-        self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up)
+        self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up, UNKNOWN_TOKEN)
 
     @classmethod
     def connect(
@@ -132,14 +130,14 @@ class KubeUsers:
         if is_owners or not is_token(token):
             what = "the token of the data directory" if is_owners else "a text that can be no token"
             raise InvalidCredentials(
-                f"the client secret is {what}; on a real cluster it is a token of that cluster: {_MAKE_TOKEN}"
+                f"the client secret is {what}; on a real cluster it is a token of that cluster: {MAKE_TOKEN}"
             )
         await self.look_up(token)
         user = self._users.find(token)
         if user is None:
             raise InvalidCredentials(
                 "the cluster does not accept the client secret, which must be one of its tokens: this one is wrong, is over or"
-                f" was taken back; {_MAKE_TOKEN}"
+                f" was taken back; {MAKE_TOKEN}"
             )
         if not is_name_of(client_id, user.name):
             raise InvalidCredentials(

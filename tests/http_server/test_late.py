@@ -31,7 +31,7 @@ def test_it_is_loaded_beside_the_event_loop_and_once() -> None:
 
 SERVED = """
 import asyncio, sys
-from rowlock.rest.log_streams.logs import LogResponse
+from rowlock.rest.log_streams.log_response import LogResponse
 
 async def serve():
     sent = []

@@ -17,14 +17,14 @@ from tests.conformance.subjects import embedded_server, real_cluster, real_clust
 from tests.end_to_end.cluster import Cluster, lent
 from tests.kube.scripted import Answer, Asked, Scripted, refusal
 
-from rowlock.errors import ApiError, TooManyRequests
+from rowlock.errors import ApiError, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.users import cluster_users
 from rowlock.kube.users.application_secret import MAX_SECONDS, UNLIMITED_SECONDS, seconds_left
-from rowlock.kube.users.cluster_users import KNOWN_SECONDS, MAX_QUESTIONS, UNKNOWN_SECONDS, ClusterUsers
+from rowlock.kube.users.cluster_users import EXPIRY_GRACE_S, KNOWN_SECONDS, MAX_QUESTIONS, UNKNOWN_SECONDS, ClusterUsers
 
 TEAMS = ("team-a", "team-b")
 
@@ -160,7 +160,8 @@ def test_who_he_is_is_what_the_cluster_says(tenants: Tenants) -> None:
     found = tenants.ask("ana", "GET", "/api/v1/workloads").json()["workloads"]
     assert found[0]["name"] == "of-ana"
     for token in ("nobody.knows.this", "x" * 40, tenants.tokens["ana"][:-4] + "AAAA"):
-        assert tenants.ask("", "GET", "/api/v1/workloads", token=token).status_code == 401
+        refused = tenants.ask("", "GET", "/api/v1/workloads", token=token)
+        assert refused.status_code == 401 and "sign in again with a new one" in refused.json()["message"]
 
 
 def test_a_job_is_written_by_who_submits_it(tenants: Tenants) -> None:
@@ -317,7 +318,7 @@ def test_the_cluster_is_asked_with_the_users_token_once_a_minute(tmp_path: Path)
         now[0] = KNOWN_SECONDS - 1
         await users.look_up("of-ana")
         assert len(server.asked) == 1
-        now[0] = KNOWN_SECONDS + 1
+        now[0] = KNOWN_SECONDS + EXPIRY_GRACE_S
         assert users.find("of-ana") is None
         await users.look_up("of-ana")
         assert len(server.asked) == 2
@@ -333,6 +334,62 @@ def test_who_is_nobody_is_nobody_for_a_while(tmp_path: Path) -> None:
             assert users.find("guess") is None and len(server.asked) == asked
 
     play(tmp_path, script, NOBODY)
+
+
+def test_who_is_refused_is_asked_about_anew(tmp_path: Path) -> None:
+    """What was remembered of him counts no longer: he is told what to do, and is nobody from then on."""
+
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        await users.look_up("of-ana")
+        connection = users.connection_of("of-ana")
+        with pytest.raises(Unauthorized, match=r"was taken back; sign in again with a new one \(`kubectl create token"):
+            await connection.send(Request("POST", "/api/v1/namespaces/a/pods", body={}))
+        assert users.find("of-ana") is None and len(server.asked) == 3
+        with pytest.raises(Unauthorized, match="sign in again"):
+            async with connection.stream(Request("GET", "/log"), endless=True):
+                raise AssertionError("it is refused")
+        with pytest.raises(Unauthorized, match="sign in again"):
+            await connection.client_config(await connection.client_config())
+        with pytest.raises(Unauthorized, match="sign in again"):
+            await connection.fetch(Request("GET", "/api"))
+
+    play(tmp_path, script, Answer(201, REVIEW), NOBODY)
+
+
+def test_a_node_that_refuses_the_api_server_signs_nobody_out(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        with pytest.raises(Unavailable, match="your token counts at the cluster, and yet this was refused there: no"):
+            await users.connection_of("of-ana").fetch(
+                Request("GET", "/api/v1/namespaces/a/pods/p/log", is_relayed=True)
+            )
+        assert users.find("of-ana") is not None
+
+    play(tmp_path, script, NOBODY, Answer(201, REVIEW))
+
+
+def test_a_stream_learns_that_the_token_behind_it_counts_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_users, "REVIEW_S", 0.01)
+
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        await users.look_up("of-ana")
+        now[0] = KNOWN_SECONDS
+        assert "sign in again" in await asyncio.wait_for(users.connection_of("of-ana").wait_until_refused(), 30)
+        assert len(server.asked) == 3
+
+    play(tmp_path, script, Answer(201, REVIEW), Answer(503, refusal(503, "ServiceUnavailable")), NOBODY)
+
+
+def test_an_answer_that_ends_between_question_and_use_signs_nobody_out(tmp_path: Path) -> None:
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        await users.look_up("of-ana")
+        now[0] = KNOWN_SECONDS - 0.001
+        await users.look_up("of-ana")
+        now[0] = KNOWN_SECONDS + 0.001
+        assert users.find("of-ana") is not None
+
+    play(tmp_path, script, Answer(201, REVIEW))
 
 
 @pytest.mark.parametrize("answer", [Answer(500, refusal(500, "InternalError")), Answer(cut=True)])

@@ -232,19 +232,23 @@ class ServerClient:
         answer = self._send(method, path, body, query, headers=headers, anonymous=anonymous)
         raw = answer.read()
         decoded = _decode_json(raw)
-        if answer.status == 401 and not anonymous and (session := read_session(self.directory)):
-            hint = f"log in again with {login_again_hint(session)}"
-            raise StatusError(401, f"Authentication failed. the token has expired or was ended: {hint}", decoded)
         if answer.status >= 400:
-            raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
+            raise self._refusal(answer.status, decoded, anonymous=anonymous)
         return decoded
+
+    def _refusal(self, status: int, decoded: Any, *, anonymous: bool = False) -> StatusError:
+        """What the server says; to whoever is logged in with a token that counts no longer, how to log in again."""
+        message = _error_message(status, decoded, self.directory)
+        if status == 401 and not anonymous and (session := read_session(self.directory)):
+            hint = f"log in again with {login_again_hint(session)}"
+            message = f"Authentication failed. the token has expired or was ended: {hint}"
+        return StatusError(status, message, decoded)
 
     def stream_lines(self, path: str, **query: Any) -> Iterator[bytes]:
         """Yield the lines of a streamed text answer as they arrive."""
         answer = self._send("GET", path, None, query)
         if answer.status >= 400:
-            decoded = _decode_json(answer.read())
-            raise StatusError(answer.status, _error_message(answer.status, decoded, self.directory), decoded)
+            raise self._refusal(answer.status, _decode_json(answer.read()))
         stream, self._connection_kept_alive = (
             self._connection_kept_alive,
             None,

@@ -28,8 +28,9 @@ from rowlock.accounts.login_limits import LoginLimits
 from rowlock.api import Api
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
+from rowlock.authentication.cluster_refusals import refusal_for_owner
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unavailable, Unsupported
+from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unsupported
 from rowlock.http_server.connection_limits import client_of
 from rowlock.rest import applications
 from rowlock.rest.accounts.provider_logins import ProviderLogins, describe_logins
@@ -50,6 +51,7 @@ from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
+from rowlock.rest.log_streams.log_response import LogResponse
 from rowlock.rest.openapi.refused_routes import PREFIXES, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
@@ -142,7 +144,11 @@ class RestApi:
         self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
         self._logins = applications.Logins(settings, LoginLimits(clock), self._provider_logins)
         self._authenticator = Authenticator(
-            settings.token, settings.user, settings.authenticate_token, settings.look_up_token
+            settings.token,
+            settings.user,
+            settings.authenticate_token,
+            settings.look_up_token,
+            settings.unknown_token,
         )
         self._known_routes = self._make_routes()
 
@@ -213,7 +219,13 @@ class RestApi:
         if look_up is not None:
             await look_up(token)
         if authenticate(token, address) is None:
-            raise Unauthorized("this token counts no longer")
+            raise Unauthorized(self.settings.unknown_token)
+
+    def _caller_check(self, request: Request) -> Callable[[], Awaitable[None]]:
+        """Raises Unauthorized once the caller's token counts no longer."""
+        token = request.headers.get("authorization", "").partition(" ")[2].strip()
+        address = str((request.scope.get("server") or ("",))[0])
+        return lambda: self.check_token(token, address)
 
     def record_login(self, user: str, address: str, path: str, code: int) -> None:
         """Write a login at the web UI to the audit log."""
@@ -247,8 +259,9 @@ class RestApi:
             async with _error_boundary() as outcome:
                 await self._authenticator.look_up(request)
                 call = self._authorized_call(request, right)
-                await self.cache.wait_for_sync()
                 result = await self._serve(serve, call)
+                if isinstance(result, LogResponse) and call.rights is not None:
+                    result.check_caller = self._caller_check(request)
                 if isinstance(result, JsonResult):
                     outcome.response = json_response(result.code, result.body)
                 else:
@@ -261,15 +274,14 @@ class RestApi:
         return respond
 
     async def _serve(self, serve: Endpoint, call: RestCall) -> Any:
-        """Where a real cluster takes this server's credentials for bad ones, its caller's are good all the same."""
+        """Once the cluster has been read. What a real one refuses to the server, its owner is told so."""
         try:
+            await self.cache.wait_for_sync()
             return await serve(call)
-        except Unauthorized as error:
+        except ApiError as error:
             if self.settings.dialect is None or call.rights is not None:
                 raise
-            raise Unavailable(
-                f"the credentials of this server do not count any more, your own token does: {error.message}"
-            ) from error
+            raise refusal_for_owner(error) from error
 
     def _authorized_call(self, request: Request, right: Right) -> RestCall:
         """Authenticate and authorize a request. Returns a call whose context shows and changes only what the caller may

@@ -34,6 +34,12 @@ TokenLookup = Callable[[str], Awaitable[None]]
 """Looks a token up at a remote authority, before the `TokenAuthenticator` is called. Raises ApiError."""
 
 
+UNKNOWN_TOKEN = (
+    "this token is not accepted here: the owner's is in the file `token` in the data directory, and counts on loopback; everybody else"
+    " asks the owner of the cluster for a token of his own"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Authenticator:
     """Accepts the owner's `token` and the users' tokens. `None` accepts every request, for tests; an empty token matches
@@ -44,6 +50,8 @@ class Authenticator:
     authenticate_token: TokenAuthenticator | None = None
     """If set, it also decides about the owner's token, because not every listener accepts that one."""
     look_up_token: TokenLookup | None = None
+    unknown_token: str = UNKNOWN_TOKEN
+    """What is said to whom `authenticate_token` does not know."""
 
     async def look_up(self, request: Request) -> None:
         """Look up the token of a request; await this before `authenticate`. Raises ApiError when the authority does not
@@ -75,8 +83,5 @@ class Authenticator:
         address = (request.scope.get("server") or ("",))[0]
         principal = authenticate_token(token, str(address))
         if principal is None:
-            raise Unauthorized(
-                "this token is not accepted here: the owner's is in the file `token` in the data directory, and counts on"
-                " loopback; everybody else asks the owner of the cluster for a token of his own"
-            )
+            raise Unauthorized(self.unknown_token)
         return principal if principal.name else replace(principal, name=self.user)

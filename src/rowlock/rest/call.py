@@ -24,7 +24,7 @@ from rowlock.gangs.dialects import Dialect
 from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.rest.authentication import TokenAuthenticator, TokenLookup
+from rowlock.rest.authentication import UNKNOWN_TOKEN, TokenAuthenticator, TokenLookup
 from rowlock.rest.event_index import EventIndex
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.list_rows.list_items import ListItems
@@ -76,6 +76,8 @@ class RestSettings:
     """Authenticates users other than the owner, when others can reach the server."""
     look_up_token: TokenLookup | None = None
     """Looks up tokens that the server does not know itself."""
+    unknown_token: str = UNKNOWN_TOKEN
+    """What is said to whoever has a token that is nobody's."""
     issue_token: TokenIssuer | None = None
     """Logs applications in; None when there are none."""
     accounts: UserAccounts | None = None

@@ -1,4 +1,4 @@
-"""A log on its way: it is let go of when its reader has gone, and when it breaks."""
+"""A log on its way: it is let go of when its reader has gone or counts no longer, and when it breaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from rowlock.rest.log_streams.logs import LogResponse
+from rowlock.errors import ApiError, Unauthorized, Unavailable
+from rowlock.rest.log_streams import log_response
+from rowlock.rest.log_streams.log_response import LogResponse
 
 
 class Reader:
@@ -58,5 +60,37 @@ def test_a_log_that_breaks_is_no_end_of_a_log() -> None:
         with pytest.raises(RuntimeError, match="the disk is gone"):
             await LogResponse(breaking())({"type": "http"}, reader.receive, reader.send)
         assert reader.sent[-1]["more_body"], "the server closes the connection, so that the reader knows"
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("written", "told"), [(b"first\n", b""), (b"half a l", b"\n")])
+def test_a_log_ends_when_the_readers_token_counts_no_longer(
+    monkeypatch: pytest.MonkeyPatch, written: bytes, told: bytes
+) -> None:
+    """A server that cannot be asked about it has not refused it."""
+    monkeypatch.setattr(log_response, "CALLER_REVIEW_S", 0.01)
+    answers: list[ApiError | None] = [None, Unavailable("the cluster is away"), Unauthorized("sign in again")]
+
+    async def play() -> None:
+        closed, reader = asyncio.Event(), Reader()
+
+        async def silent() -> AsyncGenerator[bytes]:
+            try:
+                yield written
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+
+        async def check() -> None:
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+
+        response = LogResponse(silent())
+        response.check_caller = check
+        await asyncio.wait_for(response({"type": "http"}, reader.receive, reader.send), 30)
+        assert closed.is_set() and not answers
+        assert reader.sent[-1]["body"] == told + b"rowlock: the log ends here: sign in again\n"
+        assert not reader.sent[-1]["more_body"]
 
     asyncio.run(play())

@@ -15,7 +15,8 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from rowlock.errors import ApiError, Unauthorized, Unavailable, Unsupported
+from rowlock.authentication.cluster_refusals import refusal_for_owner
+from rowlock.errors import ApiError, Unsupported
 from rowlock.http_server.request_body import decode_json, read_body
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
@@ -57,12 +58,12 @@ class ApiProxy:
             raise Unsupported(_UPGRADE_MESSAGE)
         from rowlock.kube.proxy.websocket_relay import relay_stream  # late: wsproto is loaded for the first stream
 
-        with _good_caller(connection):
+        with _told_to_caller(connection):
             await relay_stream(connection, scope, receive, send)
 
     async def _pass_on(self, request: HttpRequest) -> Response:
         connection = await self._connection_for(request)
-        with _good_caller(connection):
+        with _told_to_caller(connection):
             return await self._pass_on_as(connection, request)
 
     async def _pass_on_as(self, connection: Connection | UserConnection, request: HttpRequest) -> Response:
@@ -80,14 +81,14 @@ class ApiProxy:
 
 
 @contextmanager
-def _good_caller(connection: Connection | UserConnection) -> Iterator[None]:
-    """Where the cluster refuses the credentials of this server, those of its owner, who asks, are good: 503 and not 401."""
+def _told_to_caller(connection: Connection | UserConnection) -> Iterator[None]:
+    """What the cluster refuses to this server, its owner, who asks, is told so."""
     try:
         yield
-    except Unauthorized as error:
+    except ApiError as error:
         if isinstance(connection, UserConnection):
             raise
-        raise Unavailable(error.message) from error
+        raise refusal_for_owner(error) from error
 
 
 async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:

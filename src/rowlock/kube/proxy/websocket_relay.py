@@ -37,6 +37,8 @@ CLOSE_CHANNEL = 255
 """Of v5: a channel has ended. Older versions do not know it."""
 MAX_MESSAGE_BYTES = 16 << 20
 """Of one message that the cluster sends in pieces; a larger one ends the stream."""
+_OUTCOME_CHANNEL = b"\x03"
+"""On which it is said how the program of an exec ended."""
 _CHUNK = 1 << 16
 _MAX_REFUSAL_BYTES = 1 << 16
 _HANDSHAKE_TIMEOUT_S = 30.0
@@ -167,20 +169,33 @@ async def relay_stream(connection: Connection | UserConnection, scope: Scope, re
     cluster = await ClusterWebSocket.open(connection, target, versions)
     try:
         await send({"type": "websocket.accept", "subprotocol": offers[0] if offers else None})
-        tasks = [
+        refused = asyncio.create_task(_wait_until_refused(connection))
+        tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(_carry_to_client(cluster, send)),
             asyncio.create_task(_carry_to_cluster(cluster, receive, knows_close=cluster.version == V5)),
+            refused,
         ]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(OSError, RuntimeError):  # a client that has gone cannot be told
+            if refused in done and not is_forward:
+                outcome = Unauthorized(refused.result()).status()
+                await send({"type": "websocket.send", "bytes": _OUTCOME_CHANNEL + msgspec.json.encode(outcome)})
             await send({"type": "websocket.close", "code": 1000})
     finally:
         await cluster.close()
+
+
+async def _wait_until_refused(connection: Connection | UserConnection) -> str:
+    """Returns when the token of a user counts no longer, with what to say then; never for the owner."""
+    if isinstance(connection, UserConnection):
+        return await connection.wait_until_refused()
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
 
 
 async def _carry_to_client(cluster: ClusterWebSocket, send: Send) -> None:

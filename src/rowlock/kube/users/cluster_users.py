@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from rowlock.errors import Forbidden, TooManyRequests, Unauthorized
+from rowlock.errors import ApiError, Forbidden, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kube import requests
 from rowlock.kube.connection import Connection, Request
@@ -24,6 +25,12 @@ from rowlock.kube.users.user_connection import UserConnection
 SELF_REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", (), False)
 KNOWN_SECONDS, UNKNOWN_SECONDS = 60.0, 10.0
 """Seconds for which an answer is cached, as in kube-apiserver's token webhook: for a user, for an invalid token."""
+EXPIRY_GRACE_S = 1.0
+"""Seconds for which an answer is still found that ended between the question for it and its use."""
+REVIEW_S = 10.0
+"""Seconds between two looks whether the token behind a stream still counts; the cluster is asked when the cached answer is over."""
+MAKE_TOKEN = "`kubectl create token NAME -n NAMESPACE` makes one for a service account"
+UNKNOWN_TOKEN = f"the cluster does not accept this token: it is wrong, is over or was taken back; sign in again with a new one ({MAKE_TOKEN})"
 MAX_ANSWERS = 4096
 MAX_QUESTIONS = 16
 """Concurrent reviews at most, so that guessed tokens cannot keep the API server busy."""
@@ -58,12 +65,12 @@ class ClusterUsers:
 
     def connection_of(self, token: str) -> UserConnection:
         """A connection to the cluster with this token."""
-        return UserConnection(self._connection, token)
+        return UserConnection(self._connection, token, self)
 
     def find(self, token: str) -> ClusterUser | None:
         """The user of a token that was looked up; None for an invalid or unknown token."""
         answer = self._answers.get(_digest(token))
-        return answer.user if answer is not None and answer.until > self._clock() else None
+        return answer.user if answer is not None and answer.until + EXPIRY_GRACE_S > self._clock() else None
 
     async def look_up(self, token: str) -> None:
         """Ask the cluster for the user of a token, unless it is cached. Raises ApiError when the cluster does not answer,
@@ -80,11 +87,29 @@ class ClusterUsers:
             question.add_done_callback(lambda _: self._questions.pop(digest, None))
         await asyncio.shield(question)  # several requests may await it
 
+    async def explain_refusal(self, token: str, error: Unauthorized) -> ApiError:
+        """As `TokenReviews.explain_refusal`. The cluster is asked anew, at once: what it said of the token before may be old, and a 401
+        may be that of a node which does not know its API server."""
+        self._answers.pop(_digest(token), None)
+        await self.look_up(token)
+        if self.find(token) is None:
+            return Unauthorized(UNKNOWN_TOKEN)
+        return Unavailable(f"your token counts at the cluster, and yet this was refused there: {error.message}")
+
+    async def wait_until_refused(self, token: str) -> str:
+        """As `TokenReviews.wait_until_refused`."""
+        while True:
+            await asyncio.sleep(REVIEW_S)
+            with suppress(ApiError):  # a cluster that does not answer has refused nobody
+                await self.look_up(token)
+                if self.find(token) is None:
+                    return UNKNOWN_TOKEN
+
     async def _ask(self, token: str, digest: bytes) -> None:
         body = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.name}
-        request = Request("POST", requests.path(SELF_REVIEW), body=body)
+        request = Request("POST", requests.path(SELF_REVIEW), body=body, token=token)
         try:
-            user = _read_user(await self.connection_of(token).send(request))
+            user = _read_user(await self._connection.send(request))
         except Unauthorized:
             user = None
         except Forbidden as error:  # every cluster allows it to whoever is authenticated (system:basic-user)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
-from rowlock.errors import Unauthorized
+from rowlock.errors import ApiError, Unauthorized
 from rowlock.kube.config import ClientConfig
 from rowlock.kube.connection import Connection, Request
 from rowlock.kube.rate_limit import Limits
 
 
-class UserConnection:
-    """A `Connection` with one user's token. It has no state: `base` is shared by all users and has no credentials."""
+class TokenReviews(Protocol):
+    """Who knows whether a token still counts (`ClusterUsers`)."""
 
-    def __init__(self, base: Connection, token: str) -> None:
-        self._base, self._token = base, token
+    async def explain_refusal(self, token: str, error: Unauthorized) -> ApiError:
+        """What to say to the user of a token with which a request was refused so. Raises ApiError when the cluster does not answer."""
+
+    async def wait_until_refused(self, token: str) -> str:
+        """Returns when the cluster accepts the token no longer, with what to say then."""
+
+
+class UserConnection:
+    """A `Connection` with one user's token. It has no state: `base` is shared by all users and has no credentials. Each request raises
+    Unauthorized, with what to do, where the cluster does not accept the token."""
+
+    def __init__(self, base: Connection, token: str, reviews: TokenReviews) -> None:
+        self._base, self._token, self._reviews = base, token, reviews
 
     @property
     def limits(self) -> Limits:
@@ -33,18 +45,36 @@ class UserConnection:
 
     async def send(self, request: Request, warnings: list[str] | None = None) -> Any:
         """As `Connection.send`."""
-        return await self._base.send(replace(request, token=self._token), warnings)
+        try:
+            return await self._base.send(replace(request, token=self._token), warnings)
+        except Unauthorized as error:
+            raise await self._reviews.explain_refusal(self._token, error) from error
 
     async def fetch(self, request: Request, warnings: list[str] | None = None) -> bytes:
         """As `Connection.fetch`."""
-        return await self._base.fetch(replace(request, token=self._token), warnings)
+        try:
+            return await self._base.fetch(replace(request, token=self._token), warnings)
+        except Unauthorized as error:
+            raise await self._reviews.explain_refusal(self._token, error) from error
 
-    def stream(self, request: Request, *, endless: bool = False) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    @asynccontextmanager
+    async def stream(self, request: Request, *, endless: bool = False) -> AsyncIterator[aiohttp.ClientResponse]:
         """As `Connection.stream`."""
-        return self._base.stream(replace(request, token=self._token), endless=endless)
+        async with AsyncExitStack() as stack:
+            answer = self._base.stream(replace(request, token=self._token), endless=endless)
+            try:
+                response = await stack.enter_async_context(answer)
+            except Unauthorized as error:
+                raise await self._reviews.explain_refusal(self._token, error) from error
+            yield response
+
+    async def wait_until_refused(self) -> str:
+        """Returns when the cluster accepts the token no longer, with what to say then: an API server goes on with streams that it once
+        allowed."""
+        return await self._reviews.wait_until_refused(self._token)
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
-        """As `Connection.client_config`. Raises Unauthorized where it was refused: only the user can get another token."""
+        """As `Connection.client_config`. Raises ApiError where it was refused: only the user can get another token."""
         if refused is not None:
-            raise Unauthorized("the cluster does not accept your token any more: log in again")
+            raise await self._reviews.explain_refusal(self._token, Unauthorized("a stream was refused"))
         return replace(await self._base.client_config(), token=self._token)

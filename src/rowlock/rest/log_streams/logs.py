@@ -11,12 +11,10 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
@@ -32,6 +30,7 @@ from rowlock.rest.log_streams.lines import (
     split_lines,
     take_lines,
 )
+from rowlock.rest.log_streams.log_response import LogResponse
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -196,21 +195,23 @@ def _source(call: RestCall, workload: Workload) -> _LogSource:
 
 
 async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogOptions) -> Response:
-    """The log of one pod as a response; with `localRank` only the lines of this one of the ranks that torchrun starts in it. What
-    `tail` counts are the pod's lines. Raises BadRequest."""
-    local_rank = parse_count(dict(call.query), "localRank")
-    if local_rank is None:
+    """The log of one pod as a response, as its program wrote it; with `progress` in lines as those of a merged log, and with `localRank`
+    only the lines of this one of the ranks that torchrun starts in it. What `tail` counts are the pod's lines. Raises BadRequest."""
+    local_rank, has_states = parse_count(dict(call.query), "localRank"), parse_bool(dict(call.query), "progress")
+    if local_rank is None and "progress" not in call.query:
         return await stream_response(chunks)
 
-    async def lines_of_rank() -> AsyncGenerator[bytes]:
+    async def lines_of_pod() -> AsyncGenerator[bytes]:
         try:
-            lines = split_lines(chunks, stamped=options.timestamps)
-            async for line in lines_of_local_rank(lines, local_rank, stamped=options.timestamps):
+            lines = split_lines(chunks, states=has_states, stamped=options.timestamps)
+            if local_rank is not None:
+                lines = lines_of_local_rank(lines, local_rank, stamped=options.timestamps)
+            async for line in lines:
                 yield line
         finally:
             await _close_stream(chunks)
 
-    return await stream_response(lines_of_rank())
+    return await stream_response(lines_of_pod())
 
 
 async def stream_response(lines: AsyncIterator[bytes]) -> Response:
@@ -234,40 +235,6 @@ async def stream_response(lines: AsyncIterator[bytes]) -> Response:
             await _close_stream(lines)
 
     return LogResponse(body())
-
-
-class LogResponse(Response):
-    """A response that streams text until its end or until the client disconnects.
-
-    Starlette's own goes through anyio, whose import for the first log would hold the event loop for 50 ms."""
-
-    def __init__(self, body: AsyncGenerator[bytes]) -> None:
-        self.status_code, self.background, self._body = 200, None, body
-        self.init_headers({"content-type": "text/plain; charset=utf-8"})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        tasks = [asyncio.create_task(self._send_body(send)), asyncio.create_task(_wait_disconnect(receive))]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if tasks[0].done():
-                tasks[0].result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _send_body(self, send: Send) -> None:
-        async with aclosing(self._body) as pieces:
-            async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _wait_disconnect(receive: Receive) -> None:
-    """Returns when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _close_stream(lines: AsyncIterator[bytes]) -> None:

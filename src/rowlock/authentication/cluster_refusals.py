@@ -1,0 +1,23 @@
+"""What a real cluster refuses to the server, as the owner is told whose request it was: his own token is good, and nothing that he did is wrong."""
+
+from __future__ import annotations
+
+import re
+
+from rowlock.errors import ApiError, Forbidden, Unauthorized, Unavailable
+
+_OF_RBAC = re.compile(r'is forbidden: User "[^"]*" cannot ')
+"""A right that is missing; admission, quotas and policies refuse in other words."""
+
+
+def refusal_for_owner(error: ApiError) -> ApiError:
+    """503 where the server's credentials count no longer: the owner's do. A right that the server lacks is said with who lists all of
+    them. Any other error as it is."""
+    if isinstance(error, Unauthorized):
+        return Unavailable(
+            f"the credentials of this server do not count any more, your own token does: {error.message}"
+        )
+    if isinstance(error, Forbidden) and _OF_RBAC.search(error.message):
+        advice = "`rowlock doctor --kubeconfig FILE` lists the rights that this server lacks, and how to give them"
+        return Forbidden(f"{error.message}; {advice}", details=error.details, causes=error.causes)
+    return error

@@ -1,0 +1,70 @@
+"""A log as a response of HTTP: it goes on until its end, until its reader goes, or until the reader's token counts no longer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rowlock.errors import ApiError
+
+CALLER_REVIEW_S = 10.0
+"""Seconds between two looks whether the token of who reads a log still counts."""
+
+
+class LogResponse(Response):
+    """A response that streams text until its end or until the client disconnects.
+
+    Starlette's own goes through anyio, whose import for the first log would hold the event loop for 50 ms."""
+
+    def __init__(self, body: AsyncGenerator[bytes]) -> None:
+        self.status_code, self.background, self._body = 200, None, body
+        self._is_line_over = True
+        self.check_caller: Callable[[], Awaitable[None]] | None = None
+        """Raises Unauthorized once the caller's token counts no longer; None for one that counts for ever."""
+        self.init_headers({"content-type": "text/plain; charset=utf-8"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        sending = asyncio.create_task(self._send_body(send))
+        refused = asyncio.create_task(self._wait_until_refused())
+        tasks = {sending, refused, asyncio.create_task(_wait_disconnect(receive))}
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if sending in done:
+                sending.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if done == {refused}:
+            text = "" if self._is_line_over else "\n"
+            text += f"rowlock: the log ends here: {refused.result()}\n"
+            await send({"type": "http.response.body", "body": text.encode(), "more_body": False})
+
+    async def _send_body(self, send: Send) -> None:
+        async with aclosing(self._body) as pieces:
+            async for piece in pieces:
+                self._is_line_over = piece.endswith(b"\n")
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _wait_until_refused(self) -> str:
+        """Returns when the caller's token counts no longer, with what is said of it."""
+        while True:
+            await asyncio.sleep(CALLER_REVIEW_S)
+            try:
+                if self.check_caller is not None:
+                    await self.check_caller()
+            except ApiError as error:  # who cannot be asked about has not been refused
+                if error.code == 401:
+                    return error.message
+
+
+async def _wait_disconnect(receive: Receive) -> None:
+    """Returns when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
