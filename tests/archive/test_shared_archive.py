@@ -38,6 +38,16 @@ class Storage(DirectoryBucket):
             raise self.error
 
 
+class CountsLooks(Storage):
+    """A directory that counts how often somebody asked what there is."""
+
+    looks = 0
+
+    def names(self, folder: str) -> dict[str, int]:
+        self.looks += 1
+        return super().names(folder)
+
+
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rowlock.archive.archive._RETRY", 0.02)
@@ -262,6 +272,39 @@ def test_many_segments_become_a_snapshot_from_which_others_begin(
                     assert await phases(other) == expected
                     assert not other.problem
             assert len(names(".db")) <= 2, "earlier snapshots are removed"
+
+    asyncio.run(body())
+
+
+def test_who_leads_soon_after_a_snapshot_makes_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One may be hundreds of MiB. When the followers' time to read what it covers is over, that is removed all the same."""
+    monkeypatch.setattr(shared_archive, "_MAX_SEGMENTS", 5)
+    storage = CountsLooks(tmp_path / "bucket")
+
+    def names(suffix: str) -> list[str]:
+        return sorted(path.name for path in (tmp_path / "bucket" / "writes").glob(f"*{suffix}"))
+
+    async def body() -> None:
+        async with server(tmp_path, "a", storage, leads=True) as first:
+            while not names(".db"):
+                await put(first, "u-1")
+            await put(first, "u-2")
+        (made,), covered = names(".db"), names(".seg")[:5]
+        for name in ("b", "a", "new"):
+            async with server(tmp_path, name, storage, leads=True) as later:
+                await put(later, f"u-{name}")
+                looks = storage.looks
+                while storage.looks < looks + 3:
+                    await asyncio.sleep(0.01)
+                assert names(".db") == [made], "the one that there is tells enough"
+        assert set(covered) <= set(names(".seg")), "followers may be reading them"
+        monkeypatch.setattr(shared_archive, "_GRACE", 0.0)
+        async with server(tmp_path, "b", leads=True) as later:
+            await put(later, "u-3")
+            while set(covered) & set(names(".seg")):
+                await asyncio.sleep(0.01)
+            async with server(tmp_path, "newer") as other:
+                assert await phases(other) == dict.fromkeys(("u-1", "u-2", "u-3", "u-a", "u-b", "u-new"), "Running")
 
     asyncio.run(body())
 

@@ -3,7 +3,8 @@
 Who leads writes a stream of segments, numbered from 1; the streams of later leaders sort behind those of earlier ones. Who has read all
 segments in this order has what the leader has. A leader that was replaced and does not know it yet may write a last segment: it is
 *late* for whoever has read one of its successor's, and then adds what is missing and changes nothing. A snapshot
-tells all up to the segment whose name it has; what it covers can then be removed.
+tells all up to the segment whose name it has; what it covers can then be removed. Who made one says so in a note, so that the next
+leader knows it, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rowlock.archive.database import WRITES, Statement, UnusableArchive
+from rowlock.archive.database import WRITES, Statement, UnusableArchive, put_note
 
 FOLDER = "writes"
 _MAGIC = b"rowlock1"
@@ -30,6 +31,8 @@ _NAMES = {sql: name for name, sql in WRITES.items()}
 _REPLACE, _ADD = "INSERT OR REPLACE", "INSERT OR IGNORE"
 _POSITION = "read "
 """What the names of notes begin with that say how far a stream was read."""
+_SNAPSHOT = "snapshot"
+"""The name of the note that tells of the last snapshot."""
 Write = tuple[str, list[Any]]
 """A name of `WRITES`, and the values."""
 _decoder = msgspec.msgpack.Decoder(list[Write])
@@ -81,6 +84,33 @@ def parse_listing(names: Mapping[str, int]) -> Listing:
             parsed = SegmentName(int(found[1]), found[2], int(found[3]))
             (listing.segments if found[4] == "seg" else listing.snapshots)[parsed] = size
     return listing
+
+
+class SnapshotNote(msgspec.Struct, frozen=True):
+    """What a leader says of the snapshot that it has made: its name in the bucket, how far it goes in each stream, and when."""
+
+    name: str
+    positions: dict[str, int]
+    made_at: float
+
+    def to_statement(self) -> Statement:
+        return put_note(_SNAPSHOT, msgspec.json.encode(self).decode())
+
+    def list_superseded(self, listing: Listing) -> list[str]:
+        """The objects that nobody needs who has this snapshot, in the order in which they may be removed; none where it is not there."""
+        if self.name not in (name.snapshot for name in listing.snapshots):
+            return []
+        covered = sorted((s for s in listing.segments if s.number <= self.positions.get(s.stream, 0)), reverse=True)
+        return [s.segment for s in covered] + sorted(s.snapshot for s in listing.snapshots if s.snapshot < self.name)
+
+
+def read_snapshot_note(database: sqlite3.Connection) -> SnapshotNote | None:
+    """The last one's; None where nobody has told of any."""
+    row = database.execute("SELECT text FROM notes WHERE name = ?", (_SNAPSHOT,)).fetchone()
+    try:
+        return msgspec.json.decode(row[0], type=SnapshotNote) if row else None
+    except msgspec.DecodeError:
+        return None  # a later rowlock says it otherwise
 
 
 class Unread(NamedTuple):

@@ -36,7 +36,7 @@ from rowlock.archive.bucket import Bucket, BucketChunks, MissingObject, StorageF
 from rowlock.archive.database import FORMAT, Statement, UnusableArchive
 from rowlock.archive.records import LogRecord
 from rowlock.archive.retention import Retention
-from rowlock.archive.segments import Listing, SegmentName, Write
+from rowlock.archive.segments import Listing, SegmentName, SnapshotNote, Write
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -109,15 +109,6 @@ class _Unsent:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
-    """One that this process has made, and what it covers."""
-
-    name: SegmentName
-    positions: dict[str, int]
-    made_at: float
-
-
 class SharedArchive(Archive):
     """This server's copy of an archive that lies in a bucket. It follows until `lead`."""
 
@@ -143,7 +134,6 @@ class SharedArchive(Archive):
         self._term: SegmentName | None = None
         """The segment that was written last in the present term; None = another process leads."""
         self._unsent: _Unsent | None = None
-        self._snapshot: _Snapshot | None = None
         self._own_trouble_since: float | None = None
         """Since when the disk of this machine takes nothing; None = it does, or the storage is what does not."""
 
@@ -252,7 +242,7 @@ class SharedArchive(Archive):
             self._store(connection, [])
 
     def _end_term(self) -> None:
-        self._term = self._unsent = self._snapshot = None
+        self._term = self._unsent = None
         with self._lock:
             self._pending.clear()
 
@@ -400,13 +390,11 @@ class SharedArchive(Archive):
         self._compact(connection, listing)
 
     def _compact(self, connection: sqlite3.Connection, listing: Listing) -> None:
-        """Make a snapshot when there is much to read; later remove what it covers."""
-        if (made := self._snapshot) is not None:
-            if time.monotonic() - made.made_at >= _GRACE:
-                covered = [s for s in listing.segments if s.number <= made.positions.get(s.stream, 0)]
-                earlier = [s.snapshot for s in listing.snapshots if s < made.name]
-                self._bucket.remove([s.segment for s in sorted(covered, reverse=True)] + earlier)
-                self._snapshot = None
+        """Make a snapshot when there is much to read, whoever leads by then; later remove what it covers."""
+        made = segments.read_snapshot_note(connection)
+        if made is not None and (superseded := made.list_superseded(listing)):
+            if not 0 <= self._clock() - made.made_at < _GRACE:  # or another's clock is ahead
+                self._bucket.remove(superseded)
             return
         most = max(_MAX_SEGMENT_BYTES, max(listing.snapshots.values(), default=0))
         if len(listing.segments) > _MAX_SEGMENTS or sum(listing.segments.values()) > most:
@@ -418,7 +406,8 @@ class SharedArchive(Archive):
         with self._scratch_file() as path:
             connection.execute("VACUUM INTO ?", (str(path),))
             self._bucket.upload(self._term.snapshot, path)
-        self._snapshot = _Snapshot(self._term, segments.read_positions(connection), time.monotonic())
+        made = SnapshotNote(self._term.snapshot, segments.read_positions(connection), self._clock())
+        self._store(connection, [made.to_statement()])
 
     @contextlib.contextmanager
     def _scratch_file(self) -> Iterator[Path]:
