@@ -21,7 +21,7 @@ from tests.kube.test_served_cluster import kubectl
 from rowlock import kinds
 from rowlock.errors import Internal
 from rowlock.kube.install.job_kinds import job_crd_objects
-from rowlock.kube_operator.operator import CheckedJobController
+from rowlock.kube_operator.operator import CheckedJobController, KubeOperator, OperatorTimes
 from rowlock.kube_operator.presence import find_kubeflow_operator, probe_job
 from rowlock.objects import Object, micro_timestamp, name
 from rowlock.storage.store import Store
@@ -73,6 +73,55 @@ def test_an_operator_that_is_down_is_there_by_its_webhook() -> None:
 
     found = asyncio.run(find_kubeflow_operator(Webhook(), "abc", 1))  # type: ignore[arg-type]
     assert "its webhook is installed" in found
+
+
+class CountedOperator(KubeOperator):
+    """Says when it acts, and does nothing."""
+
+    acts = 0
+
+    async def _act(self) -> None:
+        self.acts += 1
+        await asyncio.Event().wait()
+
+    async def lead(self, terms: int) -> asyncio.Task[None]:
+        """A term, once it acts for so many times."""
+        task = asyncio.create_task(self._lead())
+        while self.acts < terms:
+            await asyncio.sleep(0.005)
+        return task
+
+    async def answer(self, store: Store) -> None:
+        """As Kubeflow's does, when it is asked for the next time."""
+        while not (asked := (await store.list(kinds.PYTORCHJOB)).items):
+            await asyncio.sleep(0.005)
+        status = {"conditions": [{"type": "Created", "status": "True"}]}
+        await store.update(kinds.PYTORCHJOB, {**asked[0], "status": status}, subresource="status")
+
+
+def test_who_was_alone_before_it_lost_the_cluster_looks_while_it_acts() -> None:
+    """Jobs have waited long enough. Where Kubeflow's operator has come meanwhile, ours stop, and look first from then on."""
+
+    async def body() -> None:
+        store = await store_with_namespace()
+        operator = CountedOperator(store, "abc", OperatorTimes(patience=0.2, look_interval=0.1))  # type: ignore[arg-type]
+        began = time.monotonic()
+        term = await operator.lead(1)
+        assert time.monotonic() - began > 0.15, "who knows nothing looks first"
+        term.cancel()
+        await asyncio.wait({term})
+        operator._times = OperatorTimes(patience=3600.0, look_interval=0.1)
+        term = await operator.lead(2)
+        await operator.answer(store)
+        while not term.done() and operator._is_alone:
+            await asyncio.sleep(0.005)
+        await operator.answer(store)
+        assert operator.acts == 2, "it waits while somebody else has the jobs"
+        term.cancel()
+        await asyncio.wait({term})
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(body(), 30))
 
 
 def decide(job: Object) -> list[str]:

@@ -70,6 +70,8 @@ class KubeOperator:
         """`process` identifies this process among all others."""
         self._kube, self._times = kube, times or OperatorTimes()
         self._probe = process.rsplit("_", 1)[-1].lower()
+        self._is_alone = False
+        """Nobody else had the jobs when this process looked last, before it may have lost the cluster."""
         self.election = LeaderElection(kube, OPERATOR_LEASE, process, self._times.lease)
 
     async def refuse_second(self) -> None:
@@ -88,22 +90,28 @@ class KubeOperator:
         await self.election.run(self._lead)
 
     async def _lead(self) -> None:
-        """One term: act while Kubeflow's operator is absent, and look for it all the time."""
+        """One term: act while Kubeflow's operator is absent, and look for it all the time. Who was alone in an earlier term has
+        jobs that have waited long enough: it looks while it acts."""
         while True:
-            if found := await self._look():
+            was_alone = self._is_alone
+            if not was_alone and (found := await self._look()):
                 log.warning("Kubeflow's training operator has the jobs (%s): rowlock's operators wait", found)
                 await asyncio.sleep(self._times.look_interval)
                 continue
-            await run_until_first_ends(self._act(), self._look_until_found())
+            self._is_alone = True
+            pause = 0.0 if was_alone else self._times.look_interval
+            await run_until_first_ends(self._act(), self._look_until_found(pause))
 
-    async def _look_until_found(self) -> None:
+    async def _look_until_found(self, pause: float) -> None:
         while True:
-            await asyncio.sleep(self._times.look_interval)
+            await asyncio.sleep(pause)
             try:
                 if await self._look():
+                    self._is_alone = False
                     return
             except ApiError as error:
                 log.warning("it is not known whether Kubeflow's operator has come: %s", error.message)
+            pause = self._times.look_interval
 
     async def _look(self) -> str:
         return await find_kubeflow_operator(self._kube, self._probe, self._times.patience)
