@@ -12,6 +12,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
 from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
 from rowlock.kube_evidence.archive_leader import ArchiveLeader
+from rowlock.kube_evidence.failed_jobs import FailedJobs
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
 from rowlock.kube_operator.operator import KubeOperator
@@ -98,7 +100,7 @@ class KubeServer(Server):
             )
             stack.push_async_callback(users.close)
             settings = RestSettings(
-                token=token, version=__version__, cluster_name="kubernetes", dialect=dialect,
+                token=token, version=__version__, cluster_name="kubernetes", dialect=replace(dialect, spares_evicted=bool(scheduler and operator)),
                 authenticate_token=users.authenticate, look_up_token=users.look_up, issue_token=users.issue_token,
                 unknown_token=UNKNOWN_TOKEN,
             )  # fmt: skip
@@ -140,6 +142,7 @@ class KubeServer(Server):
                         rest_api.run(),
                         supervise("the probe of the cluster", probe.run),
                         supervise("the logs of pods", collector.run),
+                        supervise("the pods of failed jobs", FailedJobs(kube, rest_api.cache).run),
                         door.run(),
                         users.run(),
                         supervise("the audit log", audit_log.run),

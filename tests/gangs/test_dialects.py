@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from rowlock.gangs.dialects import CLUSTER, COSCHEDULING, KAI, KUEUE, OWN, VOLCANO, Dialect, priority_class_of
+from rowlock.gangs.evictions import failed_job_patch
 from rowlock.objects import Object
 from rowlock.workloads.objects import Submitter, to_job
 from rowlock.workloads.phase import phase_of
@@ -133,3 +135,73 @@ def test_kueue_gets_the_job_suspended_and_with_its_queue() -> None:
     needed = KUEUE.needed_queue(job)
     assert needed is not None and (needed.namespace, needed.name) == ("runai-team", "team")
     assert OWN.needed_queue(job) is KAI.needed_queue(job) is None
+
+
+def policies(job: Object) -> set[str]:
+    return {replica["restartPolicy"] for replica in replicas(job).values()}
+
+
+def test_who_wants_no_second_try_goes_on_when_it_is_evicted_and_only_then() -> None:
+    """`rowlock run` sends no restartPolicy and `backoffLimit: 0`."""
+    job, submission = submitted(backoffLimit=0)
+    assert policies(job) == {"Never"}
+    for dialect in (OWN, KAI, VOLCANO):
+        dressed = dialect.dress(job, submission)
+        assert policies(dressed) == {"OnFailure"} and dressed["spec"]["runPolicy"] == {"backoffLimit": 1}
+        assert dressed["metadata"]["annotations"]["rowlock.dev/restarts"] == "evicted"
+        assert dialect.notice(dressed) == ""
+    asked_with_retries, submission = submitted(backoffLimit=4, restartPolicy="OnFailure")
+    assert OWN.dress(asked_with_retries, submission)["spec"]["runPolicy"] == {"backoffLimit": 4}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "spec"),
+    [
+        (COSCHEDULING, {}),
+        (replace(OWN, spares_evicted=True), {}),
+        (OWN, {"preemptibility": "non-preemptible"}),
+        (OWN, {"priorityClass": "high"}),
+    ],
+)
+def test_never_stays_where_no_eviction_ends_the_job(dialect: Dialect, spec: Any) -> None:
+    job, submission = submitted(backoffLimit=0, **spec)
+    dressed = dialect.dress(job, submission, {"high": 125})
+    assert policies(dressed) == {"Never"} and dressed["spec"]["runPolicy"] == {"backoffLimit": 0}
+    assert dialect.notice(dressed, {"high": 125}) == ""
+
+
+def test_a_class_counts_by_its_value_in_the_cluster() -> None:
+    job, submission = submitted(backoffLimit=0, priorityClass="high")
+    assert policies(OWN.dress(job, submission, {"high": 20})) == {"OnFailure"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"restartPolicy": "Never"}, "since its restartPolicy is Never"),
+        ({"restartPolicy": "Never", "preemptibility": "preemptible", "priorityClass": "high"}, "is Never"),
+        ({"backoffLimit": 0, "cleanPodPolicy": "None"}, "since its restartPolicy is Never"),
+        ({"distributedFramework": "TF"}, "as every TFJob"),
+        ({"distributedFramework": "TF", "backoffLimit": 0}, "as every TFJob"),
+    ],
+)
+def test_who_would_be_failed_by_an_eviction_is_told_at_the_submit(spec: Any, said: str) -> None:
+    job, submission = submitted(**spec)
+    dressed = OWN.dress(job, submission, {"high": 125})
+    assert said in OWN.notice(dressed, {"high": 125}) and "rowlock's scheduler evicts it" in OWN.notice(dressed)
+    assert "rowlock.dev/restarts" not in dressed["metadata"]["annotations"]
+    assert CLUSTER.notice(job) == "" == replace(OWN, spares_evicted=True).notice(dressed)
+
+
+def test_a_manifest_with_never_is_told_of_evictions() -> None:
+    assert "is Never" in OWN.notice(OWN.dress_manifest(written())), "its workers ask for it"
+
+
+def test_what_still_runs_of_a_job_that_failed_is_stopped_and_of_no_other() -> None:
+    job, submission = submitted(backoffLimit=0)
+    dressed = OWN.dress(job, submission)
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    assert failed_job_patch({**dressed, "status": failed}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+    cleaned, submission = submitted(backoffLimit=0, cleanPodPolicy="All")
+    for other in (dressed, {**job, "status": failed}, {**OWN.dress(cleaned, submission), "status": failed}):
+        assert failed_job_patch(other) is None

@@ -131,6 +131,25 @@ def test_a_gang_starts_together_or_not_at_all(served: Cluster) -> None:
     served.until(lambda: phases(served)["second"] == "Running", "the second gang runs")
 
 
+def test_who_asks_for_never_is_told_what_an_eviction_does(served: Cluster) -> None:
+    served.run("rowlock", "project", "create", "team-a")
+
+    def submit_run(name: str, *flags: str) -> tuple[str, list[str]]:
+        """What is said, and the restartPolicies of the job's pods."""
+        words = ("rowlock", "run", "--detach", "--image", "nothing:1", "-p", "team-a", "--nnodes", "2", "--name", name)
+        said = served.run(*words, *flags, "--", "true")
+        job = served.api("GET", f"/apis/kubeflow.org/v1/namespaces/runai-team-a/pytorchjobs/{name}")
+        return said, [replica["restartPolicy"] for replica in job["spec"]["pytorchReplicaSpecs"].values()]
+
+    said, policies = submit_run("plain")
+    assert policies == ["OnFailure"] * 2 and "warning" not in said
+    flags = ("-i", "nothing:1", "--workers", "1", "-p", "team-a", "--restart-policy", "Never")
+    said = served.run("runai", "pytorch", "submit", "never", *flags)
+    assert "warning: the job is preemptible: when rowlock's scheduler evicts it, Kubeflow's training operator" in said
+    said = served.run("runai", "pytorch", "submit", "kept", *flags, "--preemptibility", "non-preemptible")
+    assert "warning" not in said
+
+
 def test_a_queue_gets_its_quota_back_and_who_yields_runs_again(served: Cluster) -> None:
     for project in ("team-a", "team-b"):
         served.run("rowlock", "project", "create", project, "--gpus", str(GPUS // 2))

@@ -155,6 +155,91 @@ def why(served: Cluster) -> str:
     return served.run("rowlock", "why", "works", "-p", "team-a", code=None)
 
 
+# ------------------------------------------------------------ programs that fail, and jobs that are evicted
+
+LENDER, OWNER = "lent-a", "lent-b"
+"""Projects with half of the node each."""
+
+
+def run_on_half(served: Cluster, project: str, name: str, script: str, *flags: str) -> str:
+    """A job of two pods that hold half of the node each, as `rowlock run` submits it where nobody names a restartPolicy."""
+    words = (
+        "rowlock",
+        "run",
+        "--detach",
+        "--image",
+        "localhost/host:1",
+        "-p",
+        project,
+        "--nnodes",
+        "2",
+        "--name",
+        name,
+    )
+    return served.run(*words, *flags, "--", "sh", "-c", script)
+
+
+def states(served: Cluster, project: str) -> dict[str, str]:
+    """The phase of each pod that nobody has begun to delete, by uid."""
+    found = served.api("GET", f"/api/v1/namespaces/runai-{project}/pods")["items"]
+    return {
+        pod["metadata"]["uid"]: pod["status"]["phase"] for pod in found if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def job_of(served: Cluster, project: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = served.api("GET", f"/apis/kubeflow.org/v1/namespaces/runai-{project}/pytorchjobs/{name}")
+    return found
+
+
+def conditions(served: Cluster, project: str, name: str) -> dict[str, str]:
+    found = (job_of(served, project, name).get("status") or {}).get("conditions") or []
+    return {one["type"]: one["status"] for one in found}
+
+
+def test_a_program_that_fails_is_stopped_and_its_first_failure_named(served: Cluster) -> None:
+    """Since its job may be evicted it cannot have `Never`: it is started once more, and that is all."""
+    script = "echo began $RANK; [ $RANK = 1 ] && { echo 'ValueError: no data' >&2; exit 7; }; exec sleep 600"
+    assert "warning" not in run_on_half(served, "team-a", "fails", script)
+    served.until(lambda: conditions(served, "team-a", "fails").get("Failed") == "True", "the job is Failed", 60)
+    served.until(lambda: not states(served, "team-a"), "nothing runs any more", 60)
+    text = served.run("rowlock", "why", "fails", "-p", "team-a", code=None)
+    assert "rank 1" in text and "exit code 7" in text and "no data" in text, text
+    assert "fails-worker-0 ended with exit code 7" in served.run("rowlock", "describe", "fails", "-p", "team-a")
+    for attempt in ("1", "2"):
+        of_attempt = ("rowlock", "logs", "fails", "-p", "team-a", "--rank", "1", "--attempt", attempt)
+        served.until(lambda: served.run(*of_attempt, code=None).count("began 1") == 1, f"run {attempt} is kept")  # noqa: B023
+    served.run("rowlock", "delete", "fails", "-p", "team-a")
+
+
+@pytest.mark.parametrize("code", [1, 143])
+def test_an_evicted_job_begins_again_and_succeeds(served: Cluster, code: int) -> None:
+    """Whatever its program answers SIGTERM with: torchrun says 1, `rowlock.runtime` 143."""
+    for project in (LENDER, OWNER):
+        served.run("rowlock", "project", "create", project, "--gpus", "4", code=None)
+    script = f"trap 'exit {code}' TERM; echo began; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo done"
+    name = f"long-{code}"
+    run_on_half(served, LENDER, name, script, "-g", "4")
+
+    def running() -> set[str]:
+        found = states(served, LENDER)
+        return set(found) if list(found.values()) == ["Running"] * 2 else set()
+
+    served.until(lambda: bool(running()), "it runs", 60)
+    first = running()
+    run_on_half(served, OWNER, "short", REST, "-g", "2")
+    served.until(lambda: "Running" in states(served, OWNER).values(), "who has the quota runs", 90)
+    served.until(lambda: not first & set(states(served, LENDER)), "the other one was evicted")
+    served.run("rowlock", "delete", "short", "-p", OWNER)
+    served.until(lambda: bool(running()), "it runs again", 90)
+    assert not first & running() and conditions(served, LENDER, name).get("Failed") != "True"
+    for rank in ("master-0", "worker-0"):
+        served.run("rowlock", "exec", name, "-p", LENDER, "--pod", f"{name}-{rank}", "--", "touch", "/tmp/go")
+    served.run("rowlock", "wait", name, "-p", LENDER, "--timeout", "60s")
+    assert "Succeeded" in served.run("runai", "describe", "job", name, "-p", LENDER)
+    served.run("rowlock", "delete", name, "-p", LENDER)
+
+
 SEED_000 = """runai submit-pytorch --name distributed-training-pytorch --workers=1 -g 1 \\
         -i docker.io/YOUR-USER-NAME/distributed_training_pytorch
 """

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.errors import Cause
-from rowlock.kinds import Kind, by_api_version
+from rowlock.gangs.evictions import can_be_evicted, eviction_notice, restart_if_evicted, resumes
+from rowlock.kinds import Kind, by_api_version, by_object
 from rowlock.objects import Object, dig, labels, name, namespace, owner_reference
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.admission import share_refusal
@@ -23,6 +24,7 @@ from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 from rowlock.workloads.submission import Submission
 
+NO_CLASSES: Mapping[str, int] = {}
 PRIORITY_LABEL = "priorityClassName"
 QUEUE_LABEL = "kai.scheduler/queue"
 LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
@@ -65,24 +67,50 @@ class Dialect:
     queue_kind: Kind | None = None
     job_queue_label: str = ""
     """On the job. Such a scheduler starts a job by lifting its suspension."""
+    spares_evicted: bool = False
+    """Who makes the pods takes an evicted one for no failure, whatever its restartPolicy: rowlock's own operators, beside its scheduler."""
     lost: str = ""
     """What this scheduler does not do, as a sentence; "" = nothing that is worth a warning."""
 
-    def dress(self, job: Object, submission: Submission) -> Object:
-        """The job object as this scheduler wants it. The pods' restartPolicy is changed only where nobody asked for one."""
+    def dress(self, job: Object, submission: Submission, classes: Mapping[str, int] = NO_CLASSES) -> Object:
+        """The job object as this scheduler wants it. The pods' restartPolicy is changed only where nobody asked for one, and
+        an eviction would end the job. `classes`: the values of the cluster's PriorityClasses, as far as known."""
         if self.job_queue_label:
             return self._dress_for_queue(job)
         if not self.scheduler_name:
             return job
         field = submission.framework.replicas
+        given = job["spec"][field]
         asked = {True: submission.master.restart, False: submission.worker.restart}
+        changes = self._changes_policy(job, submission, classes)
         replicas = {
             role: self._dress_replica(
-                replica, job_name=name(job), can_restart=not asked[role == submission.framework.lead_role]
+                replica, job_name=name(job), can_restart=changes and not asked[role == submission.framework.lead_role]
             )
-            for role, replica in job["spec"][field].items()
+            for role, replica in given.items()
         }
-        return {**job, "spec": {**job["spec"], field: replicas}}
+        dressed = {**job, "spec": {**job["spec"], field: replicas}}
+        is_changed = any(replicas[role].get("restartPolicy") != given[role].get("restartPolicy") for role in given)
+        return restart_if_evicted(dressed) if is_changed and not submission.options.backoff_limit else dressed
+
+    def _changes_policy(self, job: Object, submission: Submission, classes: Mapping[str, int]) -> bool:
+        """Whether an eviction would end the job with `Never`. One that was asked to start no failed program again is changed
+        only where that helps, and where what still runs of it may be stopped when it has failed."""
+        if not self._ends_evicted(job, classes):
+            return False
+        run = submission.options
+        return run.backoff_limit > 0 or (resumes(submission.framework.kind) and run.clean_pods != "None")
+
+    def _ends_evicted(self, job: Object, classes: Mapping[str, int]) -> bool:
+        return self.evicts and not self.spares_evicted and can_be_evicted(job, classes)
+
+    def notice(self, job: Object, classes: Mapping[str, int] = NO_CLASSES) -> str:
+        """What is said at the submit of a dressed job, when an eviction would end it; else ""."""
+        if not self._ends_evicted(job, classes):
+            return ""
+        default = FRAMEWORKS[by_object(job)].restart_policy
+        policies = {str(replica.get("restartPolicy") or default) for replica in _replicas(job).values()}
+        return eviction_notice(job, policies, self.title)
 
     def is_named_in(self, job: Object) -> bool:
         """Whether a job says itself who schedules it, this scheduler or another: then it says the rest itself, too."""
@@ -101,7 +129,8 @@ class Dialect:
 
     def _dress_written(self, replica: dict[str, Any], job_name: str) -> dict[str, Any]:
         """Where it has no restartPolicy it gets one under which an evicted job goes on; not every kind of job has such a default."""
-        default = {"restartPolicy": "OnFailure"} if self.evicts and not replica.get("restartPolicy") else {}
+        can_end = self.evicts and not self.spares_evicted
+        default = {"restartPolicy": "OnFailure"} if can_end and not replica.get("restartPolicy") else {}
         return self._dress_replica({**replica, **default}, job_name=job_name, can_restart=False)
 
     def _dress_for_queue(self, job: Object) -> Object:
@@ -155,7 +184,7 @@ class Dialect:
             if key:
                 metadata[field] = {**(metadata.get(field) or {}), key: job_name}
         dressed = {**replica, "template": {**template, **({"metadata": metadata} if metadata else {}), "spec": spec}}
-        if self.evicts and can_restart and replica.get("restartPolicy") == "Never":
+        if can_restart and replica.get("restartPolicy") == "Never":
             dressed["restartPolicy"] = "OnFailure"
         return dressed
 

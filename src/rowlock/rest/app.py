@@ -256,9 +256,11 @@ class RestApi:
 
     def _endpoint(self, serve: Endpoint, right: Right) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
+            told: list[str] = []
             async with _error_boundary() as outcome:
                 await self._authenticator.look_up(request)
                 call = self._authorized_call(request, right)
+                told = call.notices
                 result = await self._serve(serve, call)
                 if isinstance(result, LogResponse) and call.rights is not None:
                     result.check_caller = self._caller_check(request)
@@ -266,7 +268,7 @@ class RestApi:
                     outcome.response = json_response(result.code, result.body)
                 else:
                     outcome.response = result if isinstance(result, Response) else json_response(200, result)
-            notices = [*filter(None, [self._silence()]), *self.cache.hidden.sentences()]
+            notices = [*filter(None, [self._silence()]), *self.cache.hidden.sentences(), *told]
             if notices and _USER in request.scope:  # strangers are told nothing
                 outcome.response.headers["warning"] = _warning_header("; ".join(notices))
             return outcome.response

@@ -177,6 +177,8 @@ class RestCall:
     """The caller's rights; None means all."""
     right: Right = EVERYBODY
     """The right that the route needs (`routes.py`)."""
+    notices: list[str] = field(default_factory=list)
+    """What the caller is told beside the answer, in a header `Warning`."""
 
     @property
     def path(self) -> dict[str, Any]:

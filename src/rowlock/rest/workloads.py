@@ -105,7 +105,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     source = "CLI" if "rowlock-cli" in call.request.headers.get("user-agent", "") else "Other"
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
-    job = await dress_for_scheduler(call, job, lambda dialect: dialect.dress(job, request))
+    job = await dress_for_scheduler(call, job, lambda dialect, classes: dialect.dress(job, request, classes))
     if call.query.get("requireImages") == "true" and (problems := await image_problems(call, _kind(job), job)):
         raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
     claims = claim_objects(request, project, identity)

@@ -71,7 +71,7 @@ class JobRequest:
             **({"numWorkers": self.nnodes - 1} if self.nnodes > 1 else {"noWorkers": True}),
             "compute": self._compute(),
             "backoffLimit": self.retries,
-            "restartPolicy": "OnFailure" if self.retries else "Never",
+            **({"restartPolicy": "OnFailure"} if self.retries else {}),
             "environmentVariables": [{"name": name, "value": str(value)} for name, value in self.env.items()],
         }
         if words:

@@ -230,12 +230,17 @@ def _replica(
     container |= role.security.container_fields()
     return {
         "replicas": 1 if lead else submission.workers,
-        "restartPolicy": role.restart or submission.framework.restart_policy,
+        "restartPolicy": role.restart or _default_policy(submission),
         "template": {
             "metadata": _pod_metadata(submission, role, project, submitter),
             "spec": _pod_spec(submission, role, container, submitter.id),
         },
     }
+
+
+def _default_policy(submission: Submission) -> str:
+    """Who wants no second try has no use for a program that is started again before its job fails."""
+    return submission.framework.restart_policy if submission.options.backoff_limit else "Never"
 
 
 def image_reference(image: str) -> str:

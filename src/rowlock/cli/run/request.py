@@ -30,7 +30,7 @@ def submission(
         "compute": compute_request(line),
         "backoffLimit": line.backoff_limit,
         **({"category": "Build", "priorityClass": "high"} if line.interactive else {}),
-        "restartPolicy": "OnFailure" if line.backoff_limit else "Never",
+        **({"restartPolicy": "OnFailure"} if line.backoff_limit else {}),
         "environmentVariables": [*_rank_variables(line, command), *environment_variables(line.env)],
         **(roles if line.nnodes == 1 or console.rank else {}),
     }

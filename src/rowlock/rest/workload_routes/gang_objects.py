@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rowlock import kinds, objects
 from rowlock.api import WriteOptions
@@ -12,16 +12,20 @@ from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 
+DressJob = Callable[[Dialect, Mapping[str, int]], Object]
+"""Dresses a job for a scheduler; the mapping has the value of its PriorityClass, where the cluster has it."""
 
-async def dress_for_scheduler(call: RestCall, job: Object, dress: Callable[[Dialect], Object]) -> Object:
-    """The job with the fields that the real cluster's scheduler needs, which `dress` adds. Raises BadRequest for a job that it cannot
-    start so."""
+
+async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> Object:
+    """The job with the fields that the real cluster's scheduler needs, which `dress` adds; the caller is told when an eviction would
+    end it. Raises BadRequest for a job that it cannot start so."""
     dialect = call.context.settings.dialect
     if dialect is None:
         return job
     causes = list(dialect.refusals(job))
     name = priority_class_of(job)
-    if dialect.scheduler_name and name and not await _has_priority_class(call, name):
+    classes = await _find_class_value(call, name) if dialect.scheduler_name and name else {}
+    if dialect.scheduler_name and name and not classes:
         message = (
             f"the cluster has no PriorityClass {name!r}, and {dialect.title} would take the job for `train`:"
             " `rowlock manifests | kubectl apply -f -` makes Run:ai's priority classes"
@@ -29,15 +33,17 @@ async def dress_for_scheduler(call: RestCall, job: Object, dress: Callable[[Dial
         causes.append(Cause("unknown", message, "priorityClass"))
     if causes:
         raise BadRequest(causes[0].message, causes=causes)
-    return dress(dialect)
+    dressed = dress(dialect, classes)
+    call.notices.extend(filter(None, [dialect.notice(dressed, classes)]))
+    return dressed
 
 
-async def _has_priority_class(call: RestCall, name: str) -> bool:
+async def _find_class_value(call: RestCall, name: str) -> dict[str, int]:
     try:
-        await call.context.api.get(kinds.PRIORITY_CLASS, "", name)
+        found = await call.context.api.get(kinds.PRIORITY_CLASS, "", name)
     except NotFound:
-        return False
-    return True
+        return {}
+    return {name: int(found.get("value") or 0)}
 
 
 async def require_queue(call: RestCall, job: Object) -> None:

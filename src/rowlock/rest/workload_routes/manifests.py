@@ -51,7 +51,7 @@ async def create(call: RestCall) -> Any:
     dialect = call.context.settings.dialect
     is_dressed = dialect is not None and not dialect.is_named_in(job)
     if is_dressed:
-        job = await dress_for_scheduler(call, job, lambda scheduler: scheduler.dress_manifest(job))
+        job = await dress_for_scheduler(call, job, lambda scheduler, _: scheduler.dress_manifest(job))
         await require_queue(call, job)
     await ensure_name_is_free(cache, project, request.name)
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):

@@ -207,7 +207,8 @@ def priority_value(class_name: str, classes: Mapping[str, int], default: int = D
     return PRIORITY_CLASS_VALUES.get(class_name, default)
 
 
-def _is_preemptible(preemptibility: str, priority: int) -> bool:
+def is_preemptible(preemptibility: str, priority: int) -> bool:
+    """By the label of its job, else by the value of its priority class."""
     return preemptibility == "preemptible" if preemptibility in ("preemptible", "non-preemptible") else priority < 100
 
 
@@ -231,7 +232,7 @@ def bare_pod_gang(
         queue=queue_name,
         tasks=(parse(pod, frozenset({""})),),
         priority=priority,
-        preemptible=_is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
+        preemptible=is_preemptible(labels(pod).get("kai.scheduler/preemptibility", ""), priority),
         created=created,
         bare=True,
         foreign=identity.is_foreign(pod),
@@ -272,7 +273,7 @@ def pod_group_gang(
         tasks=tasks,
         pod_sets=pod_sets,
         priority=priority,
-        preemptible=_is_preemptible(str(spec.get("preemptibility") or ""), priority),
+        preemptible=is_preemptible(str(spec.get("preemptibility") or ""), priority),
         created=seconds(meta(group).get("creationTimestamp")),
         foreign=identity.is_foreign_gang(pods),
         started=seconds(dig(group, "status.startTime") or group_annotations.get(LAST_START_ANNOTATION)),

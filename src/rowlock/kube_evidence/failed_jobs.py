@@ -1,0 +1,65 @@
+"""Stops what still runs of a failed job that was asked to start no failed program again.
+
+Such a job has `OnFailure` where it can be evicted (`gangs/evictions.py`). When it has failed, training operator 1.9.4 leaves its pods,
+and their node starts the failed program again and again. Any server may do this, and several may: it is one patch, always the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rowlock import kinds, objects
+from rowlock.api import Api, WriteOptions
+from rowlock.errors import ApiError, NotFound
+from rowlock.gangs.evictions import failed_job_patch
+from rowlock.rest.informers import InformerCache
+
+log = logging.getLogger(__name__)
+_RETRY_S = 5.0
+
+
+class FailedJobs:
+    """One per server of a real cluster. `run` for as long as it works."""
+
+    def __init__(self, api: Api, cache: InformerCache) -> None:
+        self._api, self._cache = api, cache
+        self._dirty: dict[str, None] = {}
+        self._wakeup = asyncio.Event()
+        cache.subscribe(self._note_change)
+
+    def _note_change(self, uid: str) -> None:
+        if uid:
+            self._dirty[uid] = None
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        for uid in self._cache.job_uids():
+            self._note_change(uid)
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            changed, self._dirty = list(self._dirty), {}
+            refused = [uid for uid in changed if not await self._stop(uid)]
+            if refused:
+                await asyncio.sleep(_RETRY_S)
+                for uid in refused:
+                    self._note_change(uid)
+
+    async def _stop(self, uid: str) -> bool:
+        """False where it has to be tried again."""
+        job = self._cache.job(uid)
+        patch = failed_job_patch(job) if job is not None and not objects.is_deleting(job) else None
+        if job is None or patch is None:
+            return True
+        try:
+            place = kinds.by_object(job), objects.namespace(job), objects.name(job)
+            await self._api.patch(*place, patch, options=WriteOptions(manager="rowlock"))
+        except NotFound:
+            return True
+        except ApiError as error:
+            log.warning("pods of the failed job %s/%s go on: %s", *place[1:], error.message)
+            return False
+        log.info("%s/%s has failed, and what still ran of it is stopped", *place[1:])
+        return True

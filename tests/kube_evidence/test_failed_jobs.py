@@ -1,0 +1,76 @@
+"""Of a failed job that was asked to start no failed program again nothing runs on, as soon as the cluster lets us say so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from rowlock import kinds
+from rowlock.api import Api
+from rowlock.errors import ApiError, Forbidden, NotFound
+from rowlock.kube_evidence import failed_jobs
+from rowlock.kube_evidence.failed_jobs import FailedJobs
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+
+
+class Played:
+    """The cache of jobs, and the API that is written to; `refusals` are its next answers."""
+
+    def __init__(self, *refusals: ApiError) -> None:
+        self.jobs: dict[str, Object] = {}
+        self.refusals = list(refusals)
+        self.written: list[Any] = []
+        self.notify: Callable[[str], None] = lambda uid: None
+
+    def subscribe(self, notify: Callable[[str], None]) -> None:
+        self.notify = notify
+
+    def job_uids(self) -> list[str]:
+        return list(self.jobs)
+
+    def job(self, uid: str) -> Object | None:
+        return self.jobs.get(uid)
+
+    async def patch(self, kind: Any, namespace: str, name: str, patch: Any, **_: Any) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        assert kind is kinds.PYTORCHJOB and namespace == "n"
+        self.written.append((name, patch))
+        self.show(name, failed=True, **patch["spec"]["runPolicy"])
+
+    def show(self, name: str, *, failed: bool, **policy: str) -> None:
+        conditions = [{"type": "Failed", "status": "True"}] if failed else []
+        metadata = {"name": name, "namespace": "n", "uid": name, "annotations": {"rowlock.dev/restarts": "evicted"}}
+        self.jobs[name] = {
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata,
+            "spec": {"runPolicy": {"backoffLimit": 1, **policy}}, "status": {"conditions": conditions},
+        }  # fmt: skip
+        self.notify(name)
+
+
+@pytest.mark.parametrize("refusal", [None, Forbidden("you may not"), NotFound("it has gone")])
+def test_a_failed_job_is_stopped_once(monkeypatch: pytest.MonkeyPatch, refusal: ApiError | None) -> None:
+    monkeypatch.setattr(failed_jobs, "_RETRY_S", 0.01)
+    played = Played(*[refusal] if refusal else [])
+
+    async def body() -> None:
+        played.show("before", failed=True)
+        played.show("runs", failed=False)
+        task = asyncio.create_task(FailedJobs(cast(Api, played), cast(InformerCache, played)).run())
+        while "before" not in dict(played.written) and played.jobs:
+            await asyncio.sleep(0)
+            if isinstance(refusal, NotFound) and not played.refusals:
+                break
+        played.show("later", failed=True)
+        while "later" not in dict(played.written):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+    expected = ["later"] if isinstance(refusal, NotFound) else ["before", "later"]
+    assert [name for name, _ in played.written] == expected
