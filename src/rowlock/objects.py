@@ -5,13 +5,16 @@ and shares what did not change. Times inside objects are RFC 3339 text; `now` ar
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from operator import is_
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from rowlock.errors import BadRequest
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Object = dict[str, Any]
 """A Kubernetes object as JSON. Treat as read-only unless you made it yourself."""
 MAX_PATCH_DEPTH = 100
@@ -74,6 +77,32 @@ def annotations(obj: Mapping[str, Any]) -> dict[str, str]:
 def revision(obj: Mapping[str, Any]) -> int:
     """The resourceVersion as a number; 0 when the object was never stored."""
     return int(meta(obj).get("resourceVersion") or 0)
+
+
+def keep_latest(size: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a function whose last positional argument is an object: what it said of the latest version of up to `size`
+    objects is kept. An object is a value, so a version is known by its identity; what has no uid is asked anew each time.
+    The result must be a value, too."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        latest: dict[str, tuple[tuple[Any, ...], R]] = {}
+
+        @wraps(function)
+        def latest_result(*args: P.args, **kwargs: P.kwargs) -> R:
+            obj_uid = uid(args[-1])  # type: ignore[arg-type]
+            known = latest.get(obj_uid)
+            if known is not None and len(known[0]) == len(args) and all(map(is_, known[0], args)):
+                return known[1]
+            result = function(*args, **kwargs)
+            if obj_uid and not kwargs:
+                if len(latest) >= size and obj_uid not in latest:
+                    latest.clear()
+                latest[obj_uid] = (args, result)
+            return result
+
+        return latest_result
+
+    return decorate
 
 
 def is_same_version(known: Mapping[str, Any] | None, obj: Mapping[str, Any]) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rowlock.objects import Object, name, namespace, uid
+from rowlock.objects import Object, keep_latest, name, namespace, uid
 from rowlock.training.framework import Framework
 from rowlock.training.model import Job, Port, Replica, RunPolicy
 
 
+@keep_latest(256)
 def parse_job(framework: Framework, obj: Object) -> Job:
     """The job with its defaults."""
     spec = framework.apply_defaults(obj.get("spec") or {})

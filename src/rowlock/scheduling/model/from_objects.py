@@ -15,6 +15,7 @@ from rowlock.objects import (
     dig,
     is_deleting,
     is_digits,
+    keep_latest,
     labels,
     meta,
     name,
@@ -58,6 +59,7 @@ def _parse_amount(text: Any, resource: str) -> int:
         return 0
 
 
+@keep_latest(4_096)
 def parse_node(obj: Object) -> Node:
     """A Node object as the planner sees it. Amounts are millicores, bytes and devices; what cannot be parsed counts as 0."""
     allocatable = dig(obj, "status.allocatable") or dig(obj, "status.capacity") or {}
