@@ -189,6 +189,25 @@ def test_whom_a_change_concerns(world: World) -> None:
     assert keys(GROUPS, world, PRIORITY_CLASS, {"metadata": {"name": "x"}}) == everybody
 
 
+def test_a_status_concerns_no_gang(world: World) -> None:
+    obj = world.create(PYTORCHJOB, job(PYTORCHJOB, {"Master": 1}))
+    group = {"metadata": {"name": "pg", "namespace": "team", "ownerReferences": [owner_reference(obj)]}}
+    mine = [Key("team", "pytorchjobs/j")]
+    for kind, old in ((PYTORCHJOB, obj), (POD_GROUP, group)):
+        for path, value, expected in (
+            ("status.conditions", [], []),
+            ("metadata.resourceVersion", "9", []),
+            ("metadata.managedFields", [], []),
+            ("metadata.labels", {"a": "b"}, mine),
+            ("metadata.deletionTimestamp", "2026-01-01T00:00:00Z", mine),
+            ("spec.runPolicy", {"suspend": True}, mine),
+        ):
+            change = Change("Modified", 2, kind, with_field(old, path, value), old)
+            assert list(GROUPS.keys(world, change)) == expected, (kind.name, path)
+        assert list(GROUPS.keys(world, Change("Deleted", 3, kind, old, old))) == mine
+        assert list(GROUPS.keys(world, Change("Added", 3, kind, old))) == mine
+
+
 def test_jobs_are_woken_by_what_they_own(world: World) -> None:
     world.create(PYTORCHJOB, job(PYTORCHJOB, {"Worker": 1}))
     obj = world.get(PYTORCHJOB, "team", "j")

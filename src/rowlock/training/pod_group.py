@@ -22,6 +22,7 @@ from rowlock.objects import (
     is_deleting,
     key,
     labels,
+    meta,
     name,
     owner_reference,
 )
@@ -152,6 +153,17 @@ def _schedulers(job: Job) -> list[tuple[str, str]]:
     return [(role, str((r.template.get("spec") or {}).get("schedulerName") or "")) for role, r in job.replicas.items()]
 
 
+def _is_status_change(change: Change) -> bool:
+    """Nothing that a PodGroup is made of has changed: it is all in the metadata and the spec."""
+    if change.old is None or change.type != "Modified":
+        return False
+    old_meta, new_meta = (
+        {k: v for k, v in meta(obj).items() if k not in ("resourceVersion", "managedFields")}
+        for obj in (change.old, change.object)
+    )
+    return change.old.get("spec") == change.object.get("spec") and old_meta == new_meta
+
+
 class PodGroupController:
     """Declares the gang of every job; with `scheduler_names`, of jobs all of whose pods ask for one of these schedulers."""
 
@@ -164,8 +176,10 @@ class PodGroupController:
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         """`kind/name` of the jobs concerned, since names are unique per kind only."""
         if change.kind in JOBS:
-            return (_key(change.kind, change.object),)
+            return () if _is_status_change(change) else (_key(change.kind, change.object),)
         if change.kind is POD_GROUP:
+            if _is_status_change(change):
+                return ()
             owner = controller_of(change.object) or {}
             kind = kind_of(str(owner.get("apiVersion") or ""), str(owner.get("kind") or ""))
             if kind not in FRAMEWORKS:
