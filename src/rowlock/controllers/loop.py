@@ -257,6 +257,11 @@ class _Loop:
         else; nobody waits between the slices, and each commit takes along what has come in."""
         tasks: list[asyncio.Task[Object | None]] = []
         sequence = WriteSequence()
+        if len(batch) == 1:  # most are: no task is needed
+            try:
+                return [await writer.execute_write(self.api, batch[0].write, sequence)]
+            except Exception as error:  # noqa: BLE001 (returned)
+                return [error]
         try:
             for start in range(0, len(batch), WRITES_PER_SLICE):
                 if start:

@@ -217,9 +217,13 @@ class PodNetwork:
         path = self.data / "hosts" / name
         if self._hosts_texts.get(name) == text and path.exists():
             return
-        path.parent.mkdir(exist_ok=True)
-        data = text.encode()
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644), "wb") as file:
+        data, flags = text.encode(), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o644)
+        except FileNotFoundError:
+            path.parent.mkdir(exist_ok=True)
+            fd = os.open(path, flags, 0o644)
+        with open(fd, "wb") as file:
             file.write(data)
             file.truncate(len(data))
         self._hosts_texts[name] = text

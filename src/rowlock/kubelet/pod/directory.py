@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,12 @@ class PodDirectories:
         return self.pod_directory(uid) / path_component(name, "the container")
 
     def write_card(self, card: PodCard) -> None:
-        self.pods.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
-        self.pod_directory(card.uid).mkdir(exist_ok=True, mode=0o700)
-        write_fact(str(self.pod_directory(card.uid) / "pod.json"), asdict(card))
+        directory = self.pod_directory(card.uid)
+        try:
+            directory.mkdir(exist_ok=True, mode=0o700)
+        except FileNotFoundError:  # somebody has removed the one above while we run
+            directory.mkdir(exist_ok=True, mode=0o700, parents=True)
+        write_fact(f"{directory}/pod.json", {field: getattr(card, field) for field in PodCard.__slots__})
 
     def read_cards(self) -> list[PodCard]:
         """Every pod that has a directory."""

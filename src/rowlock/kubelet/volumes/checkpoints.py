@@ -60,15 +60,24 @@ class Checkpoints:
             owner = mark.read_text(encoding="utf-8")
         except FileNotFoundError:  # whoever has it first
             owner = pod.namespace
-            self._namespaces.mkdir(mode=0o700, exist_ok=True)
-            whole = mark.with_name(f"{name}.new")
-            whole.write_text(owner, encoding="utf-8")
-            whole.replace(mark)
+            self._note_namespace(mark, owner)
         if owner != pod.namespace:
             raise ContainerConfigError(
                 f"{name}, whose checkpoints it would have, is a job of another namespace: they are not for this pod"
             )
         return directory
+
+    def _note_namespace(self, mark: Path, namespace: str) -> None:
+        whole = f"{mark}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            fd = os.open(whole, flags, 0o600)
+        except FileNotFoundError:
+            self._namespaces.mkdir(mode=0o700, exist_ok=True)
+            fd = os.open(whole, flags, 0o600)
+        with open(fd, "wb", buffering=0) as file:
+            file.write(namespace.encode())
+        os.rename(whole, mark)
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""

@@ -93,8 +93,8 @@ class PodWorker:
                     self._record_problem(spec, state, start.container, problem)
                 return 0.0
             for first in range(0, len(starts), CONTAINERS_PER_SLICE):
-                some = starts[first : first + CONTAINERS_PER_SLICE]
-                await asyncio.gather(*(self._start_container(context, state, start) for start in some))
+                some = [self._start_container(context, state, s) for s in starts[first : first + CONTAINERS_PER_SLICE]]
+                await (asyncio.gather(*some) if len(some) > 1 else some[0])  # no task for the only one
         for number, action in enumerate(actions.actions, 1):
             if number % CONTAINERS_PER_SLICE == 0:
                 await asyncio.sleep(0)

@@ -164,10 +164,12 @@ class ProcessBackend:
     def _work_directory(self, start: ContainerStart, user: EffectiveSecurityContext) -> str:
         """The pod's own empty directory."""
         work = start.directory.parent / WORK_DIRECTORY
-        if not work.exists():
-            work.mkdir()
-            if user.account is not None:
-                os.chown(work, user.account.uid, user.account.gid)
+        try:
+            os.mkdir(work)
+        except FileExistsError:
+            return str(work)
+        if user.account is not None:
+            os.chown(work, user.account.uid, user.account.gid)
         return str(work)
 
     def _message_path(self, container: ContainerSpec, argv: Sequence[str], env: Mapping[str, str]) -> str:
