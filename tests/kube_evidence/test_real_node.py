@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,19 +41,25 @@ SPEAK = f"for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || {{ {REST
 WORKERS = 8
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@contextmanager
+def real_node(directory: Path, *flags: str) -> Iterator[Path]:
     """The kubeconfig of a cluster with one real node, which says that it has eight GPUs."""
-    if missing := real_cluster_missing(operator=True):
+    if missing := real_cluster_missing(operator="--operator" in flags):
         pytest.skip(missing)
-    directory = tmp_path_factory.mktemp("real")
     os.environ["ROWLOCK_REAL_NODE_MOUNT"] = ":".join({str(REPO), sys.base_prefix})
     if missing := node_missing():
         pytest.skip(missing)
-    with real_cluster(directory, "--operator", "--kubelet") as kubeconfig:
+    with real_cluster(directory, *flags, "--kubelet") as kubeconfig:
         gpus = json.dumps({"status": {"capacity": {"nvidia.com/gpu": "8"}}})
         kubectl(kubeconfig, "patch", "node", "real-node", "--subresource=status", "--type=merge", "-p", gpus)
         wait_for_gpus(kubeconfig)
+        yield kubeconfig
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("real")
+    with real_node(directory, "--operator") as kubeconfig:
         program = [str(REPO / ".venv/bin/python"), "-c", TRAIN]
         command = [sys.executable, "scripts/real_cluster", "image", str(directory), "docker.io/ekink/training:1"]
         subprocess.run([*command, "--", *program], check=True, cwd=REPO)
@@ -215,6 +222,11 @@ def test_a_program_that_fails_is_stopped_and_its_first_failure_named(served: Clu
 @pytest.mark.parametrize("code", [1, 143])
 def test_an_evicted_job_begins_again_and_succeeds(served: Cluster, code: int) -> None:
     """Whatever its program answers SIGTERM with: torchrun says 1, `rowlock.runtime` 143."""
+    evict_and_resume(served, code)
+
+
+def evict_and_resume(served: Cluster, code: int) -> None:
+    """A job of `rowlock run` holds a whole node, is evicted since another project wants its quota, and begins again."""
     for project in (LENDER, OWNER):
         served.run("rowlock", "project", "create", project, "--gpus", "4", code=None)
     script = f"trap 'exit {code}' TERM; echo began; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo done"
