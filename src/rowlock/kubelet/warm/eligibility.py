@@ -79,8 +79,6 @@ def plan_warm_start(
     if not program or not _uses_torch(program, script, env):
         return None
     import_env = {k: v for k, v in env.items() if _is_read_at_import(k)}
-    if env.get("CUDA_VISIBLE_DEVICES") == "":  # a parent that knows it, too, and forks none that have GPUs
-        import_env["CUDA_VISIBLE_DEVICES"] = ""
     first = os.path.dirname(os.path.realpath(script)) if script else readable_path(cwd)
     return WarmStart(
         interpreter,

@@ -40,24 +40,13 @@ def import_modules(modules: Sequence[str]) -> str:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 (whatever a package does at import: ranks then start cold, and it is said)
             return f"import {name} failed: {type(error).__name__}: {error}"
-    torch = sys.modules.get("torch")
-    if torch is not None and os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        _count_no_gpus(torch)
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         return f"{threads} threads run after the imports, and a fork would lose all but one"
+    torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return "the imports opened a CUDA context, which does not survive a fork"
     return ""
-
-
-def _count_no_gpus(torch: Any) -> None:
-    """torch counts the machine's GPUs once for each process, at the first barrier or question, and asks the CUDA driver for it:
-    15 ms, also where none is visible. A fork of this process has the answer. (`torch.cuda.is_available` would do the same
-    and forbid a fork to use CUDA with a message of its own.)"""
-    count = getattr(torch._C, "_get_accelerator", None)
-    if count is not None:
-        count()
 
 
 def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[int]], int]) -> None:
