@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,7 +94,7 @@ async def make_token(kube: Kube, account: str) -> str:
     return str(made["status"]["token"])
 
 
-def write_kubeconfig(plane: RealPlane, name: str, user: dict[str, str], server: str = "") -> Path:
+def write_kubeconfig(plane: RealPlane, name: str, user: Mapping[str, Any], server: str = "") -> Path:
     """A copy of the administrator's for another user, and at another address where `server` says so."""
     config = json.loads(plane.kubeconfig.read_text())
     config["users"] = [{"name": "token", "user": user}]

@@ -1,16 +1,19 @@
-"""A server whose rights are taken away, or whose token is taken back, while jobs run: users are told in a sentence, the cluster is asked
-seldom, and when the server has its rights again all goes on by itself, with nothing lost of what ended meanwhile."""
+"""A server whose rights are taken away, or whose token is taken back, that of its kubeconfig or one that a program gave, while jobs run:
+users are told in a sentence, the cluster is asked seldom, and when the server has its rights again all goes on by itself, with nothing
+lost of what ended meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -25,15 +28,48 @@ from rowlock.objects import Object, timestamp
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 EVERYTHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
-ACCOUNT, PROJECT, NODE = "guard", "guarded", "guarded-node"
+PROJECT, NODE = "guarded", "guarded-node"
 PODS = f"/api/v1/namespaces/runai-{PROJECT}/pods"
 TOLD_S = 40.0
 """Seconds until a user is told: the API server believes a token for ten after it was taken back."""
 BACK_S = 60.0
 OWN_REQUESTS, MOST_A_SECOND = 200, 10.0
 """Requests while they are refused: those that this test's own commands cost, with room, and all others in a second."""
+RUNS = 20
+"""Of the program that gives credentials, and one a second besides: each part of the server starts it every five seconds at most."""
 MAX_MIB = 60
 """By which the server may grow meanwhile."""
+
+
+class TokenPlugin:
+    """A program as a kubeconfig names it under `exec`: it gives the token of the last login, and notes each run."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._credential, self._runs, self.program = directory / "credential", directory / "runs", directory / "log-in"
+        self.program.write_text(f"#!/bin/sh\necho run >> {self._runs}\ncat {self._credential}\n")
+        self.program.chmod(0o700)
+
+    @property
+    def user(self) -> dict[str, Any]:
+        """As the kubeconfig has it."""
+        version = "client.authentication.k8s.io/v1"
+        return {"exec": {"apiVersion": version, "command": str(self.program), "interactiveMode": "Never"}}
+
+    @property
+    def runs(self) -> int:
+        return len(self._runs.read_text().splitlines())
+
+    def write_token(self, token: str) -> None:
+        content = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": {"token": token},
+        }
+        written = self._credential.with_name("written")
+        written.touch(mode=0o600)
+        written.write_text(json.dumps(content))
+        written.replace(self._credential)
 
 
 @dataclass
@@ -41,6 +77,9 @@ class World:
     plane: RealPlane
     served: Cluster
     kubelet: PlayedKubelet
+    account: str
+    plugin: TokenPlugin | None
+    """The program of its kubeconfig that gives the token; None = it stands in the file."""
 
     def patch(self, path: str, body: Any) -> None:
         async def send() -> None:
@@ -117,7 +156,7 @@ class World:
             line for line in asyncio.run(self._metrics()).splitlines() if line.startswith("authentication_attempts{")
         ]
         strangers = sum(float(line.rpartition(" ")[2]) for line in lines if 'result="success"' not in line)
-        return strangers + len(self.plane.asked(since)[ACCOUNT])
+        return strangers + len(self.plane.asked(since)[self.account])
 
     async def _metrics(self) -> str:
         async with self.plane.connect() as kube:
@@ -126,25 +165,29 @@ class World:
     # ------------------------------------------------------------ what is lost, and given again
 
     def take_binding(self) -> None:
-        self.plane.send("DELETE", f"{RBAC}/clusterrolebindings/{ACCOUNT}")
+        self.plane.send("DELETE", f"{RBAC}/clusterrolebindings/{self.account}")
 
     def give_binding(self) -> None:
-        subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "default"}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
-        body = {"metadata": {"name": ACCOUNT}, "roleRef": role, "subjects": [subject]}
+        subject = {"kind": "ServiceAccount", "name": self.account, "namespace": "default"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": self.account}
+        body = {"metadata": {"name": self.account}, "roleRef": role, "subjects": [subject]}
         self.plane.send("POST", f"{RBAC}/clusterrolebindings", body)
 
     def take_token(self) -> None:
         """An account that is made again is another one: tokens of the first count no longer."""
-        self.plane.send("DELETE", f"{ACCOUNTS}/{ACCOUNT}")
+        self.plane.send("DELETE", f"{ACCOUNTS}/{self.account}")
 
     def give_token(self) -> None:
-        self.plane.send("POST", ACCOUNTS, {"metadata": {"name": ACCOUNT}})
-        write_kubeconfig(self.plane, ACCOUNT, {"token": asyncio.run(self._new_token())})
+        self.plane.send("POST", ACCOUNTS, {"metadata": {"name": self.account}})
+        token = asyncio.run(self._new_token())
+        if self.plugin is None:
+            write_kubeconfig(self.plane, self.account, {"token": token})
+        else:
+            self.plugin.write_token(token)
 
     async def _new_token(self) -> str:
         async with self.plane.connect() as kube:
-            return await make_token(kube, ACCOUNT)
+            return await make_token(kube, self.account)
 
 
 @contextmanager
@@ -167,34 +210,53 @@ def beating(world: World) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def world(plane: RealPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    kubeconfig = asyncio.run(make_account(plane, ACCOUNT, EVERYTHING))
+def world(
+    request: pytest.FixtureRequest, plane: RealPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """`request.param`: what its kubeconfig has, a `token` or a `program` that gives one."""
+    account = f"guard-{request.param}"
+    kubeconfig = asyncio.run(make_account(plane, account, EVERYTHING))
+    directory, plugin = tmp_path_factory.mktemp("guarded"), None
+    if request.param == "program":
+        plugin = TokenPlugin(directory / "plugin")
+        plugin.write_token(json.loads(kubeconfig.read_text())["users"][0]["user"]["token"])
+        write_kubeconfig(plane, account, plugin.user)
     with ExitStack() as stack:
         kubelet = stack.enter_context(played_kubelet(plane.directory / "keys"))
-        served = stack.enter_context(lent(tmp_path_factory.mktemp("guarded")))
+        served = stack.enter_context(lent(directory))
         own = ("--scheduler", "own", "--operator", "own", "--install-crds")
         served.up("--kubeconfig", str(kubeconfig), *own)
-        made = World(plane, served, kubelet)
+        made = World(plane, served, kubelet, account, plugin)
         plane.send("POST", "/api/v1/nodes", {"metadata": {"name": NODE, "labels": {"kubernetes.io/hostname": NODE}}})
         stack.callback(plane.send, "DELETE", f"/api/v1/nodes/{NODE}")
         made.beat()
         stack.enter_context(beating(made))
-        served.run("rowlock", "project", "create", PROJECT)
+        served.run("rowlock", "project", "create", PROJECT, code=None)  # that of the other kubeconfig may be there
         yield made
 
 
 LOSSES: dict[str, tuple[Callable[[World], None], Callable[[World], None], str]] = {
-    "rights": (World.take_binding, World.give_binding, 'is forbidden: User "system:serviceaccount:default:guard"'),
+    "rights": (
+        World.take_binding,
+        World.give_binding,
+        'is forbidden: User "system:serviceaccount:default:guard-token"',
+    ),
     "token": (
         World.take_token,
         World.give_token,
         "the cluster does not accept the credentials (Unauthorized): write new",
     ),
+    "login": (World.take_token, World.give_token, "gives them: log in with it again"),
 }
 """How they are taken, how they are given again, and what who submits is told meanwhile."""
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("world", "loss"),
+    [("token", "rights"), ("token", "token"), ("program", "login")],
+    indirect=["world"],
+    scope="module",
+)
 def test_all_goes_on_when_the_rights_are_back(world: World, loss: str) -> None:
     take, give, sentence = LOSSES[loss]
     long, late, next_one = f"{loss}-long", f"{loss}-late", f"{loss}-next"
@@ -204,7 +266,7 @@ def test_all_goes_on_when_the_rights_are_back(world: World, loss: str) -> None:
     world.write_log(long)
     world.run(long, "running")
     world.served.until(lambda: world.is_said(long), "the log of a running job is shown")
-    had, marks = world.memory(), len(world.log())
+    had, marks, runs = world.memory(), len(world.log()), world.plugin.runs if world.plugin else 0
     take(world)
     try:
         names = itertools.count()
@@ -224,10 +286,15 @@ def test_all_goes_on_when_the_rights_are_back(world: World, loss: str) -> None:
         seconds, asked = time.monotonic() - began, world.asked(since) - asked_before
     finally:
         give(world)
+        back = time.monotonic()
     print(f"{loss}: {asked:.0f} requests in {seconds:.1f} s")
+    if world.plugin is not None:
+        print(f"{loss}: the program ran {world.plugin.runs - runs} times")
+        assert 0 < world.plugin.runs - runs < RUNS + seconds, "it may ask a person, or a service far away"
     assert asked < OWN_REQUESTS + MOST_A_SECOND * seconds
     world.served.until(lambda: "submitted" in world.submit(next_one), "submits are accepted again", BACK_S)
     world.await_bound(next_one)
+    print(f"{loss}: a new job has nodes {time.monotonic() - back:.1f} s after they were back")
     for job in (long, late):
         world.served.run("rowlock", "wait", job, "-p", PROJECT, "--timeout", f"{BACK_S:.0f}s")
         world.served.run("rowlock", "delete", job, "-p", PROJECT)
