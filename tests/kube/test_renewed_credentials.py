@@ -125,6 +125,20 @@ def test_a_kubeconfig_is_read_again_seldom_and_its_new_token_counts(
     asyncio.run(run())
 
 
+def test_the_files_of_a_client_certificate_are_named(tmp_path: Path) -> None:
+    """As seen from the kubeconfig, or where they are."""
+
+    async def run() -> None:
+        server = Scripted(only("none"))
+        certificates = ensure_certificates(tmp_path)
+        user = {"client-certificate": certificates.certificate.name, "client-key": str(certificates.key)}
+        async with server.running(), Kube.connect(server.kubeconfig(tmp_path, user), limits=LIMITS) as kube:
+            files = f"{certificates.certificate} and {certificates.key}"
+            assert f"write a new certificate and key into {files}, which are read again" in await ask(kube)
+
+    asyncio.run(run())
+
+
 def test_a_plugin_without_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "PLUGIN_PATIENCE_S", 0.2)
 

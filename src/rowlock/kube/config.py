@@ -135,6 +135,8 @@ class Credentials:
             return f"{self._plugin}, the program of {self.source}, gives them: log in with it again"
         if self._user.get("tokenFile"):
             return f"write a new token into {self._token_path}, which is read again"
+        if (files := self._certificate_files) is not None:
+            return f"write a new certificate and key into {files[0]} and {files[1]}, which are read again"
         return f"write new ones into {self.source}, which is read again"
 
     @property
@@ -149,8 +151,20 @@ class Credentials:
 
     @property
     def _token_path(self) -> Path:
-        """Of the user's `tokenFile`, which may be named as seen from its kubeconfig."""
-        path = Path(self._user["tokenFile"])
+        """Of the user's `tokenFile`."""
+        return self._path_of("tokenFile")
+
+    @property
+    def _certificate_files(self) -> tuple[Path, Path] | None:
+        """Of the client certificate and its key; None where they are within the kubeconfig, or a token is preferred."""
+        user = self._user
+        if user.get("token") or not (user.get("client-certificate") and user.get("client-key")):
+            return None
+        return self._path_of("client-certificate"), self._path_of("client-key")
+
+    def _path_of(self, field: str) -> Path:
+        """Of a file that the user names, which may be as seen from its kubeconfig."""
+        path = Path(self._user[field])
         return path if path.is_absolute() else Path(self._auth.kubeconfig.get_path(self._context)).parent / path
 
     def _rotating_token(self) -> str:
