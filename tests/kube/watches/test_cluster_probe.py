@@ -49,7 +49,10 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     ("fault", "words"),
     [
         (Answer(500, refusal(500, "InternalError", "etcdserver: request timed out")), "etcdserver: request timed out"),
-        (Answer(401, refusal(401, "Unauthorized")), "refuses the credentials of this server"),
+        (
+            Answer(401, refusal(401, "Unauthorized")),
+            "the cluster refuses the credentials of this server, and what is shown is of ",
+        ),
         (Answer(cut=True), "cannot be reached"),
         (Answer(lines=[], hold=True), "nothing for"),
     ],

@@ -21,6 +21,7 @@ latest. One such question costs the API server nothing that can be measured."""
 _QUESTION = Request("GET", "/api/v1/namespaces/kube-system", is_relayed=True)
 """A read that etcd answers. Who may not read it is refused, which is an answer, too; and a 500 is none that a second question helps."""
 _MAX_REASON = 160
+_REFUSED = "refuses the credentials of this server"
 
 
 class ClusterProbe:
@@ -42,6 +43,8 @@ class ClusterProbe:
         if not self._reason:
             return ""
         then = time.strftime("%H:%M:%S UTC", time.gmtime(self._answered_at))
+        if self._reason == _REFUSED:
+            return f"the cluster {_REFUSED}, and what is shown is of {then}: who runs the server gives it new ones, its log says where"
         return f"the cluster does not answer ({self._reason}): what is shown is of {then}"
 
     def silent_seconds(self) -> float:
@@ -58,7 +61,7 @@ class ClusterProbe:
         except (Forbidden, NotFound):
             return ""  # it answers
         except Unauthorized:
-            return "it refuses the credentials of this server: who runs it gives it new ones, see its log"
+            return _REFUSED
         except ApiError as error:
             return " ".join(error.message.split())[:_MAX_REASON]
         return ""
