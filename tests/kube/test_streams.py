@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conformance.subjects import embedded_server
@@ -18,7 +20,9 @@ from tests.kube.scripted import Answer, Scripted, refusal
 from rowlock.errors import Forbidden, Unavailable
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
-from rowlock.kube.proxy.websocket_relay import V5, ClusterWebSocket
+from rowlock.kube.proxy.websocket_relay import V5, ClusterWebSocket, relay_stream
+from rowlock.kube.users.cluster_users import ClusterUsers
+from rowlock.kube.users.user_connection import UserConnection
 
 ECHO = (
     "import socket, threading, time\n"
@@ -117,3 +121,55 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     nowhere.url = "http://127.0.0.1:9"
     with pytest.raises(Unavailable, match="the API server cannot be reached"):
         asyncio.run(_open_stream(nowhere.kubeconfig(tmp_path)))
+
+
+class Endless:
+    """A program that says nothing."""
+
+    version = V5
+    is_closed = False
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+class Refused(UserConnection):
+    """Its token was taken back."""
+
+    async def wait_until_refused(self) -> str:
+        return "sign in again"
+
+
+@pytest.mark.parametrize(("part", "is_told"), [("exec", True), ("attach", True), ("portforward", False)])
+def test_a_stream_ends_when_its_users_token_counts_no_longer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str, is_told: bool
+) -> None:
+    """In the words of a program's end, which commands print; a forwarded port has no place for words."""
+    program, sent = Endless(), list[Any]()
+
+    async def opened(*_: Any) -> Endless:
+        return program
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def run() -> None:
+        monkeypatch.setattr(ClusterWebSocket, "open", opened)
+        base = Connection(Credentials(Scripted().kubeconfig(tmp_path)))
+        connection = Refused(base, "of-ana", ClusterUsers(base))
+        scope = {"path": f"/api/v1/namespaces/a/pods/b/{part}", "query_string": b"", "subprotocols": [V5]}
+        await asyncio.wait_for(relay_stream(connection, scope, receive, send), 30)
+
+    asyncio.run(run())
+    assert program.is_closed and sent[-1] == {"type": "websocket.close", "code": 1000}
+    told = [message["bytes"] for message in sent if message["type"] == "websocket.send"]
+    assert len(told) == is_told
+    if is_told:
+        assert told[0][:1] == b"\x03" and json.loads(told[0][1:])["message"] == "sign in again"
