@@ -76,7 +76,7 @@ def test_a_workload_that_goes_between_two_steps_is_left_out(crowd: World, monkey
     cache, sleep = crowd.rest.cache, asyncio.sleep
 
     async def drop_one(delay: float) -> None:
-        cache._drop_object(kinds.PYTORCHJOB, Key("runai-team-a", "copy-7"))
+        cache._drop_object(kinds.PYTORCHJOB, Key("runai-team-a", f"copy-{COUNT - 1}"))  # the last: it is not read yet
         await sleep(delay)
 
     monkeypatch.setattr("rowlock.rest.list_rows.selection.asyncio.sleep", drop_one)
