@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +71,9 @@ class RealPlane:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    return asyncio.run(work)
+    """In a thread of its own: that of a test with a browser has the browser's event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def make_account(plane: RealPlane, name: str, rules: Sequence[Object]) -> Path:
