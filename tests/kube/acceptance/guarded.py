@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +35,8 @@ class GuardedServer:
     kubelet: PlayedKubelet
     account: str
     """In `default`; project and node are named after it."""
+    write_token: Callable[[str], None]
+    """Where the server looks for it."""
 
     @property
     def project(self) -> str:
@@ -144,7 +146,7 @@ class GuardedServer:
 
     def give_token(self) -> None:
         self.plane.send("POST", ACCOUNTS, {"metadata": {"name": self.account}})
-        write_kubeconfig(self.plane, self.account, {"token": run(self._new_token())})
+        self.write_token(run(self._new_token()))
 
     async def _new_token(self) -> str:
         async with self.plane.connect() as kube:
@@ -172,16 +174,25 @@ def beating(world: GuardedServer) -> Iterator[None]:
 
 @contextmanager
 def guarded_server(
-    plane: RealPlane, home: Path, account: str, kubeconfig: Path | None = None
+    plane: RealPlane,
+    home: Path,
+    account: str,
+    kubeconfig: Path | None = None,
+    write_token: Callable[[str], None] | None = None,
 ) -> Iterator[GuardedServer]:
-    """With the scheduler and the operators; of the kubeconfig of a new service account, unless another is given."""
+    """With the scheduler and the operators; of the kubeconfig of a new service account, unless another is given. `write_token` where
+    its token does not stand in the kubeconfig."""
     kubeconfig = kubeconfig or run(make_account(plane, account, EVERYTHING))
+
+    def write_into_kubeconfig(token: str) -> None:
+        write_kubeconfig(plane, account, {"token": token})
+
     with ExitStack() as stack:
         kubelet = stack.enter_context(played_kubelet(plane.directory / "keys"))
         served = stack.enter_context(lent(home))
         own = ("--scheduler", "own", "--operator", "own", "--install-crds")
         served.up("--kubeconfig", str(kubeconfig), *own)
-        made = GuardedServer(plane, served, kubelet, account)
+        made = GuardedServer(plane, served, kubelet, account, write_token or write_into_kubeconfig)
         labels = {"kubernetes.io/hostname": made.node}
         plane.send("POST", "/api/v1/nodes", {"metadata": {"name": made.node, "labels": labels}})
         stack.callback(plane.send, "DELETE", f"/api/v1/nodes/{made.node}")
