@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable, Coroutine
 
 import pytest
 
 from rowlock.kubelet.network import loopback_relay
+from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay
 
 
@@ -34,6 +36,24 @@ async def say(address: tuple[str, int], held: list[asyncio.StreamWriter]) -> byt
         writer.write(b"hello\n")
         return await reader.read(12)
     return b""
+
+
+@pytest.mark.parametrize("begin", [lambda one: LoopbackRelay(one, 1).run(), lambda one: EgressProxy(one, {}).run()])
+def test_who_is_cancelled_while_he_begins_leaves_nobody_listening(
+    begin: Callable[[socket.socket], Coroutine[None, None, None]],
+) -> None:
+    async def body(steps: int) -> None:
+        with listen() as listener:
+            serving = asyncio.ensure_future(begin(listener))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            number = listener.fileno()
+            assert number == -1 or not asyncio.get_running_loop().remove_reader(number)
+
+    for steps in range(6):
+        asyncio.run(body(steps))
 
 
 def test_bytes_go_both_ways_and_a_pod_has_its_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,37 @@ def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatc
     with pytest.raises(Unavailable, match=r"podhost\.log says why"):
         asyncio.run(connect())
     assert "no such thing" in (tmp_path / "podhost.log").read_text()
+
+
+def test_a_socket_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:
+    async def body() -> None:
+        asked, may_answer = threading.Event(), threading.Event()
+        ours, theirs = socket.socketpair()
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(4096)
+                asked.set()
+                may_answer.wait(10)
+                socket.send_fds(client, [b"{}"], [theirs.fileno()])
+                theirs.close()
+
+        with socket.socket(socket.AF_UNIX) as listener, ours:
+            listener.bind(str(tmp_path / "podhost.sock"))
+            listener.listen()
+            answering = asyncio.ensure_future(asyncio.to_thread(answer))
+            asking = asyncio.ensure_future(PodHostClient(tmp_path).request_socket("proxy"))
+            await asyncio.to_thread(asked.wait, 10)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            assert asking.cancelled()
+            may_answer.set()
+            await answering
+            ours.settimeout(10)
+            assert await asyncio.to_thread(ours.recv, 1) == b"", "the other end is closed"
+
+    asyncio.run(body())
 
 
 def _facts(node: Node, name: str) -> dict[str, int]:

@@ -74,7 +74,10 @@ class EgressProxy:
 
     async def run(self) -> None:
         self._listener.setblocking(False)
-        server = await asyncio.start_server(self._serve, sock=self._listener, limit=_MAX_HEADER_BYTES)
+        # It serves from within the block: who is cancelled while it begins leaves nobody listening.
+        server = await asyncio.start_server(
+            self._serve, sock=self._listener, limit=_MAX_HEADER_BYTES, start_serving=False
+        )
         async with server:
             await server.serve_forever()
 

@@ -30,7 +30,8 @@ class LoopbackRelay:
 
     async def run(self) -> None:
         self._listener.setblocking(False)
-        server = await asyncio.start_server(self._serve, sock=self._listener)
+        # It serves from within the block: who is cancelled while it begins leaves nobody listening.
+        server = await asyncio.start_server(self._serve, sock=self._listener, start_serving=False)
         async with server:
             await server.serve_forever()
 

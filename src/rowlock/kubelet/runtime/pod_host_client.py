@@ -31,6 +31,12 @@ def socket_path(data: Path) -> Path:
     return data / "podhost.sock"
 
 
+def _close_unwanted(asking: asyncio.Future[socket.socket]) -> None:
+    """A socket came, and who asked for it has gone."""
+    if not asking.cancelled() and asking.exception() is None:
+        asking.result().close()
+
+
 class PodHostClient:
     """A connection to the pod host; starts one when none answers."""
 
@@ -144,7 +150,13 @@ class PodHostClient:
 
     async def request_socket(self, op: str, **request: Any) -> socket.socket:
         """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
-        return await asyncio.to_thread(self._receive_socket, json.dumps({"op": op, **request}).encode() + b"\n")
+        message = json.dumps({"op": op, **request}).encode() + b"\n"
+        asking = asyncio.get_running_loop().run_in_executor(None, self._receive_socket, message)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(_close_unwanted)
+            raise
 
     def _receive_socket(self, request: bytes) -> socket.socket:
         with socket.socket(socket.AF_UNIX) as client:

@@ -352,18 +352,17 @@ class Kubelet:
     async def _serve_proxy(self) -> None:
         while True:
             with contextlib.suppress(ApiError, OSError):
-                proxy = EgressProxy(
-                    await self.host.request_socket("proxy"), os.environ, api_port=self._settings.api_port
-                )
-                await _run_until(proxy.run(), self.host.disconnected)
+                with await self.host.request_socket("proxy") as listener:
+                    proxy = EgressProxy(listener, os.environ, api_port=self._settings.api_port)
+                    await _run_until(proxy.run(), self.host.disconnected)
             await asyncio.sleep(RESYNC / 10)
 
     async def _serve_port(self, port: int, local_port: int, host: str = "127.0.0.1") -> None:
         """A port of the gateway in the pods' network, which leads to one of this machine's loopback."""
         while True:
             with contextlib.suppress(ApiError, OSError):
-                relay = LoopbackRelay(await self.host.request_socket("port", port=port), local_port, host)
-                await _run_until(relay.run(), self.host.disconnected)
+                with await self.host.request_socket("port", port=port) as listener:
+                    await _run_until(LoopbackRelay(listener, local_port, host).run(), self.host.disconnected)
             await asyncio.sleep(RESYNC / 10)
 
 
