@@ -72,7 +72,8 @@ def test_a_policy_is_written_shown_and_deleted(ui: Ui) -> None:
     page.get_by_role("button", name="CHANGE IT BELOW").click()
     text.fill('{"defaults": {"worker": {"backoffLimit": 3}}}')
     form.get_by_role("button", name="SAVE POLICY").click()
-    expect(table).not_to_contain_text('"backoffLimit": 2')  # it is closed once it is saved, and a click before would do that
+    # It is closed once it is saved, and a click before would do that.
+    expect(table).not_to_contain_text('"backoffLimit": 2')
     table.get_by_role("button", name="smaller", exact=True).click()
     expect(table).to_contain_text('"backoffLimit": 3')
     for name in ("smaller", "small"):
