@@ -89,15 +89,15 @@ SHARE = {"compute": {"gpuDevicesRequest": 1, "gpuRequestType": "portion", "gpuPo
 
 def test_shares_of_gpus_are_for_kai_alone() -> None:
     job, _ = submitted(**SHARE)
-    assert list(KAI.refusals(job)) == []
+    assert list(KAI.refusals(job, ())) == []
     for dialect in (OWN, CLUSTER):
-        causes = list(dialect.refusals(job))
+        causes = list(dialect.refusals(job, ()))
         assert len(causes) == 2 and "whole GPUs" in causes[0].message
 
 
 def test_what_kai_would_refuse_of_the_pods_is_refused_of_the_job() -> None:
     job, _ = submitted(annotations=[{"name": "gpu-fraction", "value": "NaN"}])
-    messages = [cause.message for cause in KAI.refusals(job)]
+    messages = [cause.message for cause in KAI.refusals(job, ())]
     assert len(messages) == 2 and "must be a positive number smaller than 1.0" in messages[0]
 
 

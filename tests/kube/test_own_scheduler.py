@@ -167,6 +167,37 @@ def test_a_queue_gets_its_quota_back_and_who_yields_runs_again(served: Cluster) 
     served.until(lambda: [len(bound_pods(served, n)) for n in ("a1", "a2")] == both, "who yielded is placed again")
 
 
+@pytest.mark.parametrize("kubeconfig", [pytest.param("real", marks=pytest.mark.real)], indirect=True)
+def test_a_share_of_a_gpu_is_a_replica_where_a_node_divides_its_gpus(served: Cluster, kubeconfig: Path) -> None:
+    """A node's four GPUs are two that its device plugin announces twice each."""
+    served.run("rowlock", "project", "create", "team-a")
+
+    def submit_shares(name: str, workers: int, share: str = "0.5") -> str:
+        command = ("runai", "submit-dist", "pytorch", name, "-i", "nothing:1", f"--workers={workers}", "-g", share)
+        return served.run(*command, "-p", "team-a", code=None)
+
+    assert "no node says that NVIDIA's device plugin divides its GPUs" in submit_shares("half", 3)
+    node, admin = "pretend-0000", kubeconfig.with_name(ADMIN)
+    kubectl(admin, "label", "node", node, "nvidia.com/gpu.replicas=2", "nvidia.com/gpu.sharing-strategy=time-slicing")
+    try:
+        served.until(
+            lambda: "nothing holds a program to its part" in submit_shares("half", 3), "who submits is told so"
+        )
+        served.until(lambda: len(bound_pods(served, "half")) == 4, "all replicas are taken")
+        assert {p["spec"]["nodeName"] for p in pods(served) if job_of(p) == "half"} == {node}
+        (half,) = workloads(served)
+        assert half["allocatedResources"]["gpu"] == 2
+        assert "ask for at most 0.5 of one" in submit_shares("larger", 0, "0.75")
+        submit_shares("more", 0)
+        submit(served, "whole", 4, "team-a")
+        served.until(lambda: len(bound_pods(served, "whole")) == 4, "whole GPUs are those of the other node")
+        assert bound_pods(served, "more") == []
+        served.run("rowlock", "delete", "half", "-p", "team-a")
+        served.until(lambda: len(bound_pods(served, "more")) == 1, "a replica is free again")
+    finally:
+        kubectl(admin, "label", "node", node, "nvidia.com/gpu.replicas-", "nvidia.com/gpu.sharing-strategy-")
+
+
 def test_events_say_who_placed_the_pods(served: Cluster) -> None:
     served.run("rowlock", "project", "create", "team-a")
     submit(served, "ours", GPUS, "team-a")

@@ -7,17 +7,17 @@ the submit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.errors import Cause
 from rowlock.gangs.evictions import can_be_evicted, eviction_notice, restart_if_evicted, resumes
+from rowlock.gangs.gpu_replicas import asks_for_share, is_replica, replica_notice, replica_problem, take_replica
 from rowlock.kinds import Kind, by_api_version, by_object
 from rowlock.objects import Object, dig, labels, name, namespace, owner_reference
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.admission import share_refusal
-from rowlock.scheduling.model.pod_requests import FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION
 from rowlock.scheduling.model.scheduler_identity import CLUSTER_SCHEDULER_NAME
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
@@ -188,20 +188,37 @@ class Dialect:
             dressed["restartPolicy"] = "OnFailure"
         return dressed
 
-    def refusals(self, job: Object) -> Iterator[Cause]:
-        """What this scheduler would never place, one cause per replica type; nothing else would tell the submitter."""
+    def refusals(self, job: Object, nodes: Collection[Object]) -> Iterator[Cause]:
+        """What this scheduler would never place on these nodes, one cause per replica type; nothing else would tell the submitter."""
         for role, replica in _replicas(job).items():
             template = replica["template"]
+            if is_replica(template):
+                continue
             shares = (template.get("metadata") or {}).get("annotations") or {}
-            asks_for_share = any(note in shares for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION))
-            if asks_for_share and not self.shares_gpus:
+            if message := share_refusal(shares, template.get("spec") or {}):
+                refused = f"{role}: KAI Scheduler refuses the pods" if self.shares_gpus else role
+                yield Cause("unsupported", f"{refused}: {message}", "compute")
+            elif asks_for_share(template) and not self.shares_gpus and (why := replica_problem(template, nodes)):
                 message = (
-                    f"{role} asks for a share of a GPU, but {self.title} gives whole GPUs of real nodes only: ask for"
+                    f"{role} asks for a share of a GPU, but {self.title} gives whole GPUs of real nodes, and {why}; or ask for"
                     " whole GPUs, or let KAI Scheduler place the job (`rowlock up --scheduler kai`)"
                 )
                 yield Cause("unsupported", message, "compute")
-            elif message := share_refusal(shares, template.get("spec") or {}):
-                yield Cause("unsupported", f"{role}: KAI Scheduler refuses the pods: {message}", "compute")
+
+    def share_gpus(self, job: Object, nodes: Collection[Object]) -> tuple[Object, list[str]]:
+        """The job, whose shares of GPUs are replicas of the device plugin where this scheduler gives none itself, and what whoever
+        submits it is told."""
+        replicas = _replicas(job)
+        sharing = {role for role, r in replicas.items() if not self.shares_gpus and asks_for_share(r["template"])}
+        if not sharing:
+            return job, []
+        notices = dict.fromkeys(replica_notice(replicas[role]["template"], nodes) for role in sharing)
+        field = _replica_field(job)
+        changed = {
+            role: {**replicas[role], "template": take_replica(replicas[role]["template"], nodes)} for role in sharing
+        }
+        spec = {**job["spec"], field: {**(dig(job, f"spec.{field}") or {}), **changed}}
+        return {**job, "spec": spec}, [notice for notice in notices if notice]
 
 
 OWN = Dialect("own", CLUSTER_SCHEDULER_NAME, "rowlock's scheduler", evicts=True, shares_gpus=False)

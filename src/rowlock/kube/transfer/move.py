@@ -73,11 +73,11 @@ async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespac
     await _require_possible(kube, request, queues)
     await _require_needed(kube, job, request, project)
     await _require_queue(kube, dialect, job)
-    job, notice = await _dress(kube, dialect, with_code(job, code) if code else job, request)
+    job, notices = await _dress(kube, dialect, with_code(job, code) if code else job, request)
     for obj_kind, obj in ((kinds.CONFIG_MAP, code), (kind, job)):
         if obj is not None:
             await kube.create(obj_kind, obj, options=_DRY_RUN)
-    return _Plan(kind, job, code, project, dialect, [*notes, *filter(None, (consequence, notice))])
+    return _Plan(kind, job, code, project, dialect, [*notes, *filter(None, (consequence,)), *notices])
 
 
 async def _find_project(kube: Kube, wanted: str) -> tuple[Project, list[Object]]:
@@ -150,9 +150,10 @@ async def _require_queue(kube: Kube, dialect: Dialect, job: Object) -> None:
         ) from None
 
 
-async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> tuple[Object, str]:
-    """The job as that cluster's scheduler wants it, and what the mover is told of evictions."""
-    for cause in dialect.refusals(job):
+async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> tuple[Object, list[str]]:
+    """The job as that cluster's scheduler wants it, and what the mover is told of evictions and of shares of GPUs."""
+    nodes = (await kube.list(kinds.NODE)).items
+    for cause in dialect.refusals(job, nodes):
         raise BadRequest(f"that cluster cannot run it: {cause.message}")
     classes: dict[str, int] = {}
     if dialect.scheduler_name and (wanted := priority_class_of(job)):
@@ -162,8 +163,8 @@ async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission)
             raise BadRequest(
                 f"that cluster has no PriorityClass {wanted}: `rowlock manifests | kubectl apply -f -` makes Run:ai's"
             ) from None
-    dressed = dialect.dress(job, request, classes)
-    return dressed, dialect.notice(dressed, classes)
+    dressed, notices = dialect.share_gpus(dialect.dress(job, request, classes), nodes)
+    return dressed, [*filter(None, [dialect.notice(dressed, classes)]), *notices]
 
 
 async def carry_out(kube: Kube, plan: _Plan) -> None:

@@ -22,7 +22,8 @@ async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> O
     dialect = call.context.settings.dialect
     if dialect is None:
         return job
-    causes = list(dialect.refusals(job))
+    nodes = list(call.context.cache.nodes())
+    causes = list(dialect.refusals(job, nodes))
     name = priority_class_of(job)
     classes = await _find_class_value(call, name) if dialect.scheduler_name and name else {}
     if dialect.scheduler_name and name and not classes:
@@ -33,8 +34,8 @@ async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> O
         causes.append(Cause("unknown", message, "priorityClass"))
     if causes:
         raise BadRequest(causes[0].message, causes=causes)
-    dressed = dress(dialect, classes)
-    call.notices.extend(filter(None, [dialect.notice(dressed, classes)]))
+    dressed, notices = dialect.share_gpus(dress(dialect, classes), nodes)
+    call.notices.extend(filter(None, [dialect.notice(dressed, classes), *notices]))
     return dressed
 
 

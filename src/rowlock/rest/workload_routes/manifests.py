@@ -93,7 +93,10 @@ def _change_job(call: RestCall, request: ManifestRequest, job: Object) -> Object
     changed = {**job, "metadata": {**objects.meta(job), "labels": labels}, "spec": spec}
     dialect = call.context.settings.dialect
     if dialect is not None and request.manifest is not None and not dialect.is_named_in(changed):
-        return dialect.dress_manifest(changed)
+        nodes = list(call.context.cache.nodes())
+        if causes := list(dialect.refusals(changed, nodes)):
+            raise BadRequest(causes[0].message, causes=causes)
+        return dialect.share_gpus(dialect.dress_manifest(changed), nodes)[0]
     return changed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.snapshot import Node, Shape
 
@@ -21,11 +22,14 @@ class NodeState:
         "releasing_memory",
         "releasing_per_device",
         "releasing_pods",
+        "replicas",
         "used_per_device",
     )
 
     def __init__(self, node: Node, index: int) -> None:
         self.node, self.index = node, index
+        self.replicas = replicas_of(dict(node.labels)) if node.gpus else 1
+        """How many pods share each card by the device plugin; 1 = none do."""
         self.idle_cpu, self.idle_memory, self.idle_pods = node.cpu, node.memory, node.pods
         self.idle_extras = dict(node.extras)
         self.releasing_cpu = self.releasing_memory = self.releasing_pods = 0
@@ -37,9 +41,13 @@ class NodeState:
         """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
         if shape.gpus:
             return WHOLE_GPU
+        asked = shape.portion
         if shape.gpu_memory:
-            return -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
-        return shape.portion
+            asked = -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
+        if self.replicas == 1:
+            return asked
+        part = replica_portion(self.replicas)
+        return part if asked <= part else WHOLE_GPU + 1
 
     def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
         """Returns the hundredths of GPUs taken."""

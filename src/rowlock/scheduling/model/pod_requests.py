@@ -14,6 +14,7 @@ import msgspec
 from rowlock import quantity
 from rowlock.errors import BadRequest
 from rowlock.objects import Object, annotations, dig, labels
+from rowlock.scheduling.model.device_sharing import BY_DEVICE_PLUGIN, SHARE_ANNOTATION
 from rowlock.scheduling.model.snapshot import Requirement, Shape, Toleration
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -62,7 +63,7 @@ def _shape_cache_key(pod: Object) -> bytes:
             [spec.get(field) for field in _SHAPE_SPEC_FIELDS],
             [
                 pod_annotations.get(note)
-                for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION)
+                for note in (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION, SHARE_ANNOTATION)
             ],
             labels(pod).get(NODE_POOL_LABEL),
         )
@@ -95,7 +96,10 @@ def _parse_shape(pod: Object) -> Shape:
         gpus = quantity.integer_value(str(totals.get(GPU_RESOURCE, 0)))
     except BadRequest as error:
         return Shape(unsupported=f"a resource request cannot be read: {error.message}")
-    portion, mebibytes, devices, fraction_error = _parse_fraction(annotations(pod), gpus)
+    notes = annotations(pod)
+    if notes.get(SHARE_ANNOTATION) == BY_DEVICE_PLUGIN and FRACTION_ANNOTATION in notes and gpus == 1:
+        gpus = 0  # the device that it asks for is its share
+    portion, mebibytes, devices, fraction_error = _parse_fraction(notes, gpus)
     return Shape(
         cpu=cpu,
         memory=memory,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
 from rowlock.scheduling.model.gang_state import GangState, TaskState
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.resources import WHOLE_GPU
@@ -91,8 +92,15 @@ def could_hold(node: Node, shape: Shape) -> bool:
         and node.pods >= 1
         and node.gpus >= shape.device_count
         and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
+        and (not shape.wants_gpu or _gives_such_gpus(node, shape))
         and all(extras.get(name, 0) >= value for name, value in shape.extras)
     )
+
+
+def _gives_such_gpus(node: Node, shape: Shape) -> bool:
+    """Whether the node's cards are whole, or divided into parts that are large enough."""
+    replicas = replicas_of(dict(node.labels))
+    return replicas == 1 or (not shape.gpus and shape.portion <= replica_portion(replicas))
 
 
 def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread: bool) -> tuple[int, ...] | None:
@@ -102,6 +110,8 @@ def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread
     if shape.device_count > state.node.gpus:
         return None
     if shape.gpus:
+        if state.replicas > 1:  # nobody has a whole one there
+            return None
         return _find_whole_devices(state, shape.gpus, with_releasing)
     amount = state.device_portion(shape)
     if amount > WHOLE_GPU:

@@ -1,0 +1,137 @@
+"""Shares of GPUs on a cluster whose scheduler gives none: replicas of GPUs that NVIDIA's device plugin divides (time-slicing, MPS).
+
+A pod that asks for half a GPU gets one replica, as a device, on a node whose GPUs are divided into two. What it asked for stays written
+on it, so that quotas and lists count half a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from rowlock.objects import Object, dig, labels
+from rowlock.quantity import integer_value
+from rowlock.scheduling.model.device_sharing import (
+    BY_DEVICE_PLUGIN,
+    REPLICAS_LABEL,
+    SHARE_ANNOTATION,
+    SHARED_RESOURCE,
+    STRATEGY_LABEL,
+    most_replicas,
+    replicas_of,
+)
+from rowlock.scheduling.model.pod_requests import (
+    FRACTION_ANNOTATION,
+    FRACTION_CONTAINER_ANNOTATION,
+    GPU_MEMORY_ANNOTATION,
+    GPU_RESOURCE,
+    NUM_DEVICES_ANNOTATION,
+)
+
+_AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def asks_for_share(template: Object) -> bool:
+    """Whether a pod, or pod template, asks for a share of a GPU in KAI's words, and not for a replica yet."""
+    notes = _notes(template)
+    return (FRACTION_ANNOTATION in notes or GPU_MEMORY_ANNOTATION in notes) and not is_replica(template)
+
+
+def is_replica(template: Object) -> bool:
+    """Whether its share is a replica already."""
+    return _notes(template).get(SHARE_ANNOTATION) == BY_DEVICE_PLUGIN
+
+
+def replica_problem(template: Object, nodes: Collection[Object]) -> str:
+    """Why no replica of a GPU on these nodes can be the share that a pod asks for, as the end of a sentence; "" = one can."""
+    divided = sorted({replicas for node in nodes if (replicas := _replicas_on(node)) > 1})
+    if not divided:
+        return "no node says that NVIDIA's device plugin divides its GPUs (time-slicing or MPS)"
+    notes = _notes(template)
+    if GPU_MEMORY_ANNOTATION in notes:
+        return "the device plugin of the nodes divides GPUs into equal parts, and knows no memory: ask for a portion"
+    if notes.get(NUM_DEVICES_ANNOTATION, "1") != "1":
+        return "the device plugin of the nodes gives a pod a part of one GPU only"
+    portion = _portion(notes)
+    if portion is None or divided[0] > most_replicas(portion):
+        largest = Decimal(1) / divided[0]
+        return (
+            f"the nodes divide their GPUs into {' or '.join(map(str, divided))}: ask for at most {largest:.2g} of one"
+        )
+    return ""
+
+
+def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
+    """The template of pods that get one replica of a GPU each, as large as the share that they ask for at least."""
+    notes = _notes(template)
+    portion = _portion(notes)
+    assert portion is not None
+    most = most_replicas(portion)
+    fitting = [node for node in nodes if 1 < _replicas_on(node) <= most]
+    resource = GPU_RESOURCE if any(_amount(node, GPU_RESOURCE) for node in fitting) else SHARED_RESOURCE
+    spec = template.get("spec") or {}
+    wanted = notes.get(FRACTION_CONTAINER_ANNOTATION)
+    containers = list(spec.get("containers") or ())
+    index = next((i for i, c in enumerate(containers) if c.get("name") == wanted), 0)
+    containers[index] = _with_device(containers[index], resource)
+    metadata = {
+        **(template.get("metadata") or {}),
+        "annotations": {**notes, SHARE_ANNOTATION: BY_DEVICE_PLUGIN},
+    }
+    return {**template, "metadata": metadata, "spec": {**_on_divided_nodes(spec, most), "containers": containers}}
+
+
+def replica_notice(template: Object, nodes: Iterable[Object]) -> str:
+    """What whoever submits is told of a share that is a replica: what does not hold it to its part."""
+    portion = _portion(_notes(template))
+    fitting = [node for node in nodes if portion is not None and 1 < _replicas_on(node) <= most_replicas(portion)]
+    if not fitting or all(labels(node).get(STRATEGY_LABEL) == "mps" for node in fitting):
+        return ""
+    return (
+        "the share of a GPU is one turn of several (time-slicing by NVIDIA's device plugin): nothing holds a program to its part of the"
+        " GPU's memory"
+    )
+
+
+def _notes(template: Object) -> Mapping[str, str]:
+    return (template.get("metadata") or {}).get("annotations") or {}
+
+
+def _portion(notes: Mapping[str, str]) -> int | None:
+    """Hundredths of a GPU, as the scheduler counts them; None where there are none."""
+    try:
+        portion = int((Decimal(notes.get(FRACTION_ANNOTATION, "")) * 100).quantize(Decimal(1), "ROUND_HALF_UP"))
+    except InvalidOperation:
+        return None
+    return portion if 1 <= portion <= 100 else None
+
+
+def _replicas_on(node: Object) -> int:
+    """Of each GPU that the node has to give; 1 = it divides none."""
+    has_gpus = _amount(node, GPU_RESOURCE) or _amount(node, SHARED_RESOURCE)
+    return replicas_of(labels(node)) if has_gpus else 1
+
+
+def _amount(node: Object, resource: str) -> int:
+    return integer_value((dig(node, "status.allocatable") or {}).get(resource, 0))
+
+
+def _with_device(container: dict[str, Any], resource: str) -> dict[str, Any]:
+    given = container.get("resources") or {}
+    amounts = {part: {**(given.get(part) or {}), resource: "1"} for part in ("requests", "limits")}
+    return {**container, "resources": {**given, **amounts}}
+
+
+def _on_divided_nodes(spec: Object, most: int) -> Object:
+    """The pod's spec, with no other nodes than those whose GPUs are divided into that many replicas at most."""
+    ours = [
+        {"key": REPLICAS_LABEL, "operator": "Gt", "values": ["1"]},
+        {"key": REPLICAS_LABEL, "operator": "Lt", "values": [str(most + 1)]},
+    ]
+    affinity = spec.get("affinity") or {}
+    of_nodes = affinity.get("nodeAffinity") or {}
+    terms = (of_nodes.get(_AFFINITY) or {}).get("nodeSelectorTerms") or [{}]
+    required = [{**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *ours]} for term in terms]
+    changed = {**of_nodes, _AFFINITY: {"nodeSelectorTerms": required}}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": changed}}
