@@ -107,7 +107,18 @@ def test_who_submits_hears_what_time_slicing_does_not_hold() -> None:
         assert len(notices) == told and all("GPU's memory" in notice for notice in notices)
 
 
+def test_a_whole_gpu_is_refused_where_all_are_divided_and_we_place_the_pods() -> None:
+    whole, _ = submitted(compute={"gpuDevicesRequest": 1})
+    assert refused(whole, HALVES, QUARTERS).endswith(
+        "the nodes divide all their GPUs: ask for a share, at most 0.5 of one"
+    )
+    for nodes in ((HALVES, WHOLE), (node(2, cards=0),), ()):
+        assert not refused(whole, *nodes)
+    assert not refused(whole, HALVES, dialect=CLUSTER), "who asks the device plugin itself takes what it gives"
+    assert not refused(submitted()[0], HALVES)
+
+
 def test_kai_gives_shares_itself_and_whole_gpus_stay_whole() -> None:
     assert KAI.share_gpus(share(), [HALVES]) == (share(), []) and not refused(share(), dialect=KAI)
     whole, _ = submitted(compute={"gpuDevicesRequest": 1})
-    assert OWN.share_gpus(whole, [HALVES]) == (whole, []) and not refused(whole, HALVES)
+    assert OWN.share_gpus(whole, [HALVES]) == (whole, [])

@@ -13,7 +13,14 @@ from typing import Any
 
 from rowlock.errors import Cause
 from rowlock.gangs.evictions import can_be_evicted, eviction_notice, restart_if_evicted, resumes
-from rowlock.gangs.gpu_replicas import asks_for_share, is_replica, replica_notice, replica_problem, take_replica
+from rowlock.gangs.gpu_replicas import (
+    asks_for_share,
+    is_replica,
+    replica_notice,
+    replica_problem,
+    take_replica,
+    whole_problem,
+)
 from rowlock.kinds import Kind, by_api_version, by_object
 from rowlock.objects import Object, dig, labels, name, namespace, owner_reference
 from rowlock.objects import annotations as annotations_of
@@ -204,6 +211,8 @@ class Dialect:
                     " whole GPUs, or let KAI Scheduler place the job (`rowlock up --scheduler kai`)"
                 )
                 yield Cause("unsupported", message, "compute")
+            elif self.scheduler_name == CLUSTER_SCHEDULER_NAME and (why := whole_problem(template, nodes)):
+                yield Cause("unsupported", f"{role} asks for whole GPUs, but {why}", "compute")
 
     def share_gpus(self, job: Object, nodes: Collection[Object]) -> tuple[Object, list[str]]:
         """The job, whose shares of GPUs are replicas of the device plugin where this scheduler gives none itself, and what whoever

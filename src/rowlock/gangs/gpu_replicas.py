@@ -62,6 +62,19 @@ def replica_problem(template: Object, nodes: Collection[Object]) -> str:
     return ""
 
 
+def whole_problem(template: Object, nodes: Iterable[Object]) -> str:
+    """Why nobody gives the pod whole GPUs here, as the end of a sentence; "" = somebody can, or it asks for none."""
+    counts = [_replicas_on(node) for node in nodes if _amount(node, GPU_RESOURCE) or _amount(node, SHARED_RESOURCE)]
+    if not counts or 1 in counts or not any(_asks_for_devices(c) for c in dig(template, "spec.containers") or ()):
+        return ""
+    return f"the nodes divide all their GPUs: ask for a share, at most {Decimal(1) / min(counts):.2g} of one"
+
+
+def _asks_for_devices(container: Mapping[str, Any]) -> bool:
+    amounts = (container.get("resources") or {}).values()
+    return any(GPU_RESOURCE in (part or {}) for part in amounts if isinstance(part, Mapping) or part is None)
+
+
 def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
     """The template of pods that get one replica of a GPU each, as large as the share that they ask for at least."""
     notes = _notes(template)
@@ -74,7 +87,7 @@ def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
     wanted = notes.get(FRACTION_CONTAINER_ANNOTATION)
     containers = list(spec.get("containers") or ())
     index = next((i for i, c in enumerate(containers) if c.get("name") == wanted), 0)
-    containers[index] = _with_device(containers[index], resource)
+    containers[index : index + 1] = [_with_device(c, resource) for c in containers[index : index + 1]]
     metadata = {
         **(template.get("metadata") or {}),
         "annotations": {**notes, SHARE_ANNOTATION: BY_DEVICE_PLUGIN},

@@ -17,7 +17,7 @@ from rowlock.scheduling.explain.sentences import closed_node_reason as why_shut
 from rowlock.scheduling.model import from_objects, pod_requests
 from rowlock.scheduling.model.resources import CPU, GPU, MEMORY, UNLIMITED, WHOLE_GPU, format_amount
 from rowlock.scheduling.model.snapshot import Node, SchedulerSettings, Shape
-from rowlock.scheduling.policy.placement import could_hold
+from rowlock.scheduling.policy.placement import has_amounts
 from rowlock.workloads.compute import Compute
 from rowlock.workloads.submission import Submission
 
@@ -70,12 +70,12 @@ def _infeasible_cause(shape: Shape, nodes: Iterable[Object], now: float | None) 
             continue
         elif now is not None and (node.unschedulable or (not node.ready and now - node.unready_since > _UNREADY_GRACE)):
             closed_nodes.append(node)
-        elif could_hold(node, shape):
+        elif has_amounts(node, shape):
             return None
         else:
             open_nodes.append(node)
     if open_nodes:
-        return next(_infeasible_causes(shape, open_nodes, [node for node in closed_nodes if could_hold(node, shape)]))
+        return next(_infeasible_causes(shape, open_nodes, [node for node in closed_nodes if has_amounts(node, shape)]))
     return _no_pool_cause(shape.pool, other_pools) if other_pools and not closed_nodes else None
 
 

@@ -85,6 +85,11 @@ def _matches_any(alternatives: Iterable[Iterable[Requirement]], node: Node, labe
 
 def could_hold(node: Node, shape: Shape) -> bool:
     """Would the node hold one pod of this shape if it were empty?"""
+    return has_amounts(node, shape) and (not shape.wants_gpu or _gives_such_gpus(node, shape))
+
+
+def has_amounts(node: Node, shape: Shape) -> bool:
+    """Whether the empty node has as much of everything as a pod of this shape asks for; its GPUs may be divided too finely."""
     extras = dict(node.extras)
     return (
         node.cpu >= shape.cpu
@@ -92,7 +97,6 @@ def could_hold(node: Node, shape: Shape) -> bool:
         and node.pods >= 1
         and node.gpus >= shape.device_count
         and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
-        and (not shape.wants_gpu or _gives_such_gpus(node, shape))
         and all(extras.get(name, 0) >= value for name, value in shape.extras)
     )
 
