@@ -296,6 +296,12 @@ def test_a_providers_session_is_renewed_and_ends_with_it(site: Site) -> None:
     while "/token" not in site.provider.asked or site.ask(SESSION_PATH).status_code != 200:
         site.do(lambda: asyncio.sleep(0.01))
     login = next(iter(site.door._sessions._logins.values()))
+
+    async def wait_for_renewal() -> None:  # the provider has answered, and the server may still have to read it
+        assert login.renewal is not None
+        await login.renewal
+
+    site.do(wait_for_renewal)
     login.expires = site.clock.now
     site.provider.refuses_refresh, login.renew_after = True, 0.0
     site.ask(SESSION_PATH)
