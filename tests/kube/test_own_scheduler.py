@@ -187,13 +187,13 @@ def test_a_share_of_a_gpu_is_a_replica_where_a_node_divides_its_gpus(served: Clu
         assert {p["spec"]["nodeName"] for p in pods(served) if job_of(p) == "half"} == {node}
         (half,) = workloads(served)
         assert half["allocatedResources"]["gpu"] == 2
-        assert "ask for at most 0.5 of one" in submit_shares("larger", 0, "0.75")
-        submit_shares("more", 0)
+        assert "ask for at most 0.5 of one" in submit_shares("larger", 1, "0.75")
+        submit_shares("more", 1)
         submit(served, "whole", 4, "team-a")
         served.until(lambda: len(bound_pods(served, "whole")) == 4, "whole GPUs are those of the other node")
         assert bound_pods(served, "more") == []
         served.run("rowlock", "delete", "half", "-p", "team-a")
-        served.until(lambda: len(bound_pods(served, "more")) == 1, "a replica is free again")
+        served.until(lambda: len(bound_pods(served, "more")) == 2, "replicas are free again")
     finally:
         kubectl(admin, "label", "node", node, "nvidia.com/gpu.replicas-", "nvidia.com/gpu.sharing-strategy-")
 

@@ -119,7 +119,7 @@ class Storm:
                 client = client or self._client()
                 answer = client.get("/api/v1/workloads", params={"limit": 20})
                 self.reads[answer.status_code] += 1
-                if "does not answer" in answer.headers.get("warning", ""):
+                if "what is shown is of" in answer.headers.get("warning", ""):
                     self.warned_at.append(time.monotonic())
             except (httpx.HTTPError, OSError, ValueError):
                 self.reads[0] += 1

@@ -147,7 +147,7 @@ def make_person(world: GuardedServer, home: Path, name: str, project: str = "") 
 def test_who_only_reads_is_refused_within_the_minute_and_nobody_else(
     world: GuardedServer, job: str, tmp_path: Path
 ) -> None:
-    ann, ben = (make_person(world, tmp_path, name) for name in ("ann", "ben"))
+    ann, ben = (make_person(world, tmp_path, name) for name in ("revoked-ann", "revoked-ben"))
     world.served.until(lambda: [job] == ann.workloads() == ben.workloads(), "their rights are followed")
     with ExitStack() as stack:
         hers, his = (person.follow(stack, job) for person in (ann, ben))
@@ -181,7 +181,7 @@ def test_who_only_reads_is_refused_within_the_minute_and_nobody_else(
 def test_the_first_write_that_the_cluster_refuses_ends_it_all(world: GuardedServer, tmp_path: Path) -> None:
     """Before the minute is over in which the cluster's word about the token is kept. Her many jobs are in a project that nobody else sees."""
     world.served.run("rowlock", "project", "create", "of-cat")
-    cat = make_person(world, tmp_path, "cat", "of-cat")
+    cat = make_person(world, tmp_path, "revoked-cat", "of-cat")
     world.served.until(lambda: "of-cat" in cat.ask("GET", "/api/v1/org-unit/projects").text, "her rights are followed")
     cat.take_token()
     tries = list[httpx.Response]()
