@@ -172,7 +172,7 @@ def test_who_only_reads_is_refused_within_the_minute_and_nobody_else(
             said = ann.commands.run(*line, "--data-dir", str(ann.commands.data), code=1)
             assert said == (
                 "Authentication failed. the token has expired or was ended: log in again with"
-                " `runai login application --client-id default:ann`\n"
+                f" `runai login application --client-id default:{ann.name}`\n"
             ), said
         assert ben.workloads() == [job] and not his.is_over(), his.lines
         assert ben.commands.run("rowlock", "list", "-p", world.project).count(job) == 1
