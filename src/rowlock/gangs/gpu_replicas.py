@@ -7,11 +7,10 @@ on it, so that quotas and lists count half a GPU.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from rowlock.objects import Object, dig, labels
-from rowlock.quantity import integer_value
 from rowlock.scheduling.model.device_sharing import (
     BY_DEVICE_PLUGIN,
     REPLICAS_LABEL,
@@ -21,12 +20,14 @@ from rowlock.scheduling.model.device_sharing import (
     most_replicas,
     replicas_of,
 )
+from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.scheduling.model.pod_requests import (
     FRACTION_ANNOTATION,
     FRACTION_CONTAINER_ANNOTATION,
     GPU_MEMORY_ANNOTATION,
     GPU_RESOURCE,
     NUM_DEVICES_ANNOTATION,
+    hundredths,
 )
 
 _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -45,7 +46,7 @@ def is_replica(template: Object) -> bool:
 
 def replica_problem(template: Object, nodes: Collection[Object]) -> str:
     """Why no replica of a GPU on these nodes can be the share that a pod asks for, as the end of a sentence; "" = one can."""
-    divided = sorted({replicas for node in nodes if (replicas := _replicas_on(node)) > 1})
+    divided = sorted({_replicas_on(node) for node in nodes} - {1})
     if not divided:
         return "no node says that NVIDIA's device plugin divides its GPUs (time-slicing or MPS)"
     notes = _notes(template)
@@ -64,8 +65,10 @@ def replica_problem(template: Object, nodes: Collection[Object]) -> str:
 
 def whole_problem(template: Object, nodes: Iterable[Object]) -> str:
     """Why nobody gives the pod whole GPUs here, as the end of a sentence; "" = somebody can, or it asks for none."""
-    counts = [_replicas_on(node) for node in nodes if _amount(node, GPU_RESOURCE) or _amount(node, SHARED_RESOURCE)]
-    if not counts or 1 in counts or not any(_asks_for_devices(c) for c in dig(template, "spec.containers") or ()):
+    if not any(_asks_for_devices(c) for c in dig(template, "spec.containers") or ()):
+        return ""  # before anything is asked of a thousand nodes: most jobs of some clusters ask for none
+    counts = [_replicas_on(node) for node in nodes if parse_node(node).gpus]
+    if not counts or 1 in counts:
         return ""
     return f"the nodes divide all their GPUs: ask for a share, at most {Decimal(1) / min(counts):.2g} of one"
 
@@ -80,9 +83,8 @@ def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
     notes = _notes(template)
     portion = _portion(notes)
     assert portion is not None
-    most = most_replicas(portion)
-    fitting = [node for node in nodes if 1 < _replicas_on(node) <= most]
-    resource = GPU_RESOURCE if any(_amount(node, GPU_RESOURCE) for node in fitting) else SHARED_RESOURCE
+    most, is_renamed = most_replicas(portion), [_is_renamed(node) for node in _fitting_nodes(portion, nodes)]
+    resource = SHARED_RESOURCE if is_renamed and all(is_renamed) else GPU_RESOURCE
     spec = template.get("spec") or {}
     wanted = notes.get(FRACTION_CONTAINER_ANNOTATION)
     containers = list(spec.get("containers") or ())
@@ -98,7 +100,7 @@ def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
 def replica_notice(template: Object, nodes: Iterable[Object]) -> str:
     """What whoever submits is told of a share that is a replica: what does not hold it to its part."""
     portion = _portion(_notes(template))
-    fitting = [node for node in nodes if portion is not None and 1 < _replicas_on(node) <= most_replicas(portion)]
+    fitting = _fitting_nodes(portion, nodes) if portion is not None else []
     if not fitting or all(labels(node).get(STRATEGY_LABEL) == "mps" for node in fitting):
         return ""
     return (
@@ -114,20 +116,25 @@ def _notes(template: Object) -> Mapping[str, str]:
 def _portion(notes: Mapping[str, str]) -> int | None:
     """Hundredths of a GPU, as the scheduler counts them; None where there are none."""
     try:
-        portion = int((Decimal(notes.get(FRACTION_ANNOTATION, "")) * 100).quantize(Decimal(1), "ROUND_HALF_UP"))
-    except InvalidOperation:
+        portion = hundredths(notes.get(FRACTION_ANNOTATION, ""))
+    except (ValueError, ArithmeticError):
         return None
     return portion if 1 <= portion <= 100 else None
 
 
+def _fitting_nodes(portion: int, nodes: Iterable[Object]) -> list[Object]:
+    """Those whose replicas are that many hundredths of a GPU, or more."""
+    return [node for node in nodes if 1 < _replicas_on(node) <= most_replicas(portion)]
+
+
 def _replicas_on(node: Object) -> int:
     """Of each GPU that the node has to give; 1 = it divides none."""
-    has_gpus = _amount(node, GPU_RESOURCE) or _amount(node, SHARED_RESOURCE)
-    return replicas_of(labels(node)) if has_gpus else 1
+    return replicas_of(labels(node)) if parse_node(node).gpus else 1
 
 
-def _amount(node: Object, resource: str) -> int:
-    return integer_value((dig(node, "status.allocatable") or {}).get(resource, 0))
+def _is_renamed(node: Object) -> bool:
+    """Whether the plugin announces its replicas by the other name."""
+    return dict(parse_node(node).extras).get(SHARED_RESOURCE, 0) > 0
 
 
 def _with_device(container: dict[str, Any], resource: str) -> dict[str, Any]:

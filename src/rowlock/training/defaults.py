@@ -14,7 +14,7 @@ from rowlock.training.framework import Framework
 from rowlock.training.model import Job, Port, Replica, RunPolicy
 
 
-@keep_latest(256)
+@keep_latest(64)
 def parse_job(framework: Framework, obj: Object) -> Job:
     """The job with its defaults."""
     spec = framework.apply_defaults(obj.get("spec") or {})

@@ -151,6 +151,11 @@ def _add_requests(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> Non
         total[name] = total.get(name, Decimal(0)) + value
 
 
+def hundredths(portion: str) -> int:
+    """A share of a GPU as the planner counts it. Raises ArithmeticError for what is no number."""
+    return int((Decimal(portion) * 100).quantize(Decimal(1), "ROUND_HALF_UP"))
+
+
 def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
     """(hundredths, MiB, devices, what is wrong) from KAI's annotations."""
     portion, mebibytes = pod_annotations.get(FRACTION_ANNOTATION), pod_annotations.get(GPU_MEMORY_ANNOTATION)
@@ -163,7 +168,7 @@ def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int,
         return 0, 0, 0, f"a fraction of a GPU and {gpus} whole GPUs exclude each other; keep one"
     try:
         devices = int(pod_annotations.get(NUM_DEVICES_ANNOTATION, "1"))
-        hundredths = int((Decimal(portion) * 100).quantize(Decimal(1), "ROUND_HALF_UP")) if portion else 0
+        parts = hundredths(portion) if portion else 0
         memory = int(mebibytes) if mebibytes else 0
     except (ValueError, ArithmeticError):
         return (
@@ -172,14 +177,14 @@ def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int,
             0,
             f"annotation {FRACTION_ANNOTATION}={portion!r} or {GPU_MEMORY_ANNOTATION}={mebibytes!r} is not a number",
         )
-    if devices < 1 or (portion and not 1 <= hundredths <= 100) or (mebibytes and memory < 1):
+    if devices < 1 or (portion and not 1 <= parts <= 100) or (mebibytes and memory < 1):
         return (
             0,
             0,
             0,
             f"annotation {FRACTION_ANNOTATION} must lie between 0.01 and 1, {GPU_MEMORY_ANNOTATION} and {NUM_DEVICES_ANNOTATION} above 0",
         )
-    return hundredths, memory, devices, ""
+    return parts, memory, devices, ""
 
 
 def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], ...]:
