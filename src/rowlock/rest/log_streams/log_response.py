@@ -30,8 +30,8 @@ class LogResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sending = asyncio.create_task(self._send_body(send))
-        refused = asyncio.create_task(self._wait_until_refused())
-        tasks = {sending, refused, asyncio.create_task(_wait_disconnect(receive))}
+        refused = asyncio.create_task(self._wait_until_refused(self.check_caller)) if self.check_caller else None
+        tasks = {sending, asyncio.create_task(_wait_disconnect(receive)), *filter(None, [refused])}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending in done:
@@ -40,7 +40,7 @@ class LogResponse(Response):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if done == {refused}:
+        if refused is not None and done == {refused}:
             text = "" if self._is_line_over else "\n"
             text += f"rowlock: the log ends here: {refused.result()}\n"
             await send({"type": "http.response.body", "body": text.encode(), "more_body": False})
@@ -52,13 +52,12 @@ class LogResponse(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _wait_until_refused(self) -> str:
+    async def _wait_until_refused(self, check_caller: Callable[[], Awaitable[None]]) -> str:
         """Returns when the caller's token counts no longer, with what is said of it."""
         while True:
             await asyncio.sleep(CALLER_REVIEW_S)
             try:
-                if self.check_caller is not None:
-                    await self.check_caller()
+                await check_caller()
             except ApiError as error:  # who cannot be asked about has not been refused
                 if error.code == 401:
                     return error.message
