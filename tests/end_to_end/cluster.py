@@ -83,13 +83,16 @@ class Cluster:
     def pid(self) -> int:
         return int(json.loads((self.data / "server.json").read_text())["pid"])
 
-    def until(self, condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 60) -> None:
-        """Poll until `condition()` is true; the test fails with `what`, or what it returns then, when it is not in time."""
+    def until(
+        self, condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 60, every: float = 0.05
+    ) -> None:
+        """Poll until `condition()` is true; the test fails with `what`, or what it returns then, when it is not in time. `every`: the
+        seconds between two polls; more where a poll leaves something behind."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
                 pytest.fail(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
-            time.sleep(0.05)
+            time.sleep(every)
 
 
 def make(data: Path, home: Path) -> Cluster:

@@ -205,8 +205,9 @@ def conditions(served: Cluster, project: str, name: str) -> dict[str, str]:
 
 
 def test_a_program_that_fails_is_stopped_and_its_first_failure_named(served: Cluster) -> None:
-    """Since its job may be evicted it cannot have `Never`: it is started once more, and that is all."""
-    script = "echo began $RANK; [ $RANK = 1 ] && { echo 'ValueError: no data' >&2; exit 7; }; exec sleep 600"
+    """Since its job may be evicted it cannot have `Never`: it is started once more, and that is all. Of what a program writes to two
+    streams a container runtime may log either first, so it writes to one."""
+    script = "echo began $RANK; [ $RANK = 1 ] && { echo 'ValueError: no data'; exit 7; }; exec sleep 600"
     assert "warning" not in run_on_half(served, "team-a", "fails", script)
     served.until(lambda: conditions(served, "team-a", "fails").get("Failed") == "True", "the job is Failed", 60)
     served.until(lambda: not states(served, "team-a"), "nothing runs any more", 60)
