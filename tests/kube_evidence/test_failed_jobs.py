@@ -74,3 +74,21 @@ def test_a_failed_job_is_stopped_once(monkeypatch: pytest.MonkeyPatch, refusal: 
     asyncio.run(asyncio.wait_for(body(), 30))
     expected = ["later"] if isinstance(refusal, NotFound) else ["before", "later"]
     assert [name for name, _ in played.written] == expected
+
+
+def test_a_refused_write_holds_up_no_other_job() -> None:
+    played = Played(Forbidden("you may not"))
+
+    async def body() -> None:
+        played.show("refused", failed=True)
+        task = asyncio.create_task(FailedJobs(cast(Api, played), cast(InformerCache, played)).run())
+        while played.refusals:
+            await asyncio.sleep(0)
+        played.show("other", failed=True)
+        while not played.written:  # long before the first is tried again
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(asyncio.wait_for(body(), 3))
+    assert [name for name, _ in played.written] == ["other"]

@@ -13,6 +13,7 @@ from rowlock import kinds, objects
 from rowlock.api import Api, WriteOptions
 from rowlock.errors import ApiError, NotFound
 from rowlock.gangs.evictions import failed_job_patch
+from rowlock.kube_evidence.changed_jobs import ChangedJobs
 from rowlock.rest.informers import InformerCache
 
 log = logging.getLogger(__name__)
@@ -24,28 +25,15 @@ class FailedJobs:
 
     def __init__(self, api: Api, cache: InformerCache) -> None:
         self._api, self._cache = api, cache
-        self._dirty: dict[str, None] = {}
-        self._wakeup = asyncio.Event()
-        cache.subscribe(self._note_change)
-
-    def _note_change(self, uid: str) -> None:
-        if uid:
-            self._dirty[uid] = None
-            self._wakeup.set()
+        self._changed = ChangedJobs(cache)
 
     async def run(self) -> None:
         """Until cancelled."""
-        for uid in self._cache.job_uids():
-            self._note_change(uid)
+        self._changed.note_all()
         while True:
-            await self._wakeup.wait()
-            self._wakeup.clear()
-            changed, self._dirty = list(self._dirty), {}
-            refused = [uid for uid in changed if not await self._stop(uid)]
-            if refused:
-                await asyncio.sleep(_RETRY_S)
-                for uid in refused:
-                    self._note_change(uid)
+            for uid in await self._changed.take():
+                if not await self._stop(uid):  # and others need not wait for this one
+                    asyncio.get_running_loop().call_later(_RETRY_S, self._changed.note, uid)
 
     async def _stop(self, uid: str) -> bool:
         """False where it has to be tried again."""

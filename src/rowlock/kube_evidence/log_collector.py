@@ -30,6 +30,7 @@ from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
+from rowlock.kube_evidence.changed_jobs import ChangedJobs
 from rowlock.kube_evidence.followed_log import FollowedLog
 from rowlock.kube_evidence.log_refusals import LogRefusals
 from rowlock.objects import Object
@@ -124,32 +125,20 @@ class LogCollector:
         """By the uid of the job: what an earlier process followed, until it is followed again or can be by nobody."""
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
-        self._dirty: dict[str, None] = {}
+        self._changed = ChangedJobs(cache)
         self._postponed: set[str] = set()
         """Jobs with pods that nobody follows, since too many are followed."""
-        self._wakeup = asyncio.Event()
         self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
-        cache.subscribe(self._note_change)
-
-    def _note_change(self, uid: str) -> None:
-        if uid:
-            self._dirty[uid] = None
-            self._wakeup.set()
 
     async def run(self) -> None:
         """Until cancelled; files of logs that are still followed then stay for the next start."""
         await self._cache.wait_until("", self._cache.knows_runs, None)
         await self._take_leftovers()
-        for uid in self._cache.job_uids():
-            self._note_change(uid)
+        self._changed.note_all()
         try:
             while True:
-                await self._wakeup.wait()
-                await asyncio.sleep(_GATHER)
-                self._wakeup.clear()
-                jobs, self._dirty = list(self._dirty), {}
-                for number, uid in enumerate(jobs, 1):
+                for number, uid in enumerate(await self._changed.take(_GATHER), 1):
                     self._look(uid)
                     if number % 64 == 0:
                         await asyncio.sleep(0)
@@ -217,9 +206,9 @@ class LogCollector:
         finally:
             self._tasks.pop(life.id, None)
             if not is_again:
-                self._note_change(life.job_uid)  # it may have been short
+                self._changed.note(life.job_uid)  # it may have been short
             for job in self._postponed:
-                self._note_change(job)
+                self._changed.note(job)
             self._postponed.clear()
 
     async def _is_archived(self, life: ContainerLife) -> bool:
@@ -321,7 +310,7 @@ class LogCollector:
                 self._archive.take_log(left)
             else:
                 self._left.setdefault(left.owner, []).append(left)
-                self._note_change(left.owner)
+                self._changed.note(left.owner)
 
 
 class _Free:

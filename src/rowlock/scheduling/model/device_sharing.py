@@ -27,10 +27,10 @@ def replicas_of(node_labels: Mapping[str, str]) -> int:
 
 
 def replica_portion(replicas: int) -> int:
-    """Hundredths of a card that one of so many replicas is."""
-    return max(1, WHOLE_GPU // replicas)
+    """Hundredths of a card that one of so many replicas is; 0 = it is less than the smallest share."""
+    return WHOLE_GPU // replicas
 
 
 def most_replicas(portion: int) -> int:
-    """Into how many replicas a card may be divided so that each is so many hundredths of it."""
+    """Into how many replicas a card may be divided so that each is so many hundredths of it: where `replica_portion` is as much."""
     return WHOLE_GPU // portion
