@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.jobs import Budget
 from rowlock import kinds, objects
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
@@ -25,7 +26,7 @@ from rowlock.storage.store import Store
 JOBS, AT_ONCE, ROUNDS = 300, 16, 4
 JOBS_PER_SECOND = 80
 """The throughput at which the share of a core is reckoned."""
-BUDGET = 2.0
+BUDGET = Budget(2.0)
 """Percent of a core."""
 NAMESPACE, BEGAN, ENDED = "runai-team", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
 CONTAINER = {
@@ -124,7 +125,7 @@ def main() -> int:
     share = cost * JOBS_PER_SECOND / 10
     print(
         f"the archive's part                 {cost:6.2f} ms of CPU   {share:.1f} % of a core at {JOBS_PER_SECOND} jobs/s"
-        f"   budget ≤ {BUDGET:g} %: {'met' if share <= BUDGET else 'MISSED'}"
+        f"   budget {BUDGET.verdict([share], '%')}"
     )
     return 0
 
