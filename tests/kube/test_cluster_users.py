@@ -273,10 +273,11 @@ def test_others_reach_it_where_it_is_bound_but_not_with_the_owners_token(
                     assert answer.status_code == code, answer.text
 
 
-def test_the_end_of_a_token_is_the_one_that_it_names() -> None:
-    def jwt(**claims: Any) -> str:
-        return f"eyJ.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.signature"
+def jwt(**claims: Any) -> str:
+    return f"eyJ.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.signature"
 
+
+def test_the_end_of_a_token_is_the_one_that_it_names() -> None:
     assert [seconds_left(jwt(exp=end), 1000) for end in (1600, 1000.9, 5)] == [600, 0, 0]
     for token in ("opaque", "a.b.c", "x.=.y", "a..b", jwt(), jwt(exp="never"), jwt(exp=None)):
         assert seconds_left(token, 1000) == UNLIMITED_SECONDS, token
@@ -298,7 +299,7 @@ def play(tmp_path: Path, script: Script, *answers: Answer | Callable[[Asked], An
         async with Scripted(*answers).running() as server:
             connection = Connection(Credentials(server.kubeconfig(tmp_path), anonymous=True), Limits(max_tries=1))
             now = [0.0]
-            users = ClusterUsers(connection, clock=lambda: now[0])
+            users = ClusterUsers(connection, clock=lambda: now[0], wall_clock=lambda: 1000.0 + now[0])
             try:
                 await script(users, server, now)
             finally:
@@ -324,6 +325,21 @@ def test_the_cluster_is_asked_with_the_users_token_once_a_minute(tmp_path: Path)
         assert len(server.asked) == 2
 
     play(tmp_path, script, Answer(201, REVIEW))
+
+
+def test_a_token_is_asked_about_again_when_it_says_that_it_is_over(tmp_path: Path) -> None:
+    token = jwt(exp=1020)
+
+    async def script(users: ClusterUsers, server: Scripted, now: list[float]) -> None:
+        for moment, asked in ((0.0, 1), (19.0, 1), (20.0, 2), (20.5, 2), (21.0, 3)):  # its clock is behind
+            now[0] = moment
+            await users.look_up(token)
+            assert users.find(token) is not None and len(server.asked) == asked, moment
+        now[0] = 22.0
+        await users.look_up(token)
+        assert users.find(token) is None
+
+    play(tmp_path, script, *(Answer(201, REVIEW),) * 3, NOBODY)
 
 
 def test_who_is_nobody_is_nobody_for_a_while(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.kube.acceptance.guarded import BACK_S, guarded_server
 from tests.kube.acceptance.real_plane import RealPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
-FIRST_S, SECOND_S, LAST_S = 50.0, 25.0, 3600.0
+FIRST_S, SECOND_S, LAST_S = 40.0, 20.0, 3600.0
 """Seconds for which the certificates count, one after the other."""
 KEEPS: dict[str, str] = {
     "files": "write a new certificate and key into {where}/client.crt and {where}/client.key, which are read again",

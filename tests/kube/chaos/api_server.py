@@ -26,8 +26,9 @@ class ApiServer:
             process.kill()
             process.wait(30)
 
-    def restart(self) -> None:
-        """It answers some seconds later; nobody waits for that here."""
+    def restart(self, *flags: str) -> None:
+        """It answers some seconds later; nobody waits for that here. `flags` are added, for this start and later ones."""
+        self._command += flags
         self._process.kill()
         self._process.wait(30)
         with (self._directory / "kube-apiserver.log").open("ab") as log:

@@ -20,11 +20,15 @@ from rowlock.errors import ApiError, Forbidden, TooManyRequests, Unauthorized, U
 from rowlock.kinds import Kind
 from rowlock.kube import requests
 from rowlock.kube.connection import Connection, Request
+from rowlock.kube.users.application_secret import seconds_left
 from rowlock.kube.users.user_connection import UserConnection
 
 SELF_REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", (), False)
 KNOWN_SECONDS, UNKNOWN_SECONDS = 60.0, 10.0
-"""Seconds for which an answer is cached, as in kube-apiserver's token webhook: for a user, for an invalid token."""
+"""Seconds for which an answer is cached, as in kube-apiserver's token webhook: for a user, for an invalid token. A token that names an
+earlier end is asked about again then."""
+_LEAST_SECONDS = 1.0
+"""Seconds for which a user is cached whose token the cluster accepts after the end that it names: clocks differ."""
 EXPIRY_GRACE_S = 1.0
 """Seconds for which an answer is still found that ended between the question for it and its use."""
 REVIEW_S = 10.0
@@ -54,8 +58,14 @@ class _Answer(NamedTuple):
 class ClusterUsers:
     """The users of one cluster, by their tokens. `connection` has no credentials of its own."""
 
-    def __init__(self, connection: Connection, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._connection, self._clock = connection, clock
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._connection, self._clock, self._wall_clock = connection, clock, wall_clock
         self._answers: dict[bytes, _Answer] = {}
         self._questions: dict[bytes, asyncio.Task[None]] = {}
 
@@ -116,7 +126,10 @@ class ClusterUsers:
             raise Forbidden(f"the cluster does not say whose this token is: {error.message}") from error
         if len(self._answers) >= MAX_ANSWERS:
             self._answers.clear()
-        self._answers[digest] = _Answer(user, self._clock() + (KNOWN_SECONDS if user else UNKNOWN_SECONDS))
+        cached = UNKNOWN_SECONDS
+        if user is not None:
+            cached = min(KNOWN_SECONDS, max(seconds_left(token, self._wall_clock()), _LEAST_SECONDS))
+        self._answers[digest] = _Answer(user, self._clock() + cached)
 
 
 def _digest(token: str) -> bytes:
