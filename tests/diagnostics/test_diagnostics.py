@@ -88,6 +88,7 @@ class Job:
         self.node, self.place = node, place
         self.object: Object = {}
         self.attached: Diagnostics
+        self.detector: hang_detector.HangDetector
         (place / "torch" / "distributed").mkdir(parents=True, exist_ok=True)
         (place / "torch" / "distributed" / "fake.py").write_text(COLLECTIVES)
         (place / "rank.py").write_text(RANK)
@@ -97,7 +98,8 @@ class Job:
     async def attach(self) -> AsyncIterator[Diagnostics]:
         """Attached to the kubelet of now, its watch at work."""
         self.attached = diagnostics.attach_diagnostics(self.node.kubelet, self.node.store.view, self.node.data)
-        watching = asyncio.create_task(hang_detector.HangDetector(self.attached).run())
+        self.detector = hang_detector.HangDetector(self.attached)
+        watching = asyncio.create_task(self.detector.run())
         yield self.attached
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -134,6 +136,17 @@ class Job:
             await self.node.phase(name, "Running")
             await self.node.said(name, "step 1")
 
+    async def search(self, ranks: int) -> None:
+        """Have the watch search for a straggler, now that so many ranks have begun: that may take long on a busy machine."""
+        logs = self.node.data / "pods"
+
+        def begun() -> int:
+            return sum(log.read_bytes().count(b"step 1\n") for log in logs.glob("*/main/log.0"))
+
+        watched = self.detector._jobs
+        await until(lambda: watched and begun() == ranks, f"{ranks} ranks that have begun, and are watched")
+        watched[self.object["metadata"]["uid"]].next_search = 0.0
+
     def below(self, name: str) -> dict[str, int]:
         """The ranks of a pod: pid by number."""
         return {number: pid for pid, number in rank_processes.find_python_ranks(self.pid(name))}
@@ -164,6 +177,13 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_detector, "_AGAIN", 0.5)
     monkeypatch.setattr(hang_detector, "_COST", 10.0)
     monkeypatch.setattr(hang_detector, "_CONFIRM", 0.2)
+
+
+@pytest.fixture
+def searching(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that searches for a straggler when it is told to, and then again and again."""
+    for name, value in {"_FIRST": 1e9, "_APART": 0.05, "_SEARCH_INTERVAL": 0.0, "_SEARCH_SHARE": 1.0}.items():
+        monkeypatch.setattr(hang_detector, name, value)
 
 
 def test_the_first_failure_is_told_and_its_echoes_are_marked(tmp_path: Path) -> None:
@@ -366,14 +386,10 @@ def test_of_several_ranks_in_one_pod_the_one_that_keeps_the_others_waiting_is_na
 
 
 @needs_spy
-def test_of_several_ranks_in_one_pod_the_slow_one_is_named(
-    tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hang_detector, "_FIRST", 0.5)
-    monkeypatch.setattr(hang_detector, "_APART", 0.05)
-
+def test_of_several_ranks_in_one_pod_the_slow_one_is_named(tmp_path: Path, searching: None) -> None:
     async def body(job: Job) -> None:
         await job.start("quick quick slow")
+        await job.search(ranks=3)
         said = await job.event("RankSlow")
         assert said.startswith("rank 2 is slower than its peers: it waits 0% of the time, the 2 others ")
 
@@ -419,12 +435,10 @@ def test_where_nobody_can_be_named_that_is_said(tmp_path: Path, hasty: None) -> 
 
 
 @needs_spy
-def test_a_straggler_is_named(tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_detector, "_FIRST", 0.5)
-    monkeypatch.setattr(hang_detector, "_APART", 0.05)
-
+def test_a_straggler_is_named(tmp_path: Path, searching: None) -> None:
     async def body(job: Job) -> None:
         await job.start("quick", "slow", "quick")
+        await job.search(ranks=3)
         said = await job.event("RankSlow")
         assert said.startswith("rank 1 is slower than its peers: it waits 0% of the time, the 2 others ")
 

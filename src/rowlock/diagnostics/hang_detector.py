@@ -44,6 +44,8 @@ _CONFIRM = 0.5
 _SWEEP_INTERVAL = 60.0
 _SEARCH_LOOKS, _APART, _FIRST = 12, 0.25, 10.0
 """A search for a straggler: how many looks, seconds between them, and how long after a job's begin the first one is."""
+_SEARCH_INTERVAL = 60.0
+"""Seconds between two searches of a job at least; of an older job, as many as it has run."""
 _SEARCH_SHARE = 0.004
 """The part of the time that searches may take: stacks are read with the CPU that training wants."""
 log = logging.getLogger("rowlock.diagnostics")
@@ -216,7 +218,7 @@ class HangDetector:
             await asyncio.sleep(_APART)
         now = time.monotonic()
         watched.next_search = now + max(
-            min(max(60.0, now - watched.first_seen), _MAX_LOOK_DELAY), spent / _SEARCH_SHARE
+            min(max(_SEARCH_INTERVAL, now - watched.first_seen), _MAX_LOOK_DELAY), spent / _SEARCH_SHARE
         )
         if (
             verdict := find_straggler(
