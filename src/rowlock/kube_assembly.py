@@ -47,6 +47,7 @@ from rowlock.kube_evidence.archive_leader import ArchiveLeader
 from rowlock.kube_evidence.failed_jobs import FailedJobs
 from rowlock.kube_evidence.log_collector import LogCollector, read_kept_log
 from rowlock.kube_evidence.rank_failures import KubeDiagnostics
+from rowlock.kube_evidence.rank_observer import RankObserver
 from rowlock.kube_operator.operator import KubeOperator
 from rowlock.kube_scheduler import KubeScheduler, ensure_system_namespace, process_name
 from rowlock.kube_users import KubeUsers
@@ -107,11 +108,12 @@ class KubeServer(Server):
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()
             audit_log = AuditLog(self.data_dir)
-            diagnostics = KubeDiagnostics(kube, archive)
+            diagnostics, observer = KubeDiagnostics(kube, archive), RankObserver()
             rest_api = RestApi(
                 kube,
                 settings,
                 diagnose=diagnostics.diagnose,
+                observe_ranks=observer.observe,
                 take_snapshot=scheduler.snapshot if scheduler else None,
                 archive=archive,
                 audit_log=audit_log,
@@ -121,8 +123,7 @@ class KubeServer(Server):
                 silence=probe.silence,
             )
             kube.kept_log = users.kept_log = partial(read_kept_log, archive)
-            diagnostics.pods_of = rest_api.cache.pods_of
-            collector = LogCollector(kube, rest_api.cache, archive)
+            diagnostics.pods_of = observer.pods_of = rest_api.cache.pods_of
             proxy = ApiProxy(users.connection_for)
             door = self.open_door(rest_api, token, browser_listeners)
             url = f"https://{sockets.HOST}:{port}"
@@ -141,7 +142,7 @@ class KubeServer(Server):
                     (
                         rest_api.run(),
                         supervise("the probe of the cluster", probe.run),
-                        supervise("the logs of pods", collector.run),
+                        supervise("the logs of pods", LogCollector(kube, rest_api.cache, archive).run),
                         supervise("the pods of failed jobs", FailedJobs(kube, rest_api.cache).run),
                         door.run(),
                         users.run(),

@@ -20,6 +20,8 @@ from tests.kube.scripted import Answer, Scripted, refusal
 from rowlock.errors import Forbidden, Unavailable
 from rowlock.kube.config import Credentials
 from rowlock.kube.connection import Connection
+from rowlock.kube.proxy import container_command
+from rowlock.kube.proxy.container_command import CommandResult, run_in_container
 from rowlock.kube.proxy.websocket_relay import V5, ClusterWebSocket, relay_stream
 from rowlock.kube.users.cluster_users import ClusterUsers
 from rowlock.kube.users.user_connection import UserConnection
@@ -90,6 +92,28 @@ def test_a_port_is_forwarded(served: Cluster) -> None:
                 assert connection.recv(100) == b"HELLO"
         finally:
             forwarding.terminate()
+
+
+def test_a_command_of_ours_is_run_and_what_it_wrote_read(served: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Straight at that cluster, as the server asks what it wants to know."""
+    place = ("runai-team-a", "echo-worker-0", "pytorch")
+    kubeconfig = json.loads((served.data / "server.json").read_text())["kubeconfig"]
+
+    async def run(*command: str, timeout: float = 30.0) -> CommandResult:
+        connection = Connection(Credentials(kubeconfig))
+        try:
+            return await run_in_container(connection, place, command, timeout)
+        finally:
+            await connection.close()
+
+    done = asyncio.run(run("sh", "-c", 'echo out; echo err >&2; echo "$0"', "a b&c=d\n"))
+    assert done == CommandResult(b"out\na b&c=d\n\n", "err", "")
+    assert "exit code 44" in asyncio.run(run("sh", "-c", "exit 44")).problem
+    with pytest.raises(Unavailable, match=r"no answer from echo-worker-0 within 0\.5 s"):
+        asyncio.run(run("sleep", "600", timeout=0.5))
+    monkeypatch.setattr(container_command, "MAX_OUTPUT_BYTES", 1 << 20)
+    flooded = asyncio.run(run("cat", "/dev/zero"))
+    assert flooded.problem == "it wrote more than 1 MiB" and len(flooded.output) < 4 << 20
 
 
 def test_what_the_cluster_refuses_is_its_own_sentence(served: Cluster) -> None:

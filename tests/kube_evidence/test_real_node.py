@@ -35,6 +35,18 @@ dist.all_reduce(total)
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} has {int(total)}", flush=True)
 dist.destroy_process_group()
 """
+HANG = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+def load():
+    print("loading", flush=True)
+    time.sleep(600)
+def step():
+    dist.all_reduce(torch.ones(1))
+if dist.get_rank() == 1:
+    load()
+step()
+"""
 REST = 'trap "exit 0" TERM; sleep 600 & wait'
 """As process 1 `sleep` alone would not hear SIGTERM, and its pod would stay for the 30 s of its grace."""
 SPEAK = f"for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || {{ {REST}; }}; while [ ! -e /tmp/go ]; do sleep 0.1; done"
@@ -158,8 +170,25 @@ def test_a_shell_in_a_pod_and_the_reason_of_a_failure(served: Cluster) -> None:
     served.run("rowlock", "delete", "works", "-p", "team-a")
 
 
-def why(served: Cluster) -> str:
-    return served.run("rowlock", "why", "works", "-p", "team-a", code=None)
+def why(served: Cluster, name: str = "works", *flags: str) -> str:
+    return served.run("rowlock", "why", name, "-p", "team-a", *flags, code=None)
+
+
+def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Cluster) -> None:
+    """With py-spy in the image, and without; of programs that are not Python the silence is told."""
+    spied = f"PATH={REPO}/.venv/bin:$PATH; export PATH; exec python -c '{HANG}'"
+    submit(served, "hangs", 1, spied)
+    submit(served, "quiet", 1, f"echo here; {REST}")
+    for name in ("hangs", "quiet"):
+        served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "120s")
+    expected = "rank 1 (pod hangs-worker-0, node real-node) keeps the others waiting: it is at load (<string>:"
+    served.until(lambda: expected in why(served, "hangs"), lambda: why(served, "hangs", "--stacks"), 60)
+    text = why(served, "hangs", "--stacks")
+    assert "rank 0 waits in all_reduce at" in text and "load (<string>:" in text, text
+    silence = why(served, "quiet")
+    assert "No rank has written a line for " in silence and "they are not Python programs" in silence, silence
+    for name in ("hangs", "quiet"):
+        served.run("rowlock", "delete", name, "-p", "team-a")
 
 
 # ------------------------------------------------------------ programs that fail, and jobs that are evicted

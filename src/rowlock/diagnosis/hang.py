@@ -48,6 +48,14 @@ class RankObservation:
         """The collective in which it waits for others; "" when it waits for nobody."""
         return "" if self.stack is None or self.state == STOPPED else self.stack.awaited_collective
 
+    def to_dict(self) -> dict[str, Any]:
+        """As one of `ranks` of a diagnosis."""
+        return {
+            "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
+            "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
+            "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

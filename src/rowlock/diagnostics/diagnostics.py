@@ -203,7 +203,7 @@ class Diagnostics:
         observations = await self.observe_ranks(uid(job))
         if observations:
             result["verdict"] = judge_ranks(observations).to_dict()
-            result["ranks"] = [_observation_json(look) for look in observations]
+            result["ranks"] = [look.to_dict() for look in observations]
         return result
 
     async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:
@@ -220,20 +220,6 @@ class Diagnostics:
 def _sort_cause_first(incident: list[RankFailure]) -> list[RankFailure]:
     cause = root_cause(incident)
     return [cause, *(d for d in sorted(incident, key=lambda d: d.failed_at) if d is not cause)]
-
-
-def _observation_json(observation: RankObservation) -> dict[str, Any]:
-    lines = observation.stack.format_frames() if observation.stack is not None else []
-    awaited, moved = observation.awaited_collective, observation.moved
-    facts = {
-        "rank": observation.rank,
-        "pod": observation.pod,
-        "node": observation.node,
-        "pid": observation.pid,
-        "state": observation.state,
-    }
-    return {**facts, "cpu": round(observation.cpu, 2), "silent": round(observation.silent, 1), "waits": awaited, "moved": moved,
-            "stack": lines, "blind": observation.blind}  # fmt: skip
 
 
 def _has_moved(first: StackDump, second: StackDump) -> bool:

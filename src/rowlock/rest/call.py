@@ -97,6 +97,9 @@ SnapshotSource = Callable[[], Snapshot] | None
 Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
 """The evidence about failed and hanging ranks of a job; None without embedded nodes."""
 
+ObserveRanks = Callable[[Api, Object], Awaitable[dict[str, Any]]] | None
+"""Where the running ranks of a job stand (`verdict`, `ranks`), by the rights of whose API it is; None where `Diagnose` says so already."""
+
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 """Why images of such a pod cannot be run here; None without embedded nodes."""
 
@@ -136,6 +139,7 @@ class AppContext:
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
     take_snapshot: SnapshotSource = None
     diagnose: Diagnose = None
+    observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
     usage: UsageSamples | None = None
     """What workloads held over time; None when it is not recorded."""

@@ -402,4 +402,6 @@ async def why(call: RestCall) -> Any:
     diagnosis = (
         await diagnose(workload.job) if diagnose is not None else {"incidents": [], "verdict": None, "ranks": []}
     )
+    if call.context.observe_ranks is not None:
+        diagnosis |= await call.context.observe_ranks(call.context.api, workload.job)
     return workload_history.explain_workload(find_workload(call), diagnosis, await _workload_events(call, workload))

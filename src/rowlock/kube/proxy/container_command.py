@@ -1,0 +1,87 @@
+"""One command in a container of a real cluster, by exec, and what it wrote: for what we ask ourselves, without a person's terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from wsproto.utilities import ProtocolError
+
+from rowlock.errors import Unavailable
+from rowlock.kinds import POD
+from rowlock.kube import requests
+from rowlock.kube.connection import Connection
+from rowlock.kube.proxy.websocket_relay import V4, V5, ClusterWebSocket
+from rowlock.kube.users.user_connection import UserConnection
+
+_STDOUT, _STDERR, _OUTCOME = 1, 2, 3
+"""Channels of the protocol; a message begins with the number of its own."""
+MAX_OUTPUT_BYTES = 4 << 20
+_MAX_ERROR_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """`problem`: why it did not end well, as the container runtime says it; "" when it did."""
+
+    output: bytes
+    error_output: str
+    problem: str
+
+
+async def run_in_container(
+    connection: Connection | UserConnection,
+    place: tuple[str, str, str],
+    command: Sequence[str],
+    timeout: float,
+) -> CommandResult:
+    """Run a command in a container; `place` is its namespace, pod and name. What it writes beyond `MAX_OUTPUT_BYTES` is not read, and the
+    stream is closed then. Raises ApiError: what the API server says, or that the command did not end in `timeout` seconds."""
+    namespace, pod, container = place
+    query = urlencode(
+        [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)]
+    )
+    target = f"{requests.path(POD, namespace, pod, 'exec')}?{query}"
+    try:
+        async with asyncio.timeout(timeout):
+            websocket = await ClusterWebSocket.open(connection, target, (V5, V4))
+            try:
+                return await _read_result(websocket)
+            finally:
+                await websocket.close()
+    except TimeoutError:
+        raise Unavailable(f"no answer from {pod} within {timeout:g} s") from None
+    except (OSError, ProtocolError) as error:
+        raise Unavailable(f"the stream to {pod} broke: {error or type(error).__name__}") from error
+
+
+async def _read_result(websocket: ClusterWebSocket) -> CommandResult:
+    output, error_output, problem = bytearray(), bytearray(), "the stream ended before the command did"
+    async for message in websocket.messages():
+        channel, content = message[:1], message[1:]
+        if channel == bytes((_STDOUT,)):
+            output += content
+            if len(output) > MAX_OUTPUT_BYTES:
+                problem = f"it wrote more than {MAX_OUTPUT_BYTES >> 20} MiB"
+                break
+        elif channel == bytes((_STDERR,)):
+            error_output = (error_output + content)[-_MAX_ERROR_BYTES:]
+        elif channel == bytes((_OUTCOME,)):
+            problem = _problem_of(content)
+            break
+    return CommandResult(bytes(output), error_output.decode(errors="replace").strip(), problem)
+
+
+def _problem_of(outcome: bytes) -> str:
+    """From the Status at the end of the stream."""
+    try:
+        status: Any = msgspec.json.decode(outcome)
+    except ValueError:
+        return "the container runtime's answer cannot be read"
+    if not isinstance(status, dict) or status.get("status") == "Success":
+        return ""
+    return str(status.get("message") or status.get("reason") or "it failed without a message")[:500]

@@ -1,0 +1,209 @@
+"""Where the running ranks of a job on a real cluster stand, for `why`: seen from inside their containers, by exec.
+
+Each pod is asked once, with the rights of whoever asks. Where the image has py-spy and the container may trace its own programs, the
+answer has stacks; else processes and what they use; where nobody may exec, or there is neither a shell nor Python, the time since the
+last line of the log is all that is known. The sentence says which it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from rowlock import objects
+from rowlock.api import Api, LogOptions
+from rowlock.diagnosis import stacks
+from rowlock.diagnosis.hang import RankObservation, Verdict, judge_ranks
+from rowlock.diagnosis.root_cause import format_duration
+from rowlock.errors import ApiError, Forbidden
+from rowlock.kube.client import Kube
+from rowlock.kube.proxy.container_command import CommandResult, run_in_container
+from rowlock.kube_evidence import rank_probe
+from rowlock.objects import Object
+from rowlock.workloads import pods as ranks
+
+MAX_PODS = 64
+"""Pods of a job that are asked; of a larger one the first."""
+_AT_ONCE = 8
+_TIMEOUT_S = 20.0
+_LOG_TIMEOUT_S = 5.0
+_NO_PYTHON = 44
+"""Exit code of `_FIND_PYTHON` where no process is Python's."""
+_FIND_PYTHON = (
+    'for d in /proc/[0-9]*; do e=$(readlink "$d/exe" 2>/dev/null) || continue; case "${e##*/}" in python*|pypy*)'
+    f' exec "$e" -I -S -c "$1";; esac; done; exit {_NO_PYTHON}'
+)
+"""Runs a text by the Python that a process of the container runs: `python` may not be on the PATH."""
+Answer = dict[str, Any]
+"""`verdict` and `ranks` of `rest.call.Diagnose`."""
+
+
+class _ProbedRank(msgspec.Struct):
+    """What `rank_probe.py` prints; the image may print anything in its place."""
+
+    pid: int
+    number: str
+    state: str
+    cpu: float
+    blind: str
+    first: list[Any]
+    second: list[Any]
+
+
+class _ProbeAnswer(msgspec.Struct):
+    ranks: list[_ProbedRank]
+
+
+class RunInContainer(Protocol):
+    """As `run_in_container`."""
+
+    async def __call__(
+        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float
+    ) -> CommandResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _PodLook:
+    """What could be seen of one pod."""
+
+    pod: Object
+    probed: tuple[_ProbedRank, ...] = ()
+    blind: str = ""
+    silent: float = 0.0
+
+
+def pack_script(text: bytes) -> str:
+    """A Python program of one line that runs this one: a command goes into the request's address, and proxies refuse long ones."""
+    packed = base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
+    return f"import base64,zlib;exec(zlib.decompress(base64.urlsafe_b64decode('{packed}')))"
+
+
+class RankObserver:
+    """One per server of a real cluster."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, run: RunInContainer = run_in_container) -> None:
+        self._clock, self._run = clock, run
+        self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
+        """The pods of a job (its uid), in order of ranks: an informer cache's, once there is one."""
+        self._script = pack_script(Path(rank_probe.__file__).read_bytes())
+
+    async def observe(self, api: Api, job: Object) -> Answer:
+        """Every running rank of a job, looked at twice; no verdict where none runs. What is refused is no error: it is the reason why
+        nothing is seen."""
+        kube, running = api, [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
+        if not running or not isinstance(kube, Kube):
+            return {"verdict": None, "ranks": []}
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def look(pod: Object) -> _PodLook:
+            async with slots:
+                return await self._look(kube, pod)
+
+        looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
+        observations = [observation for each in looks for observation in self._observations(job, each)]
+        verdict = judge_ranks(observations)
+        if verdict.kind == "stopped":
+            first = next(look for look in observations if look.rank == verdict.culprits[0])
+            inside = f"`kubectl exec -n {objects.namespace(job)} {first.pod} -- kill -CONT"
+            verdict = replace(verdict, sentence=verdict.sentence.replace("`kill -CONT", inside))
+        if verdict.kind == "blind":
+            verdict = _verdict_by_silence(verdict, observations, any(each.probed for each in looks))
+        if len(running) > MAX_PODS:
+            left = f" Of {len(running)} pods the first {MAX_PODS} were looked at."
+            verdict = replace(verdict, sentence=verdict.sentence + left)
+        return {"verdict": verdict.to_dict(), "ranks": [observation.to_dict() for observation in observations]}
+
+    async def _look(self, kube: Kube, pod: Object) -> _PodLook:
+        silent, (probed, blind) = await asyncio.gather(self._silent_seconds(kube, pod), self._probe(kube, pod))
+        return _PodLook(pod, probed, blind, silent)
+
+    async def _probe(self, kube: Kube, pod: Object) -> tuple[tuple[_ProbedRank, ...], str]:
+        """The ranks of the pod's first container, or why they cannot be seen."""
+        place = objects.namespace(pod), objects.name(pod), str(pod["spec"]["containers"][0]["name"])
+        command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._script)
+        try:
+            result = await self._run(kube.connection, place, command, _TIMEOUT_S)
+        except Forbidden as error:
+            return (), f"exec in the pod was refused: {error.message}"
+        except ApiError as error:
+            return (), error.message
+        if f"exit code {_NO_PYTHON}" in result.problem:
+            return (), "they are not Python programs"
+        if result.problem:
+            last = result.error_output.splitlines()[-1:] or [result.problem]
+            return (), f"the container cannot be looked into: {last[0][:300]}"
+        try:
+            return tuple(msgspec.json.decode(result.output, type=_ProbeAnswer).ranks[: rank_probe.MOST_RANKS]), ""
+        except ValueError:
+            return (), "what the container answered cannot be read"
+
+    async def _silent_seconds(self, kube: Kube, pod: Object) -> float:
+        """Since the last line of its log, else since its program began."""
+        container = str(pod["spec"]["containers"][0]["name"])
+        text = b""
+        try:
+            async with asyncio.timeout(_LOG_TIMEOUT_S):
+                options = LogOptions(container, tail=1, timestamps=True)
+                async for chunk in kube.log(objects.namespace(pod), objects.name(pod), options):
+                    text = (text + chunk)[:64]
+        except (ApiError, TimeoutError):
+            text = b""
+        written = _seconds(text.partition(b" ")[0].decode(errors="replace"))
+        state: dict[str, Any] = _main_status(pod).get("state") or {}
+        began = _seconds(str((state.get("running") or {}).get("startedAt") or ""))
+        return max(0.0, self._clock() - (written or began or self._clock()))
+
+    def _observations(self, job: Object, look: _PodLook) -> list[RankObservation]:
+        pod = look.pod
+        label, where = ranks.rank_label(job, pod), (objects.name(pod), str(objects.dig(pod, "spec.nodeName", "")))
+        if not look.probed:
+            why = look.blind or "it has no Python process"
+            return [RankObservation(label, *where, silent=look.silent, blind=why)]
+        found = []
+        for probed in look.probed:
+            first, second = (stacks.parse_stack(threads) for threads in (probed.first, probed.second))
+            name = f"rank {probed.number[:20]}" if probed.number else label
+            if [one.number for one in look.probed].count(probed.number) > 1:
+                name = f"{name} (pid {probed.pid})"
+            moved = first is None or second is None or first.frames != second.frames
+            seen: dict[str, Any] = {
+                "pid": probed.pid,
+                "state": probed.state[:1],
+                "cpu": max(0.0, probed.cpu),
+                "silent": look.silent,
+            }
+            found.append(RankObservation(name, *where, **seen, stack=second, moved=moved, blind=probed.blind[:500]))
+        return [one for one in found if one.state not in ("X", "Z")]
+
+
+def _verdict_by_silence(verdict: Verdict, observations: Sequence[RankObservation], has_processes: bool) -> Verdict:
+    """What can be said without stacks, and that there were none."""
+    silent = format_duration(min((look.silent for look in observations), default=0.0))
+    used = f", and {sum(look.cpu for look in observations):.1f} CPUs are in use" if has_processes else ""
+    return Verdict("blind", f"No rank has written a line for {silent}{used}. {verdict.sentence}")
+
+
+def _main_status(pod: Object) -> dict[str, Any]:
+    name = pod["spec"]["containers"][0]["name"]
+    statuses: list[dict[str, Any]] = objects.dig(pod, "status.containerStatuses", [])
+    return next((status for status in statuses if status.get("name") == name), {})
+
+
+def _runs(pod: Object) -> bool:
+    return not objects.is_deleting(pod) and "running" in (_main_status(pod).get("state") or {})
+
+
+def _seconds(stamp: str) -> float:
+    """Of a time with nanoseconds, as logs have it; 0 where it is none."""
+    try:
+        return objects.seconds(f"{stamp.partition('.')[0].rstrip('Z')}Z") or 0.0
+    except ValueError:
+        return 0.0

@@ -1,0 +1,157 @@
+"""Looks at the ranks of a container from inside of it: which processes they are, what they use, and where their code stands (py-spy).
+
+Its text is run in the container, by the Python that runs there: it imports the standard library only, of Python 3.7 and later, and
+prints one line of JSON. What a rank is stands in `diagnostics/rank_processes.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+INTERVAL_S, DUMP_S, TRIES = 0.5, 5.0, 4
+MOST_RANKS = 64
+"""Ranks of one pod that are looked at."""
+TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
+MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+
+
+def stat_fields(pid: int) -> list[bytes]:
+    """From the state on; [] when it has gone."""
+    return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
+def read_file(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def read_environ(pid: int) -> dict[str, str]:
+    pairs = (entry.partition(b"=") for entry in read_file(f"/proc/{pid}/environ").split(b"\0") if b"=" in entry)
+    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs}
+
+
+def read_link(pid: int, name: str) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:
+        return ""
+
+
+def is_python(pid: int) -> bool:
+    return os.path.basename(read_link(pid, "exe")).startswith(("python", "pypy"))
+
+
+def process_tree() -> tuple[dict[int, list[int]], list[int]]:
+    """Children by parent, of this container alone and without this process; and who has no parent among them."""
+    own, mounts = os.getpid(), read_link(os.getpid(), "ns/mnt")
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isascii() and entry.isdigit() and int(entry) != own and read_link(int(entry), "ns/mnt") == mounts:
+            fields = stat_fields(int(entry))
+            if len(fields) > 1 and fields[0] != b"Z":
+                parents[int(entry)] = int(fields[1])
+    tree: dict[int, list[int]] = {pid: [] for pid in parents}
+    for pid, parent in parents.items():
+        if parent in tree:
+            tree[parent].append(pid)
+    return tree, sorted(pid for pid, parent in parents.items() if parent not in parents)
+
+
+def rank_number(env: dict[str, str], pod_env: dict[str, str]) -> str:
+    """A rank's number, if it was given one of its own."""
+    if any(env[name] != pod_env.get(name) for name in TORCH_VARIABLES if name in env):
+        return env.get("RANK", env.get("LOCAL_RANK", ""))
+    return next((env[name] for name in MPI_VARIABLES if name in env), "")
+
+
+def ranks_below(pid: int, tree: dict[int, list[int]], pod_env: dict[str, str]) -> list[tuple[int, str]]:
+    found_python = is_python(pid)
+    number = rank_number(read_environ(pid), pod_env) if found_python else ""
+    if number:
+        return [(pid, number)]
+    below = [rank for child in tree[pid] for rank in ranks_below(child, tree, pod_env)]
+    if found_python:
+        return [rank for rank in below if rank[1]] or [(pid, "")]
+    return below
+
+
+def cpu_seconds(pid: int, tree: dict[int, list[int]]) -> float:
+    """Of a process and all below it."""
+    total, waiting = 0, [pid]
+    while waiting:
+        each = waiting.pop()
+        waiting += tree.get(each, [])
+        fields = stat_fields(each)
+        total += int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def find_py_spy(pids: list[int]) -> str:
+    """Beside the programs' Python, or on their PATH or ours; "" where it is nowhere."""
+    places = [os.path.dirname(read_link(pid, "exe")) for pid in pids]
+    for path in [*(read_environ(pid).get("PATH", "") for pid in pids), os.environ.get("PATH", "")]:
+        places += path.split(":")
+    tools = (os.path.join(place, "py-spy") for place in places if place)
+    return next((tool for tool in tools if os.access(tool, os.X_OK)), "")
+
+
+def run_py_spy(tool: str, pid: int) -> tuple[list[Any], str]:
+    """The threads, or why there are none. The process is not paused: a pause ends system calls that have a time limit."""
+    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        output, errors = process.communicate(timeout=DUMP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return [], f"py-spy did not answer within {DUMP_S:.0f} s"
+    if process.returncode:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        return [], f"py-spy: {lines[-1].strip()[:300] if lines else 'it failed without a message'}"
+    try:
+        found = json.loads(output.decode("utf-8", "replace"))
+    except ValueError:
+        return [], "py-spy's answer cannot be read"
+    return (found, "") if isinstance(found, list) else ([], "py-spy's answer is no list of threads")
+
+
+def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
+    """The main thread as py-spy shows it, and the others without their calls. A process that is read while it runs may be caught in a
+    muddle; then it is read again."""
+    found: list[Any] = []
+    blind = "py-spy is not in the image (`pip install py-spy` puts it there)"
+    for _ in range(TRIES if tool else 0):
+        found, blind = run_py_spy(tool, pid)
+        if blind or any(isinstance(thread, dict) and thread.get("frames") for thread in found):
+            break
+    main = [t for t in found if isinstance(t, dict) and t.get("thread_name") == "MainThread"][:1] or found[:1]
+    return main + [{"frames": []}] * (len(found) - len(main)), blind
+
+
+def main() -> None:
+    tree, roots = process_tree()
+    ranks = [rank for root in roots for rank in ranks_below(root, tree, read_environ(root))][:MOST_RANKS]
+    tool = find_py_spy([pid for pid, _ in ranks])
+    began, before = time.monotonic(), {pid: cpu_seconds(pid, tree) for pid, _ in ranks}
+    first = {pid: dump_threads(tool, pid)[0] for pid, _ in ranks}
+    time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - began)))
+    answer: list[dict[str, Any]] = []
+    for pid, number in ranks:
+        second, blind = dump_threads(tool, pid)
+        used = (cpu_seconds(pid, tree) - before[pid]) / max(0.001, time.monotonic() - began)
+        state = (stat_fields(pid) or [b"X"])[0].decode()
+        seen = {"pid": pid, "number": number, "state": state, "cpu": used, "blind": blind}
+        answer.append({**seen, "first": first[pid], "second": second})
+    sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

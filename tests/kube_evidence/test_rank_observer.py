@@ -1,0 +1,154 @@
+"""Where running ranks of a real cluster stand, as `why` says it: with stacks, without them, and where nobody may look."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+from urllib.parse import quote_plus
+
+import pytest
+
+from rowlock.api import LogOptions
+from rowlock.errors import ApiError, Forbidden, Unavailable
+from rowlock.kube.client import Kube
+from rowlock.kube.connection import Connection
+from rowlock.kube.proxy.container_command import CommandResult
+from rowlock.kube_evidence import rank_observer
+from rowlock.kube_evidence.rank_observer import RankObserver, pack_script
+from rowlock.objects import Object, seconds
+
+NOW = "2026-01-02T03:14:05Z"
+JOB: Object = {
+    "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "n", "uid": "job"},
+    "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}},
+}  # fmt: skip
+WAITS = [
+    {"name": "all_reduce", "filename": "/site-packages/torch/distributed/c10d.py", "line": 7},
+    {"name": "step", "filename": "t.py", "line": 3},
+]
+LOADS = [{"name": "load", "filename": "t.py", "line": 12}]  # fmt: skip
+
+
+def pod(role: str, state: str = "running", **more: Any) -> Object:
+    labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": "0"}
+    status = {"name": "pytorch", "state": {state: {"startedAt": "2026-01-02T03:04:05Z"}}}
+    return {
+        "metadata": {"name": f"j-{role}-0", "namespace": "n", "uid": role, "labels": labels, **more},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "pytorch"}, {"name": "sidecar"}]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+
+
+def rank(number: str, frames: Sequence[Any], **changed: Any) -> dict[str, Any]:
+    threads = [{"thread_name": "MainThread", "active": False, "frames": frames}] if frames else []
+    usual = {"pid": 7, "number": number, "state": "S", "cpu": 0.0, "blind": "", "first": threads, "second": threads}
+    return {**usual, **changed}
+
+
+class Played(Kube):
+    """A cluster whose pods answer so, by name: text, or an error; and whose logs' last lines have these times."""
+
+    def __init__(self, answers: dict[str, Any], stamps: dict[str, str] | None = None) -> None:
+        super().__init__(cast(Connection, object()))
+        self.answers, self.stamps = answers, stamps or {}
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def log(self, namespace: str, pod: str, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:
+        assert options.tail == 1 and options.timestamps
+        if pod in self.stamps:
+            yield f"{self.stamps[pod]} a line\n".encode()
+
+    async def run(
+        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float
+    ) -> CommandResult:
+        assert connection is self.connection and command[:2] == ("sh", "-c") and timeout == 20.0
+        assert len(quote_plus(command[-1])) < 4096, "the address of the request is short enough for proxies"
+        self.asked.append(place)
+        answer = self.answers[place[1]]
+        if isinstance(answer, ApiError):
+            raise answer
+        if isinstance(answer, CommandResult):
+            return answer
+        return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
+
+
+def observed(kube: Played, *pods: Object) -> dict[str, Any]:
+    observer = RankObserver(clock=lambda: seconds(NOW), run=kube.run)
+    observer.pods_of = {"job": list(pods)}.__getitem__
+    return asyncio.run(observer.observe(kube, JOB))
+
+
+def test_who_keeps_the_others_waiting_is_named() -> None:
+    kube = Played(
+        {"j-master-0": [rank("0", WAITS)], "j-worker-0": [rank("1", LOADS)]},
+        {"j-worker-0": "2026-01-02T03:13:35.123456789Z"},
+    )
+    answer = observed(kube, pod("master"), pod("worker"))
+    assert answer["verdict"]["kind"] == "behind" and answer["verdict"]["culprits"] == ["rank 1"]
+    assert answer["verdict"]["sentence"] == (
+        "rank 1 (pod j-worker-0, node node-1) keeps the others waiting: it is at load (t.py:12), asleep or waiting for something else"
+        " (0% of a CPU), silent for 30 s; rank 0 waits in all_reduce at step (t.py:3)."
+    )
+    assert [(one["rank"], one["waits"], one["silent"]) for one in answer["ranks"]] == [
+        ("rank 0", "all_reduce", 600.0), ("rank 1", "", 30.0),
+    ]  # fmt: skip
+    assert kube.asked == [("n", "j-master-0", "pytorch"), ("n", "j-worker-0", "pytorch")]
+
+
+def test_several_ranks_of_one_pod_have_names_of_their_own() -> None:
+    kube = Played({"j-master-0": [rank("4", WAITS), rank("5", WAITS), rank("", LOADS, pid=8), rank("", LOADS, pid=9)]})
+    names = [one["rank"] for one in observed(kube, pod("master"))["ranks"]]
+    assert names == ["rank 4", "rank 5", "rank 0 (pid 8)", "rank 0 (pid 9)"]
+
+
+def test_a_stopped_rank_is_continued_in_its_pod() -> None:
+    answer = observed(Played({"j-master-0": [rank("0", LOADS, state="T")]}), pod("master"))
+    assert answer["verdict"]["kind"] == "stopped"
+    assert answer["verdict"]["sentence"].endswith("`kubectl exec -n n j-master-0 -- kill -CONT 7` continues it.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ([rank("0", (), blind="py-spy is not in the image", cpu=0.5)], "py-spy is not in the image"),
+        ([], "it has no Python process"),
+        (Forbidden('pods "j" is forbidden'), 'exec in the pod was refused: pods "j" is forbidden'),
+        (Unavailable("no answer from j within 20 s"), "no answer from j within 20 s"),
+        (CommandResult(b"", "", "command terminated with exit code 44"), "they are not Python programs"),
+        (CommandResult(b"", "sh: not found", "exit code 127"), "the container cannot be looked into: sh: not found"),
+        (CommandResult(b"", "", "it wrote more than 4 MiB"), "the container cannot be looked into: it wrote more than 4 MiB"),
+        (CommandResult(b'{"ranks": [{"pid": "x"}]}', "", ""), "what the container answered cannot be read"),
+    ],
+)  # fmt: skip
+def test_where_nobody_can_look_silence_is_told_and_why(answer: Any, reason: str) -> None:
+    kube = Played({"j-master-0": answer}, {"j-master-0": "no time"})
+    verdict = observed(kube, pod("master"))["verdict"]
+    used = ", and 0.5 CPUs are in use" if isinstance(answer, list) and answer else ""
+    assert verdict["kind"] == "blind" and verdict["sentence"] == (
+        f"No rank has written a line for 10 min{used}. The ranks' stacks cannot be read: {reason}."
+    )
+
+
+def test_only_running_pods_are_asked() -> None:
+    kube = Played({"j-master-0": []})
+    gone, ended = pod("worker", deletionTimestamp=NOW), pod("worker", state="terminated")
+    assert observed(kube, gone, ended) == {"verdict": None, "ranks": []} and not kube.asked
+
+
+def test_of_a_large_job_the_first_pods_are_asked_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_observer, "MAX_PODS", 1)
+    kube = Played({"j-master-0": [rank("0", LOADS, cpu=1.0)]})
+    answer = observed(kube, pod("master"), pod("worker"))
+    assert len(kube.asked) == 1 and answer["verdict"]["sentence"].endswith("Of 2 pods the first 1 were looked at.")
+
+
+def test_a_packed_program_runs_as_it_was() -> None:
+    program = (
+        b"from __future__ import annotations\nimport sys\nif __name__ == '__main__': print('\xc3\xa4', sys.argv)\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", pack_script(program)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "ä ['-c']\n"

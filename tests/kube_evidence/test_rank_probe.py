@@ -1,0 +1,98 @@
+"""The probe that looks at the ranks of a container from inside: here at a child of this test in the container's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rowlock.diagnosis.stacks import parse_stack
+from rowlock.diagnostics import stack_dumps
+from rowlock.kube_evidence import rank_probe
+
+LAUNCHER = """
+import os, subprocess, sys
+env = {**os.environ, "LOCAL_RANK": "0"}
+code = "import time; print('up', flush=True)\\ndef stand_still(): time.sleep(600)\\nstand_still()"
+ranks = [subprocess.Popen([sys.executable, "-c", code], env={**env, "RANK": str(n), "LOCAL_RANK": str(n)}) for n in (4, 5)]
+for rank in ranks: rank.wait()
+"""
+"""What `torchrun --nproc-per-node 2` is, as far as processes can tell."""
+
+
+@contextmanager
+def container(monkeypatch: pytest.MonkeyPatch, *command: str, lines: int = 0) -> Iterator[int]:
+    """A child that is taken for the first process of a container, when it has written so many lines; its pid."""
+    env = {**{n: v for n, v in os.environ.items() if n not in rank_probe.TORCH_VARIABLES}, "RANK": "0"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, start_new_session=True) as made:
+        assert made.stdout is not None
+        for _ in range(lines):
+            made.stdout.readline()
+        whole = rank_probe.process_tree()[0]
+
+        def below(pid: int) -> dict[int, list[int]]:
+            return {pid: whole[pid]} | {one: kids for child in whole[pid] for one, kids in below(child).items()}
+
+        monkeypatch.setattr(rank_probe, "process_tree", lambda: (below(made.pid), [made.pid]))
+        try:
+            yield made.pid
+        finally:
+            os.killpg(made.pid, signal.SIGKILL)
+
+
+def probed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    rank_probe.main()
+    ranks: list[dict[str, object]] = json.loads(capsys.readouterr().out)["ranks"]
+    return ranks
+
+
+@pytest.mark.skipif(not stack_dumps.find_py_spy(), reason="py-spy is not installed: stacks cannot be read")
+def test_each_rank_below_a_launcher_is_seen_with_its_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(stack_dumps.find_py_spy()).parent))
+    with container(monkeypatch, sys.executable, "-c", LAUNCHER, lines=2):
+        found = probed(capsys)
+    assert [(rank["number"], rank["state"], rank["blind"]) for rank in found] == [("4", "S", ""), ("5", "S", "")]
+    for rank in found:
+        for look in ("first", "second"):
+            stack = parse_stack(rank[look])
+            assert stack is not None and [frame.function for frame in stack.frames] == ["stand_still", "<module>"]
+
+
+def test_without_py_spy_that_is_the_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
+    spin = "print('up', flush=True)\nwhile True: pass"
+    with container(monkeypatch, sys.executable, "-c", spin, lines=1) as pid:
+        (rank,) = probed(capsys)
+    assert rank["pid"] == pid and rank["number"] == "" and rank["second"] == []
+    assert str(rank["blind"]).startswith("py-spy is not in the image") and float(str(rank["cpu"])) > 0.1
+
+
+def test_a_py_spy_that_fails_or_lies_is_only_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "py-spy"
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: str(tool))
+    monkeypatch.setattr(rank_probe, "DUMP_S", 0.2)
+    said = {
+        "echo 'Error: Permission Denied' >&2; exit 1": "py-spy: Error: Permission Denied",
+        "echo nonsense": "py-spy's answer cannot be read",
+        "echo '{}'": "py-spy's answer is no list of threads",
+        "exec sleep 600": "py-spy did not answer within 0 s",
+        'echo \'[7, {"thread_name": "MainThread"}]\'': "",
+    }
+    with container(monkeypatch, sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", lines=1):
+        for body, blind in said.items():
+            tool.write_text(f"#!/bin/sh\n{body}\n")
+            tool.chmod(0o700)
+            (rank,) = probed(capsys)
+            assert rank["blind"] == blind
+            assert parse_stack(rank["second"]) is None or not parse_stack(rank["second"]).frames  # type: ignore[union-attr]
