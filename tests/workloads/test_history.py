@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, cast
 
 from rowlock.objects import Object
+from rowlock.workloads import history
 from rowlock.workloads.history import events_of
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -61,3 +63,18 @@ def test_events_do_not_cost_their_number_times_that_of_pods() -> None:
     pods = tuple(Pod(metadata={"name": f"a-worker-{n}", "uid": f"pod{n}"}) for n in range(40))
     found = events_of(workload_of(pods), [event("Pod", f"a-worker-{n % 40}", f"pod{n % 40}") for n in range(400)])
     assert len(found) == 400 and 0 < looked < 400
+
+
+def test_a_failure_that_is_known_comes_before_ranks_that_cannot_be_seen() -> None:
+    job = {"metadata": {"name": "j", "uid": "u"}, "spec": {}}
+    pods = [{"metadata": {"name": "j-master-0"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}]
+    project = Project("p", "p", "runai-p", "p", "", "", Decimal(0), Decimal(0))
+    workload = Workload(job, pods, None, project, "c")
+    blind = {"kind": "blind", "sentence": "No rank has written a line for 5 s.", "culprits": []}
+    failed = {"sentence": "rank 1 failed.", "deaths": [], "asked": False}
+    found = {"incidents": [failed], "verdict": blind, "ranks": []}
+    assert history.explain_workload(workload, found)["sentence"] == "rank 1 failed."
+    assert history.explain_workload(workload, {**found, "incidents": []})["sentence"] == blind["sentence"]
+    done = {**job, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}
+    completed = Workload(done, pods, None, project, "c")
+    assert history.explain_workload(completed, {**found, "incidents": []})["sentence"].startswith("It completed")

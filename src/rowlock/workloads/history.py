@@ -195,10 +195,12 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = suspended_sentence(name) + (f" Before that: {last_failure}" if last_failure else "")
     elif status.phase == "Failed":
         sentence = last_failure or message or "It failed, and no rank left an exit code or a log here."
-    elif verdict is not None and verdict["kind"] != "moving":
+    elif verdict is not None and verdict["kind"] not in ("moving", "blind"):
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
         sentence = f"It completed, but before that: {last_failure}" if last_failure else _GOOD_END
+    elif verdict is not None and verdict["kind"] == "blind":
+        sentence = last_failure or verdict["sentence"]  # what is known before what is not
     elif verdict is not None:
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
