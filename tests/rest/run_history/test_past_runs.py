@@ -15,7 +15,7 @@ from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import Statement
-from rowlock.archive.records import RunRecord
+from rowlock.archive.records import PodRecord, RunRecord
 from rowlock.objects import Object
 from rowlock.rest.run_history import recorder
 from rowlock.rest.run_history.past_logs import Life, _sort_by_age
@@ -206,9 +206,23 @@ def test_a_run_that_ends_and_is_deleted_between_two_looks_is_known_by_its_end(
         (["Creating", "Initializing", "Running", "Failed"], 1, 1.0),
         (["Creating", "Initializing", "Failed"], 0, None),  # its image did not come
         (["Creating", "Pending", "Deleted"], 0, None),
+        (["Creating", "Failed", "Deleted"], 1, 1.0),  # nor were its pods seen
+        (["Creating", "Pending", "Failed", "Deleted"], 1, None),  # nobody knows when it stopped waiting
     ],
 )
 def test_a_run_that_failed_at_once_has_run(phases: list[str], attempts: int, seconds: float | None) -> None:
     steps = [[float(at), phase, ""] for at, phase in enumerate(phases)]
     record = RunRecord("u", "i", "n", NAMESPACE, "v", "team-a", "PyTorchJob", 0.0, phase="Failed", attempts=attempts)
     assert _ran_for(PastRun(replace(record, body={"phases": steps}), [])) == seconds
+
+
+def test_a_run_that_was_over_before_anybody_looked_counts_from_its_programs_begin() -> None:
+    steps = [[1767323040.25, "Creating", ""], [1767323045.1, "Pending", ""], [1767323047.5, "Completed", ""]]
+    record = RunRecord("u", "i", "n", NAMESPACE, "v", "team-a", "PyTorchJob", 0.0, phase="Completed", attempts=1)
+    ended = {"terminated": {"exitCode": 0, "startedAt": "2026-01-02T03:04:06Z", "finishedAt": "2026-01-02T03:04:06Z"}}
+    bodies = [
+        {"status": {"containerStatuses": [{"name": "a", "state": {"waiting": {}}}, {"name": "b", "state": ended}]}},
+        {},
+    ]
+    pods = [PodRecord(str(n), "u", str(n), 0.0, None, body) for n, body in enumerate(bodies)]
+    assert _ran_for(PastRun(replace(record, body={"phases": steps}), pods)) == 1.5
