@@ -207,7 +207,7 @@ def test_a_run_that_ends_and_is_deleted_between_two_looks_is_known_by_its_end(
         (["Creating", "Initializing", "Failed"], 0, None),  # its image did not come
         (["Creating", "Pending", "Deleted"], 0, None),
         (["Creating", "Failed", "Deleted"], 1, 1.0),  # nor were its pods seen
-        (["Creating", "Pending", "Failed", "Deleted"], 1, None),  # nobody knows when it stopped waiting
+        (["Creating", "Pending", "Failed", "Deleted"], 1, 2.0),
     ],
 )
 def test_a_run_that_failed_at_once_has_run(phases: list[str], attempts: int, seconds: float | None) -> None:

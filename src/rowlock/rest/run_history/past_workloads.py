@@ -129,18 +129,17 @@ def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
 def _ran_for(run: PastRun) -> float | None:
     """Seconds, to the millisecond, from when it ran last until it ended. One that was done before anybody saw it run, as a job that fails at
     once on a real cluster, counts from when its pods were being started, or their programs were, by the nodes' whole seconds; where
-    not even its pods were seen, from its submit, if it never waited. None for one that has not run, or whose end nobody saw."""
+    not even its pods were seen, from its submit. None for one that has not run, or whose end nobody saw."""
     has_run = run.record.phase == "Completed" or run.record.attempts > 0
     words = ("Running", "Initializing") if has_run else ("Running",)
     began = next((step.at for word in words for step in reversed(run.phases) if step.phase == word), None)
     if began is None and has_run:  # it was over before the first look at its pods
-        waited = [step for step in run.phases if step.phase not in _ENDS]
-        submitted = waited[0].at if [step.phase for step in waited] == ["Creating"] else None
+        submitted = run.phases[0].at if run.phases else None
         began = min(filter(None, map(_first_start, run.pods)), default=submitted)
     if began is None:
         return None
     ended = next((step.at for step in run.phases if step.at >= began and step.phase in _ENDS), None)
-    return None if ended is None else round(ended - began, 3)
+    return None if ended is None else round(max(ended - began, 0.001), 3)
 
 
 def _first_start(pod: PodRecord) -> float:
