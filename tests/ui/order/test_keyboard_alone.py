@@ -87,3 +87,20 @@ def test_the_quick_start_walk_with_the_keyboard_alone(ui: Ui) -> None:
     tab_to(page, "CLOSE")
     keys.press("Enter")
     expect(panel).to_have_count(0)
+
+
+TWO_KEYS_AT_ONCE = """tab => {
+  for (const _ of [1, 2]) {
+    const focused = document.activeElement?.role === 'tab' ? document.activeElement : tab;
+    focused.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight', bubbles: true }));
+  }
+}"""
+"""Before the browser tells the page of its new address: a held arrow key, or a person on a busy machine."""
+
+
+def test_two_arrow_keys_in_a_row_go_two_tabs(ui: Ui) -> None:
+    ui.page.goto(f"{ui.page.url.partition('#')[0]}#/access")
+    first = ui.page.get_by_role("tab").first
+    expect(first).to_have_attribute("aria-selected", "true")
+    first.evaluate(TWO_KEYS_AT_ONCE)
+    expect(ui.page.get_by_role("tab").nth(2)).to_have_attribute("aria-selected", "true")

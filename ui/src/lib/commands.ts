@@ -2,7 +2,7 @@
 
 import { ACTIONS, type Action } from "./actions";
 import { requested } from "./requested.svelte";
-import { hash } from "./route.svelte";
+import { go } from "./route.svelte";
 import type { Row } from "./types";
 
 export interface Entry {
@@ -16,21 +16,21 @@ export const PAGES = [["overview", "Overview"], ["workloads", "Workloads"], ["ru
 const PARTS = [["logs", "Logs of"], ["metrics", "Metrics of"], ["terminal", "Terminal of"], ["pods", "Pods of"], ["structure", "Structure of"], ["details", "Details of"]] as const;
 const SHOWN = 40;
 
-function open(address: string): () => void {
-  return () => (location.hash = address);
+function open(...parts: string[]): () => void {
+  return () => go(...parts);
 }
 
 /** The page of the workload, which asks before it does anything that cannot be undone. */
 function begin(row: Row, action: Action["name"]): void {
-  location.hash = hash("workloads", row.id, "events");
+  go("workloads", row.id, "events");
   requested.value = { action, id: row.id };
 }
 
 function fixedEntries(): Entry[] {
   return [
-    ...PAGES.map(([key, title]) => ({ id: key, title, about: "page", run: open(hash(key)) })),
-    ...[["pools", "Node pools"], ["policies", "Policies"], ["clusters", "Clusters"]].map(([key = "", title = ""]) => ({ id: key, title, about: "page", run: open(hash("cluster", key)) })),
-    ...["training", "workspace"].map((word) => ({ id: `new ${word}`, title: `New ${word}`, about: "NEW WORKLOAD", run: open(hash("new", word)) })),
+    ...PAGES.map(([key, title]) => ({ id: key, title, about: "page", run: open(key) })),
+    ...[["pools", "Node pools"], ["policies", "Policies"], ["clusters", "Clusters"]].map(([key = "", title = ""]) => ({ id: key, title, about: "page", run: open("cluster", key) })),
+    ...["training", "workspace"].map((word) => ({ id: `new ${word}`, title: `New ${word}`, about: "NEW WORKLOAD", run: open("new", word) })),
   ];
 }
 
@@ -44,9 +44,9 @@ export function findEntries(text: string, rows: Iterable<Row>, extra: Entry[]): 
     const matching: Entry[] = [];
     for (const row of rows) {
       const about = `${row.phase} · ${row.projectName}`;
-      const parts = PARTS.map(([part, title]) => ({ id: `${row.id} ${part}`, title: `${title} ${row.name}`, about, run: open(hash("workloads", row.id, part)) }));
-      const own = { id: row.id, title: row.name, about, run: open(hash("workloads", row.id, "events")) };
-      const copy = { id: `${row.id} copy`, title: `Make a copy of ${row.name}`, about, run: open(hash("new", "training", row.id)) };
+      const parts = PARTS.map(([part, title]) => ({ id: `${row.id} ${part}`, title: `${title} ${row.name}`, about, run: open("workloads", row.id, part) }));
+      const own = { id: row.id, title: row.name, about, run: open("workloads", row.id, "events") };
+      const copy = { id: `${row.id} copy`, title: `Make a copy of ${row.name}`, about, run: open("new", "training", row.id) };
       const actions = ACTIONS.filter((action) => action.allows(row)).map(({ name }) => ({ id: `${row.id} ${name}`, title: `${name[0]}${name.slice(1).toLowerCase()} ${row.name}`, about, run: () => begin(row, name) }));
       matching.push(...[own, ...parts, copy, ...actions].filter(has));
       if (matching.length > 20 * SHOWN) break;

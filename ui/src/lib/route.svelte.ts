@@ -6,9 +6,13 @@ function parse(): string[] {
   return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
 }
 
-addEventListener("hashchange", () => {
-  route.parts = parse();
-});
+/** Take over what the address says; what stays the same wakes nothing that reads it. */
+function follow(): void {
+  const parts = parse();
+  if (parts.length !== route.parts.length || parts.some((part, index) => part !== route.parts[index])) route.parts = parts;
+}
+
+addEventListener("hashchange", follow);
 
 export function hash(...parts: string[]): string {
   return `#/${parts.map(encodeURIComponent).join("/")}`;
@@ -16,4 +20,6 @@ export function hash(...parts: string[]): string {
 
 export function go(...parts: string[]): void {
   location.hash = hash(...parts);
+  // The browser tells of the change later, and the next key may come before it: two arrow keys in a row went one tab.
+  follow();
 }
