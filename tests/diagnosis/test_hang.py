@@ -9,6 +9,7 @@ import pytest
 from rowlock.diagnosis.hang import RankObservation, judge_ranks
 from rowlock.diagnosis.stacks import Stack, parse_stack
 from rowlock.diagnosis.stragglers import find_straggler
+from rowlock.diagnosis.tracebacks import LoggedError
 
 TORCH = "/env/lib/python3.11/site-packages/torch/"
 
@@ -31,6 +32,10 @@ BACKWARD = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), ("ba
 COMPUTING = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), STEP, active=True)
 LOAD = dump(("load", "/w/data.py", 88), ("<module>", "/w/train.py", 3))
 READ = dump(("readinto", "/usr/lib/python3.11/socket.py", 706), ("load", "/w/data.py", 90))
+
+
+NO_DATA, LATER = LoggedError("ValueError", "no data", 7.0, "data.py:3 in load"), LoggedError("OSError", "too late", 9.0)
+LOST_PEER = LoggedError("RuntimeError", "Connection closed by peer", 8.0, secondary=True)
 
 
 def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> RankObservation:
@@ -90,6 +95,22 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             " waits for it in all_reduce at step (train.py:14). `kill -CONT 101` continues it.",
         ),
         (
+            [look(0, REDUCE), look(1, LOAD, error=LATER), look(2, LOAD, error=NO_DATA), look(3, REDUCE)],
+            "failed",
+            ("rank 2",),
+            "rank 2 (pod j-2, node n1) has failed and does not end: ValueError: no data (data.py:3 in load); it is at load (data.py:88),"
+            " asleep or waiting for something else (0% of a CPU), silent for 6.0 s; 2 ranks wait in all_reduce at step (train.py:14).",
+        ),
+        (
+            [look(0, None, blind="no py-spy"), look(1, None, error=NO_DATA)],
+            "failed",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) has failed and does not end: ValueError: no data (data.py:3 in load).",
+        ),
+        ([look(0, REDUCE), look(1, LOAD, error=LOST_PEER)], "behind", ("rank 1",), "rank 1 (pod j-1, node n1) keeps"),
+        ([look(0, LOAD, True, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
+        ([look(0, None, cpu=1.0, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
+        (
             [look(0, COMPUTING, True, cpu=1.0), look(1, LOAD, True)],
             "moving",
             (),
@@ -109,7 +130,7 @@ def test_verdicts(looks: list[RankObservation], kind: str, culprits: tuple[str, 
     found = judge_ranks(looks)
     assert (found.kind, found.culprits) == (kind, culprits)
     assert found.sentence.startswith(said)
-    assert found.is_hang == (kind in ("stopped", "behind", "mismatch", "stuck"))
+    assert found.is_hang == (kind in ("failed", "stopped", "behind", "mismatch", "stuck"))
 
 
 def test_a_rank_that_was_forked_warm_shows_its_own_calls_only() -> None:

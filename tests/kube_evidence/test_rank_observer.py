@@ -111,6 +111,23 @@ def test_a_stopped_rank_is_continued_in_its_pod() -> None:
     assert answer["verdict"]["sentence"].endswith("`kubectl exec -n n j-master-0 -- kill -CONT 7` continues it.")
 
 
+def test_a_rank_that_failed_and_does_not_end_is_named_also_without_stacks() -> None:
+    """By torch's error file, of which the end is enough; what a program makes up there is no error."""
+    report = r"""File \"t.py\", line 9, in step\nValueError: no data\n", "timestamp": "1767323000"}}}"""
+    blind: dict[str, Any] = {"blind": "py-spy is not in the image"}
+    kube = Played({
+        "j-master-0": [rank("0", (), **blind, error="7")],
+        "j-worker-0": [rank("1", (), **blind, error=rf"half an escape\n  {report}")],
+    })  # fmt: skip
+    answer = observed(kube, pod("master"), pod("worker"))
+    assert answer["verdict"] == {
+        "kind": "failed",
+        "culprits": ["rank 1"],
+        "sentence": "rank 1 (pod j-worker-0, node node-1) has failed and does not end: ValueError: no data (t.py:9 in step).",
+    }
+    assert [one["error"] for one in answer["ranks"]] == ["", "ValueError: no data (t.py:9 in step)"]
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -146,9 +163,25 @@ def test_of_a_large_job_the_first_pods_are_asked_and_that_is_said(monkeypatch: p
     assert len(kube.asked) == 1 and answer["verdict"]["sentence"].endswith("Of 2 pods the first 1 were looked at.")
 
 
+PROGRAM = '''"""What it is for."""
+from __future__ import annotations
+import sys
+class Place:
+    """Only words."""
+def name(self):
+    """Words
+    of two lines."""
+    return """ä
+
+    ö"""
+if __name__ == "__main__": print(name(Place()), Place.__doc__, sys.argv)
+'''
+
+
 def test_a_packed_program_runs_as_it_was() -> None:
-    program = (
-        b"from __future__ import annotations\nimport sys\nif __name__ == '__main__': print('\xc3\xa4', sys.argv)\n"
+    command = [sys.executable, "-I", "-S", "-c", pack_script(PROGRAM)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == "ä\n\n    ö Only words. ['-c']\n"
+    assert len(pack_script(PROGRAM)) < len(
+        pack_script(PROGRAM.replace('"""What it', 'x = """What it').replace('"""Words', 'x = """Words'))
     )
-    command = [sys.executable, "-I", "-S", "-c", pack_script(program)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "ä ['-c']\n"

@@ -96,3 +96,37 @@ def test_a_py_spy_that_fails_or_lies_is_only_the_reason(
             (rank,) = probed(capsys)
             assert rank["blind"] == blind
             assert parse_stack(rank["second"]) is None or not parse_stack(rank["second"]).frames  # type: ignore[union-attr]
+
+
+def test_what_a_rank_wrote_into_its_error_file_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The end of it, and not that of an earlier program."""
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
+    path = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+    rests = "import time; print('up', flush=True); time.sleep(600)"
+    with container(monkeypatch, sys.executable, "-c", rests, lines=1):
+        assert probed(capsys)[0]["error"] == ""
+        path.write_text("x" * rank_probe.MAX_ERROR_BYTES + "its end")
+        assert str(probed(capsys)[0]["error"]).endswith("xits end")
+        assert len(str(probed(capsys)[0]["error"])) == rank_probe.MAX_ERROR_BYTES
+        os.utime(path, (1, 1))
+        assert probed(capsys)[0]["error"] == ""
+        path.unlink()
+        os.mkfifo(path)
+        assert probed(capsys)[0]["error"] == ""
+        path.unlink()
+        path.mkdir()
+        assert probed(capsys)[0]["error"] == ""
+
+
+def test_an_error_file_that_several_ranks_share_is_nobodys(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
+    path = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+    with container(monkeypatch, sys.executable, "-c", LAUNCHER, lines=2):
+        path.write_text("whose?")
+        assert [rank["error"] for rank in probed(capsys)] == ["", ""]

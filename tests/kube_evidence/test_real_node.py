@@ -47,6 +47,25 @@ if dist.get_rank() == 1:
     load()
 step()
 """
+FAILS = """
+import os, threading, time
+from torch.distributed.elastic.multiprocessing.errors import record
+def wait_for_a_file():
+    while not os.path.exists("/tmp/go"): time.sleep(0.1)
+def fail(depth):
+    if depth: fail(depth - 1)
+    raise ValueError("bad batch")
+@record
+def main():
+    threading.Thread(target=wait_for_a_file).start()
+    fail(30)
+try:
+    main()
+except ValueError:
+    os.close(2)
+    raise
+"""
+"""A thread keeps a program that has failed, and no log tells why: torch alone wrote it down."""
 REST = 'trap "exit 0" TERM; sleep 600 & wait'
 """As process 1 `sleep` alone would not hear SIGTERM, and its pod would stay for the 30 s of its grace."""
 SPEAK = f"for n in 1 2 3; do echo $RANK says $n; done; [ $RANK = 0 ] || {{ {REST}; }}; while [ ! -e /tmp/go ]; do sleep 0.1; done"
@@ -194,6 +213,21 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
     assert "No rank has written a line for " in silence and "they are not Python programs" in silence, silence
     for name in ("hangs", "quiet"):
         served.run("rowlock", "delete", name, "-p", "team-a")
+
+
+def test_torchs_error_file_is_read_through_the_pod(served: Cluster) -> None:
+    """From a container that runs, and from the status of one that ended: of a long report the end."""
+    spied = f"PATH={REPO}/.venv/bin:$PATH; export PATH TORCHELASTIC_ERROR_FILE=/dev/termination-log"
+    submit(served, "fails-late", 1, f"[ $RANK = 0 ] && {{ {REST}; exit; }}; {spied}; exec python -c '{FAILS}'")
+    served.run("rowlock", "wait", "fails-late", "-p", "team-a", "--for", "running", "--timeout", "120s")
+    expected = "rank 1 (pod fails-late-worker-0, node real-node) has failed and does not end: ValueError: bad batch"
+    served.until(lambda: expected in why(served, "fails-late"), lambda: why(served, "fails-late", "--stacks"), 60)
+    tell_to_end(served, "fails-late", "team-a", "worker-0")
+    ended = "ended with exit code 1"
+    served.until(lambda: ended in why(served, "fails-late"), lambda: why(served, "fails-late"), 60)
+    assert "ValueError: bad batch (<string>:" in why(served, "fails-late"), why(served, "fails-late")
+    assert "ValueError" not in logs(served, "fails-late"), logs(served, "fails-late")
+    served.run("rowlock", "delete", "fails-late", "-p", "team-a")
 
 
 # ------------------------------------------------------------ programs that fail, and jobs that are evicted

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowlock.diagnosis.root_cause import format_duration, join_names
 from rowlock.diagnosis.stacks import Stack
+from rowlock.diagnosis.tracebacks import LoggedError
 
 STOPPED = "T"
 """The state of a process that was stopped by a signal, as in /proc."""
@@ -37,11 +38,19 @@ class RankObservation:
     """Its stack has changed since the observation before."""
     blind: str = ""
     """Why there is no stack."""
+    error: LoggedError | None = None
+    """What it wrote into torch's error file: it has failed, and should have ended."""
 
     @property
     def is_standing_still(self) -> bool:
         """Whether no progress of the rank is visible."""
         return self.state == STOPPED or (self.stack is not None and not self.moved)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
+        is_at_rest = self.is_standing_still or (self.stack is None and self.cpu < _IDLE)
+        return self.error is not None and not self.error.secondary and is_at_rest
 
     @property
     def awaited_collective(self) -> str:
@@ -54,12 +63,13 @@ class RankObservation:
             "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
             "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
             "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
+            "error": str(self.error or ""),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`kind`: stopped, behind, mismatch, stuck, slow, moving or blind; `culprits`: the ranks that it names."""
+    """`kind`: failed, stopped, behind, mismatch, stuck, slow, moving or blind; `culprits`: the ranks that it names."""
 
     kind: str
     sentence: str
@@ -67,7 +77,7 @@ class Verdict:
 
     @property
     def is_hang(self) -> bool:
-        return self.kind in ("stopped", "behind", "mismatch", "stuck")
+        return self.kind in ("failed", "stopped", "behind", "mismatch", "stuck")
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "sentence": self.sentence, "culprits": list(self.culprits)}
@@ -75,6 +85,8 @@ class Verdict:
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
     """The verdict over all running ranks of a job."""
+    if failed := [look for look in observations if look.is_failed]:
+        return _failed_verdict(observations, failed)
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
     with_stack = [look for look in observations if look.stack is not None]
@@ -97,6 +109,20 @@ def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
     """The same verdict, told so long afterwards: nobody has moved, and nobody has written a line."""
     return judge_ranks([replace(look, silent=look.silent + seconds) for look in observations])
+
+
+def _failed_verdict(observations: Sequence[RankObservation], failed: Sequence[RankObservation]) -> Verdict:
+    """What failed first is the cause; the others wait for it, or fail later."""
+    first = min(failed, key=lambda look: (look.error.at if look.error else 0.0) or float("inf"))
+    text = f"{first.rank} (pod {first.pod}, node {first.node}) has failed and does not end: {first.error}"
+    if first.stack is not None:
+        text += f"; it is at {_place_of(first)}, {_activity_text(first)}"
+    others = [look for look in observations if look is not first]
+    if waiting := [look for look in others if look.awaited_collective and not look.moved and not look.is_failed]:
+        text += (
+            f"; {_count_text(waiting, others)} {'waits' if len(waiting) == 1 else 'wait'} in {_common_wait(waiting)}"
+        )
+    return Verdict("failed", f"{text}.", (first.rank,))
 
 
 def _stopped_verdict(observations: Sequence[RankObservation], stopped: Sequence[RankObservation]) -> Verdict:

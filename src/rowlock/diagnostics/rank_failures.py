@@ -7,9 +7,9 @@ death is written twice. Kept for the newest jobs only.
 import contextlib
 import json
 import os
-import re
 from pathlib import Path
 
+from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
 from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
 from rowlock.kubelet.files import beneath, untrusted
@@ -23,10 +23,7 @@ MAX_JOBS = 1000
 _MAX_FAILURES_PER_JOB = 2000
 """Failures that are kept for each job: one that crashes for ever fails the same way each time."""
 _TAIL_BYTES = 64 * 1024
-_MAX_ERROR_FILE_BYTES = 256 * 1024
-"""torch's error files have some KiB: a traceback."""
 _MAX_STORE_BYTES = 64 << 20
-_SECONDS = re.compile(r"[0-9]{1,12}")
 
 
 class RankFailureStore:
@@ -118,19 +115,8 @@ def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:
 
 
 def read_error_file(path: Path) -> LoggedError | None:
-    """`{"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": …, "timestamp": "1700000000"}}}`."""
-    report = untrusted.read_object(str(path), _MAX_ERROR_FILE_BYTES) or {}
-    if text := untrusted.text_of(report, "message"):
-        return LoggedError(text.partition(":")[0], text.partition(":")[2].strip())
-    message = untrusted.object_of(report, "message")
-    if not message:
-        return None
-    extra = untrusted.object_of(message, "extraInfo")
-    kind, _, text = untrusted.text_of(message, "message").partition(": ")
-    error = find_error(untrusted.text_of(extra, "py_callstack")) or LoggedError(kind, text.partition("\n")[0])
-    at = str(extra.get("timestamp"))
-    seconds = untrusted.time_of({"at": int(at)}, "at") if _SECONDS.fullmatch(at) else None
-    return LoggedError(error.kind, error.text, seconds or 0.0, error.place, error.rank, error.secondary)
+    """The error in a file of torch's; None where there is none."""
+    return parse_error_report(untrusted.read_object(str(path), MAX_REPORT_BYTES))
 
 
 def _read_tail(path: Path) -> str:

@@ -87,14 +87,14 @@ def find_python_ranks(root: int) -> list[tuple[int, str]]:
         pid = unvisited.pop()
         tree[pid] = children(pid)
         unvisited += tree[pid]
-    return list(_find_ranks_below(root, tree, _read_environ(root)))
+    return list(_find_ranks_below(root, tree, read_environ(root)))
 
 
 def _find_ranks_below(
     pid: int, tree: dict[int, list[int]], pod_env: Mapping[bytes, bytes]
 ) -> Iterator[tuple[int, str]]:
     is_python_process = is_python(pid)
-    if is_python_process and (number := _rank_number(_read_environ(pid), pod_env)):
+    if is_python_process and (number := _rank_number(read_environ(pid), pod_env)):
         yield pid, number
         return
     below = [each for child in tree[pid] for each in _find_ranks_below(child, tree, pod_env)]
@@ -133,7 +133,7 @@ def program_name(pid: int) -> str:
     return ""
 
 
-def _read_environ(pid: int) -> dict[bytes, bytes]:
+def read_environ(pid: int) -> dict[bytes, bytes]:
     """As the process was started, warm or cold (`command_line.py`); what it changed since then is not in it."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:

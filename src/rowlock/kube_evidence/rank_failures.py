@@ -1,6 +1,7 @@
 """How ranks of a job on a real cluster failed: from the statuses of its pods and the ends of their logs, gone ones included.
 
-What `rowlock why` says there. Nobody of us stands on the nodes, so that stacks of what still runs are not read.
+A status has the container's termination message, which is torch's error file where `TORCHELASTIC_ERROR_FILE` names it. What `rowlock why`
+says there of ranks that ended; those that run are `rank_observer.py`'s.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rowlock.api import Api, LogOptions
 from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
+from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.root_cause import (
     RankFailure,
     group_incidents,
@@ -23,7 +25,7 @@ from rowlock.diagnosis.root_cause import (
     is_requested_stop,
     root_cause,
 )
-from rowlock.diagnosis.tracebacks import find_error, last_line
+from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
 from rowlock.errors import ApiError
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
@@ -113,7 +115,7 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     state, pod = end.state, end.pod
     code, reason = int(state["exitCode"]), str(state.get("reason") or "")
     message = str(state.get("message") or "")
-    error = find_error(log) or find_error(message)
+    error = _find_end_error(log, message)
     label = ranks.rank_label(job, pod)
     is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == end.container
     return RankFailure(
@@ -131,6 +133,15 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         trouble=error,
         said="" if error else last_line(log),
     )
+
+
+def _find_end_error(log: str, message: str) -> LoggedError | None:
+    """The error of a run that ended, from its log and its termination message. That may be torch's error file, which knows the error but
+    the time only to the second: where the log tells the same error it is taken from there."""
+    logged, reported = find_error(log), parse_report_text(message)
+    if reported is not None and (logged is None or logged.kind != reported.kind):
+        return reported
+    return logged or find_error(message)
 
 
 def _incident_json(incident: list[RankFailure], count: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ last line of the log is all that is known. The sentence says which it was.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import base64
 import time
@@ -21,6 +22,7 @@ import msgspec
 from rowlock import objects
 from rowlock.api import Api, LogOptions
 from rowlock.diagnosis import stacks
+from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.hang import RankObservation, Verdict, judge_ranks
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.errors import ApiError, Forbidden
@@ -56,6 +58,7 @@ class _ProbedRank(msgspec.Struct):
     blind: str
     first: list[Any]
     second: list[Any]
+    error: str = ""
 
 
 class _ProbeAnswer(msgspec.Struct):
@@ -80,10 +83,21 @@ class _PodLook:
     silent: float = 0.0
 
 
-def pack_script(text: bytes) -> str:
+def pack_script(text: str) -> str:
     """A Python program of one line that runs this one: a command goes into the request's address, and proxies refuse long ones."""
-    packed = base64.urlsafe_b64encode(zlib.compress(text, 9)).decode()
+    packed = base64.urlsafe_b64encode(zlib.compress(_drop_docstrings(text).encode(), 9)).decode()
     return f"import base64,zlib;exec(zlib.decompress(base64.urlsafe_b64decode('{packed}')))"
+
+
+def _drop_docstrings(text: str) -> str:
+    lines = text.splitlines()
+    for block in ast.walk(ast.parse(text)):
+        statements = getattr(block, "body", None)
+        for one in statements if isinstance(statements, list) and len(statements) > 1 else ():
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                end = one.end_lineno or one.lineno
+                lines[one.lineno - 1 : end] = [""] * (end - one.lineno + 1)
+    return "\n".join(lines)
 
 
 class RankObserver:
@@ -93,7 +107,7 @@ class RankObserver:
         self._clock, self._run = clock, run
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
         """The pods of a job (its uid), in order of ranks: an informer cache's, once there is one."""
-        self._script = pack_script(Path(rank_probe.__file__).read_bytes())
+        self._script = pack_script(Path(rank_probe.__file__).read_text(encoding="utf-8"))
 
     async def observe(self, api: Api, job: Object) -> Answer:
         """Every running rank of a job, looked at twice; no verdict where none runs. What is refused is no error: it is the reason why
@@ -180,7 +194,8 @@ class RankObserver:
                 "cpu": max(0.0, probed.cpu),
                 "silent": look.silent,
             }
-            found.append(RankObservation(name, *where, **seen, stack=second, moved=moved, blind=probed.blind[:500]))
+            seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500]}
+            found.append(RankObservation(name, *where, **seen, stack=second, moved=moved))
         return [one for one in found if one.state not in ("X", "Z")]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ INTERVAL_S, DUMP_S, TRIES = 0.5, 5.0, 4
 MOST_RANKS = 64
 """Ranks of one pod that are looked at."""
 TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
+ERROR_FILE, MAX_ERROR_BYTES = "TORCHELASTIC_ERROR_FILE", 16384
+"""Where torch writes how a rank failed; the end of it is read."""
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -136,6 +139,34 @@ def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
     return main + [{"frames": []}] * (len(found) - len(main)), blind
 
 
+def read_error(pid: int, path: str) -> str:
+    """What the process itself wrote into torch's error file; "" for a file that is older than the process, and for what is no file."""
+    place = f"/proc/{pid}/root{path}"
+    try:
+        found = os.stat(place)
+        if not stat.S_ISREG(found.st_mode) or found.st_mtime < start_time(pid) - 1:
+            return ""
+        with open(place, "rb") as file:
+            file.seek(max(0, found.st_size - MAX_ERROR_BYTES))
+            return file.read(MAX_ERROR_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def start_time(pid: int) -> float:
+    """When a process began, in seconds since 1970."""
+    fields = stat_fields(pid)
+    began = int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 else 0.0
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - began)
+
+
+def read_errors(pids: list[int]) -> dict[int, str]:
+    """Of ranks that have an error file of their own: MPI's launchers give all the same, and nobody knows whose it is."""
+    paths = {pid: read_environ(pid).get(ERROR_FILE, "") for pid in pids}
+    own = [pid for pid, path in paths.items() if path.startswith("/") and list(paths.values()).count(path) == 1]
+    return {pid: read_error(pid, paths[pid]) for pid in own}
+
+
 def main() -> None:
     tree, roots = process_tree()
     ranks = [rank for root in roots for rank in ranks_below(root, tree, read_environ(root))][:MOST_RANKS]
@@ -143,12 +174,13 @@ def main() -> None:
     began, before = time.monotonic(), {pid: cpu_seconds(pid, tree) for pid, _ in ranks}
     first = {pid: dump_threads(tool, pid)[0] for pid, _ in ranks}
     time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - began)))
+    errors = read_errors([pid for pid, _ in ranks])
     answer: list[dict[str, Any]] = []
     for pid, number in ranks:
         second, blind = dump_threads(tool, pid)
         used = (cpu_seconds(pid, tree) - before[pid]) / max(0.001, time.monotonic() - began)
         state = (stat_fields(pid) or [b"X"])[0].decode()
-        seen = {"pid": pid, "number": number, "state": state, "cpu": used, "blind": blind}
+        seen = {"pid": pid, "number": number, "state": state, "cpu": used, "blind": blind, "error": errors.get(pid, "")}
         answer.append({**seen, "first": first[pid], "second": second})
     sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
 

@@ -48,6 +48,8 @@ def _running_rank_lines(ranks: list[dict[str, Any]], stacks: bool) -> Iterator[s
     for rank in ranks:
         waits = f"waits in {rank['waits']}" if rank["waits"] else "stopped" if rank["state"] == "T" else "running"
         yield f"  {rank['rank']}: {waits}, {rank['cpu']:.2f} CPUs, silent for {rank['silent']:.0f} s"
+        if rank.get("error"):
+            yield f"      it has failed and does not end: {rank['error']}"
         if not stacks:
             continue
         if rank["blind"]:

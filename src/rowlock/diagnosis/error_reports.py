@@ -1,0 +1,74 @@
+"""torch's own account of a failure, as programs under `@record` and torchrun write it into `TORCHELASTIC_ERROR_FILE`.
+
+`{"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": …, "timestamp": "1700000000"}}}`. On a cluster the file may be the
+container's `/dev/termination-log`, of which a kubelet keeps the last 4096 bytes: the end of the call stack and the time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from rowlock.diagnosis.tracebacks import LoggedError, find_error
+
+MAX_REPORT_BYTES = 256 * 1024
+"""torch's error files have some KiB: a traceback."""
+_MAX_TEXT = 64 * 1024
+_MAX_TIME = 253_402_300_800
+"""The year 10000, in seconds since 1970: what is later cannot be written down."""
+_SECONDS = re.compile(r"[0-9]{1,12}")
+_CUT_END = re.compile(r'", "timestamp": "([0-9]{1,12})"[^"\n]*(?:"errorCode": -?[0-9]{1,9})?\}{0,3}\s*$')
+_TRACEBACK = "Traceback (most recent call last):\n"
+
+
+def parse_error_report(report: object) -> LoggedError | None:
+    """The error in a parsed report; None when it has none. Programs may write anything there."""
+    message = _field(report, "message")
+    if isinstance(message, str) and message:
+        kind, _, text = _clean(message).partition(":")
+        return LoggedError(kind, text.strip())
+    if not isinstance(message, dict) or not message:
+        return None
+    extra = _field(message, "extraInfo")
+    kind, _, text = _clean(_field(message, "message")).partition(": ")
+    error = find_error(_clean(_field(extra, "py_callstack"))) or LoggedError(kind, text.partition("\n")[0])
+    return _at(error, str(_field(extra, "timestamp")))
+
+
+def parse_report_text(text: str) -> LoggedError | None:
+    """The error in a report that is text; of one that lost its beginning, what its end tells. None for any other text."""
+    try:
+        return parse_error_report(json.loads(text))
+    except (ValueError, RecursionError):
+        return _parse_cut_report(text[-_MAX_TEXT:])
+
+
+def _parse_cut_report(text: str) -> LoggedError | None:
+    end = _CUT_END.search(text)
+    if end is None:
+        return None
+    call_stack = text[: end.start()].partition("\\n")[2]  # what stands before may be half an escape
+    try:
+        lines = json.loads(f'"{call_stack}"')
+    except ValueError:
+        return None
+    error = find_error(_TRACEBACK + _clean(lines))
+    return error and _at(error, end[1])
+
+
+def _at(error: LoggedError, timestamp: str) -> LoggedError:
+    """The same error with the time that the report tells, where it is one."""
+    at = int(timestamp) if _SECONDS.fullmatch(timestamp) else 0
+    return LoggedError(
+        error.kind, error.text, float(at if at < _MAX_TIME else 0), error.place, error.rank, error.secondary
+    )
+
+
+def _field(fields: object, name: str) -> Any:
+    return fields.get(name) if isinstance(fields, dict) else None
+
+
+def _clean(text: object) -> str:
+    """At most `_MAX_TEXT` characters, halves of surrogate pairs replaced; "" for what is no text."""
+    return text[:_MAX_TEXT].encode(errors="replace").decode() if isinstance(text, str) else ""

@@ -1,0 +1,86 @@
+"""How ranks on a real cluster failed: what their statuses and logs tell, and what torch wrote into the termination message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from rowlock.api import Api, LogOptions
+from rowlock.archive.archive import Archive
+from rowlock.errors import NotFound
+from rowlock.kube_evidence.rank_failures import KubeDiagnostics
+from rowlock.objects import Object, seconds
+
+JOB: Object = {
+    "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "n", "uid": "job"},
+    "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 1}}},
+}  # fmt: skip
+AT = "2026-01-02T03:04:05Z"
+CALLS = 'Traceback (most recent call last):\n  File "/w/t.py", line 9, in step\n    load()\nValueError: bad batch\n'
+LOG = "".join(f"2026-01-02T03:04:05.25{n}Z {line}\n" for n, line in enumerate(CALLS.splitlines()))
+REPORT = json.dumps({
+    "message": {
+        "message": "ValueError: bad batch",
+        "extraInfo": {"py_callstack": CALLS, "timestamp": str(int(seconds(AT)))},
+    }
+})  # fmt: skip
+
+
+class Cluster:
+    """One worker that ended so, and its log; no archive yet."""
+
+    def __init__(self, log: str, **state: Any) -> None:
+        self.log_text = log
+        ended = {"exitCode": 1, "startedAt": "2026-01-02T03:04:00Z", "finishedAt": "2026-01-02T03:04:09Z", **state}
+        labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
+        status = {"name": "pytorch", "restartCount": 0, "state": {"terminated": ended}}
+        self.pod: Object = {
+            "metadata": {"name": "j-worker-0", "namespace": "n", "uid": "p", "labels": labels},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "pytorch"}]},
+            "status": {"containerStatuses": [status]},
+        }
+
+    async def log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        if not self.log_text:
+            raise NotFound("its node has gone")
+        yield self.log_text.encode()
+
+    async def read(self, *_: Any) -> None:
+        raise FileNotFoundError
+
+    def why(self) -> dict[str, Any]:
+        diagnostics = KubeDiagnostics(cast(Api, self), cast(Archive, self))
+        diagnostics.pods_of = lambda uid: [self.pod]
+        (incident,) = asyncio.run(diagnostics.diagnose(JOB))["incidents"]
+        return cast(dict[str, Any], incident)
+
+
+@pytest.mark.parametrize(
+    ("log", "message", "at"),
+    [
+        ("", REPORT, seconds(AT)),
+        ("", REPORT[40:], seconds(AT)),
+        ("2026-01-02T03:04:05.000000000Z it has 7 batches\n", REPORT, seconds(AT)),
+        (LOG, REPORT, seconds(AT) + 0.253),
+        (LOG, "", seconds(AT) + 0.253),
+        (LOG.replace("ValueError: bad batch", "OSError: it ends"), REPORT, seconds(AT)),
+        ("", CALLS, 0.0),
+        ("", LOG, seconds(AT) + 0.253),
+    ],
+)
+def test_an_error_is_found_in_the_log_and_in_the_termination_message(log: str, message: str, at: float) -> None:
+    """Torch's own report counts, with the time of the log where that tells the same error; a kubelet may also put the log's end there."""
+    incident = Cluster(log, message=message).why()
+    assert incident["sentence"] == (
+        "rank 1 (pod j-worker-0, node node-1) ended with exit code 1 after 9.0 s: ValueError: bad batch (t.py:9 in step)."
+    )
+    assert incident["deaths"][0]["trouble"]["at"] == pytest.approx(at, abs=1e-3)
+
+
+def test_what_is_no_report_is_not_taken_for_one() -> None:
+    incident = Cluster("2026-01-02T03:04:05.000000000Z it has 7 batches\n", message='{"message": 7}').why()
+    assert incident["sentence"].endswith("the last line of its log: it has 7 batches.")
