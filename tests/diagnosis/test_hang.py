@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ BARRIER = dump(("barrier", f"{TORCH}distributed/distributed_c10d.py", 5000), ("s
 BACKWARD = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), ("backward", f"{TORCH}_tensor.py", 1), STEP)
 COMPUTING = dump(("_engine_run_backward", f"{TORCH}autograd/graph.py", 865), STEP, active=True)
 LOAD = dump(("load", "/w/data.py", 88), ("<module>", "/w/train.py", 3))
+ENDING = dump(("_shutdown", "/usr/lib/python3.11/threading.py", 1590))
 READ = dump(("readinto", "/usr/lib/python3.11/socket.py", 706), ("load", "/w/data.py", 90))
 
 
@@ -111,12 +113,30 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
         ([look(0, LOAD, True, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
         ([look(0, None, cpu=1.0, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
         (
+            [
+                look(0, REDUCE, True, restarts=2),
+                look(1, LOAD, True, restarts=2, earlier_error=replace(NO_DATA, rank=3)),
+            ],
+            "moving",
+            (),
+            "Nothing hangs: 2 ranks, 0.0 CPUs in use, most at step (train.py:14). torchrun has started its ranks again 2 times, the last time"
+            " after local rank 3 of pod j-1 had failed: ValueError: no data (data.py:3 in load).",
+        ),
+        (
+            [look(0, REDUCE, True, restarts=1)],
+            "moving",
+            (),
+            "Nothing hangs: 1 rank, 0.0 CPUs in use, most at step (train.py:14). torchrun has started its ranks again once; what failed left"
+            " no error file (programs under torch's `@record` write one), so its log may tell.",
+        ),
+        (
             [look(0, COMPUTING, True, cpu=1.0), look(1, LOAD, True)],
             "moving",
             (),
             "Nothing hangs: 2 ranks, 1.0 CPUs in use",
         ),
         ([look(0, REDUCE, True), look(1, REDUCE, True)], "moving", (), "Nothing hangs: 2 ranks"),
+        ([look(0, ENDING)], "moving", (), "rank 0 is at _shutdown (threading.py:1590) and uses no CPU"),
         ([look(0, LOAD)], "moving", (), "rank 0 is at load (data.py:88) and uses no CPU; it waits for no other rank."),
         (
             [look(0, None, blind="py-spy: Permission denied"), look(1, None)],

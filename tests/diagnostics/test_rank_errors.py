@@ -15,7 +15,7 @@ import pytest
 from tests.diagnostics.test_diagnostics import Job, hasty, needs_spy, on_job
 
 from rowlock.diagnosis.tracebacks import LoggedError
-from rowlock.diagnostics.rank_errors import read_rank_errors
+from rowlock.diagnostics.rank_errors import read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_processes import RankProcess, RunningPod
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.shim.fact_files import ticks
@@ -60,7 +60,7 @@ def ranks(*paths: Path | str) -> Iterator[list[RankProcess]]:
     pod = RunningPod({}, {"metadata": {"uid": "p"}}, Run(0), Path("log"))
     try:
         for path in paths:
-            env = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(path)}
+            env = {**os.environ, "TORCHELASTIC_ERROR_FILE": str(path), "LOCAL_RANK": "0"}
             child = subprocess.Popen([sys.executable, "-c", RESTS], env=env, stdout=subprocess.PIPE, text=True)
             made.append(child)
             assert child.stdout is not None and child.stdout.readline() == "up\n"
@@ -105,3 +105,16 @@ def test_a_file_of_a_rank_is_an_enemys(tmp_path: Path) -> None:
 def test_a_path_that_leads_to_no_file(path: str) -> None:
     with ranks(path) as made:
         assert read_rank_errors(made) == {}
+
+
+def test_what_failed_before_torchrun_started_its_ranks_again(tmp_path: Path) -> None:
+    for local, at in ((0, 30), (1, 20), (2, 10)):
+        place = tmp_path / "attempt_1" / str(local) / "error.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps({"message": f"ValueError: of {local}"}) if local < 2 else "no JSON")
+        os.utime(place, (at, at))
+    with ranks(*(tmp_path / f"attempt_{n}" / "0" / "error.json" for n in (2, 0, 9))) as made:
+        assert read_restarts(made) == {
+            made[0].pid: (2, LoggedError("ValueError", "of 1", rank=1)),
+            made[2].pid: (9, None),
+        }

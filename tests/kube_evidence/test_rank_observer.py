@@ -128,6 +128,17 @@ def test_a_rank_that_failed_and_does_not_end_is_named_also_without_stacks() -> N
     assert [one["error"] for one in answer["ranks"]] == ["", "ValueError: no data (t.py:9 in step)"]
 
 
+def test_what_failed_before_torchrun_started_the_ranks_again() -> None:
+    report = json.dumps({"message": "ValueError: no data"})
+    first = rank("0", WAITS, restarts=2, earlier=report, earlier_rank=1)
+    answer = observed(Played({"j-master-0": [first, rank("1", LOADS, restarts=2)]}), pod("master"))
+    assert answer["verdict"]["kind"] == "behind"
+    assert answer["verdict"]["sentence"].endswith(
+        " torchrun has started its ranks again 2 times, the last time after local rank 1 of pod j-master-0 had failed: ValueError: no data."
+    )
+    assert [(one["restarts"], one["earlierError"]) for one in answer["ranks"]] == [(2, "ValueError: no data"), (2, "")]
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rowlock.diagnosis.stacks import parse_stack
-from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics import rank_processes, stack_dumps
 from rowlock.kube_evidence import rank_probe
 
 LAUNCHER = """
@@ -130,3 +130,46 @@ def test_an_error_file_that_several_ranks_share_is_nobodys(
     with container(monkeypatch, sys.executable, "-c", LAUNCHER, lines=2):
         path.write_text("whose?")
         assert [rank["error"] for rank in probed(capsys)] == ["", ""]
+
+
+def test_what_failed_before_torchrun_started_its_ranks_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of them, and told once in a pod."""
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "attempt_2" / "0" / "error.json"))
+    rests = "import time; print('up', flush=True); time.sleep(600)"
+    for local, at in ((1, 20), (3, 10), (4, 30)):
+        place = tmp_path / "attempt_1" / str(local) / "error.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(f"of {local}")
+        os.utime(place, (at, at))
+    (tmp_path / "attempt_1" / "0").mkdir()
+    os.mkfifo(tmp_path / "attempt_1" / "0" / "error.json")
+    with container(monkeypatch, "env", "LOCAL_RANK=0", sys.executable, "-c", rests, lines=1):
+        (rank,) = probed(capsys)
+    assert (rank["restarts"], rank["earlier"], rank["earlier_rank"]) == (2, "of 3", 3)
+
+
+UP = f"{sys.executable} -c \"import time; print('up', flush=True); time.sleep(600)\""
+
+
+@pytest.mark.parametrize(
+    ("command", "lines", "numbers"),
+    [
+        ((sys.executable, "-c", LAUNCHER), 2, ["4", "5"]),
+        (("sh", "-c", f"{UP} & {UP} & wait"), 2, ["", ""]),
+        (("sh", "-c", f"RANK=3 {UP} & wait"), 1, ["3"]),
+        (("sh", "-c", f"OMPI_COMM_WORLD_RANK=6 {UP} & PMI_RANK=7 {UP} & wait"), 2, ["6", "7"]),
+        ((sys.executable, "-c", f"import os; os.system({UP!r})"), 1, [""]),
+        (("sh", "-c", "echo up; sleep 600 & wait"), 1, []),
+    ],
+)
+def test_the_same_processes_are_ranks_as_on_one_machine(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], lines: int, numbers: list[str]
+) -> None:
+    with container(monkeypatch, *command, lines=lines) as pid:
+        tree, _ = rank_probe.process_tree()
+        found = rank_probe.ranks_below(pid, tree, rank_probe.read_environ(pid))
+        assert sorted(found) == sorted(rank_processes.find_python_ranks(pid))
+        assert sorted(number for _, number in found) == numbers

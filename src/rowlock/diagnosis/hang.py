@@ -40,6 +40,10 @@ class RankObservation:
     """Why there is no stack."""
     error: LoggedError | None = None
     """What it wrote into torch's error file: it has failed, and should have ended."""
+    restarts: int = 0
+    """How often torchrun has started it again in the same container."""
+    earlier_error: LoggedError | None = None
+    """Why the last time; `rank` of it is the local rank that failed, in the same pod."""
 
     @property
     def is_standing_still(self) -> bool:
@@ -63,7 +67,7 @@ class RankObservation:
             "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
             "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
             "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
-            "error": str(self.error or ""),
+            "error": str(self.error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
         }  # fmt: skip
 
 
@@ -85,6 +89,11 @@ class Verdict:
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
     """The verdict over all running ranks of a job."""
+    verdict, restarts = _judge_now(observations), _restart_sentence(observations)
+    return replace(verdict, sentence=f"{verdict.sentence} {restarts}") if restarts else verdict
+
+
+def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
     if failed := [look for look in observations if look.is_failed]:
         return _failed_verdict(observations, failed)
     if stopped := [look for look in observations if look.state == STOPPED]:
@@ -109,6 +118,22 @@ def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
     """The same verdict, told so long afterwards: nobody has moved, and nobody has written a line."""
     return judge_ranks([replace(look, silent=look.silent + seconds) for look in observations])
+
+
+def _restart_sentence(observations: Sequence[RankObservation]) -> str:
+    """That torchrun has started ranks again, and what failed before it did; "" where it has not."""
+    count = max((look.restarts for look in observations), default=0)
+    if not count:
+        return ""
+    text = f"torchrun has started its ranks again {'once' if count == 1 else f'{count} times'}"
+    known = [(look.earlier_error, look.pod) for look in observations if look.earlier_error and look.restarts == count]
+    if not known:
+        return (
+            f"{text}; what failed left no error file (programs under torch's `@record` write one), so its log may tell."
+        )
+    error, pod = min(known, key=lambda each: (each[0].secondary, each[0].at))
+    local_rank = "a rank" if error.rank is None else f"local rank {error.rank}"
+    return f"{text}{', the last time' if count > 1 else ''} after {local_rank} of pod {pod} had failed: {error}."
 
 
 def _failed_verdict(observations: Sequence[RankObservation], failed: Sequence[RankObservation]) -> Verdict:
@@ -196,7 +221,11 @@ def _place_of(look: RankObservation) -> str:
     if look.stack is None:
         return "an unknown place"
     library_call = look.stack.library_call
-    return f"{look.stack.place} in {library_call}" if library_call and not look.awaited_collective else look.stack.place
+    if (
+        not library_call or look.awaited_collective or library_call == look.stack.place
+    ):  # the same: nothing but a library's
+        return look.stack.place
+    return f"{look.stack.place} in {library_call}"
 
 
 def _common_wait(waiting: Sequence[RankObservation]) -> str:

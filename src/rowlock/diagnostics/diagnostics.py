@@ -19,7 +19,7 @@ from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
-from rowlock.diagnostics.rank_errors import read_rank_errors
+from rowlock.diagnostics.rank_errors import read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
 from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, sort_by_rank
 from rowlock.diagnostics.stack_dumps import StackDump
@@ -171,7 +171,7 @@ class Diagnostics:
         await asyncio.sleep(max(0.0, LOOK_INTERVAL - (time.monotonic() - started)))
         second_dumps = await stack_dumps.dump_stacks(list(cpu_before))
         elapsed = time.monotonic() - started
-        errors = await asyncio.to_thread(read_rank_errors, ranks_now)
+        errors, restarts = await asyncio.to_thread(lambda: (read_rank_errors(ranks_now), read_restarts(ranks_now)))
         now = self._context.clock()
         observations = []
         for rank in ranks_now:
@@ -189,6 +189,8 @@ class Diagnostics:
                     moved=_has_moved(first_dumps[rank.pid], dump),
                     blind=dump.blind,
                     error=errors.get(rank.pid),
+                    restarts=restarts.get(rank.pid, (0, None))[0],
+                    earlier_error=restarts.get(rank.pid, (0, None))[1],
                 )
             )
         return [look for look in observations if look.state not in ("X", "Z")]

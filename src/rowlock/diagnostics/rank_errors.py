@@ -4,49 +4,76 @@ The file lies where the rank's own variable says, in its own file system; the ra
 """
 
 import os
+import re
 import stat
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.diagnostics.rank_processes import RankProcess, read_environ
 from rowlock.kubelet.files import beneath, untrusted
-from rowlock.kubelet.worker.error_files import VARIABLE
+from rowlock.kubelet.worker.error_files import FILE_NAME, VARIABLE
 from rowlock.objects import uid
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CLOCK_STEP = 1.0
 """Seconds by which a file may seem older than its process."""
+_ATTEMPT = re.compile(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+")
+"""Where torchrun lets a rank write: a directory for each time that it started its ranks, and below it one for each local rank."""
+_MAX_LOCAL_RANKS = 64
+Restart = tuple[int, LoggedError | None]
+"""How often torchrun has started a rank again, and why the last time, where that is known: `rank` is the local rank that failed."""
 
 
 def read_rank_errors(ranks: Iterable[RankProcess]) -> dict[int, LoggedError]:
     """By pid, of those ranks that have an error file of their own: MPI's launchers give all of a pod the same, and nobody knows whose it is."""
-    paths = {
-        rank: (uid(rank.running_pod.pod), read_environ(rank.pid).get(VARIABLE.encode(), b"").decode(errors="replace"))
-        for rank in ranks
-    }
+    paths = {rank: (uid(rank.running_pod.pod), _error_file(rank)) for rank in ranks}
     counts = Counter(paths.values())
-    errors = {rank.pid: _read_error(rank, path) for rank, (pod, path) in paths.items() if counts[pod, path] == 1}
-    return {pid: error for pid, error in errors.items() if error is not None}
+    own = [(rank, path) for rank, (pod, path) in paths.items() if counts[pod, path] == 1]
+    reports = {rank.pid: _read_report(rank, path, _start_time(rank) - _CLOCK_STEP) for rank, path in own}
+    return {pid: error for pid, (_, error) in reports.items() if error is not None}
 
 
-def _read_error(rank: RankProcess, path: str) -> LoggedError | None:
-    """No link is followed, nothing is waited for, and a file that is older than the process is that of an earlier one."""
-    if not path.startswith("/"):
+def read_restarts(ranks: Iterable[RankProcess]) -> dict[int, Restart]:
+    """By pid, of ranks that torchrun has started again; why is told with the first rank of each pod."""
+    found = {rank: _ATTEMPT.fullmatch(_error_file(rank)) for rank in ranks}
+    again = {rank: match for rank, match in found.items() if match and int(match[2])}
+    return {rank.pid: (int(match[2]), _read_earlier_error(rank, match)) for rank, match in again.items()}
+
+
+def _read_earlier_error(rank: RankProcess, attempt: re.Match[str]) -> LoggedError | None:
+    """What the first local rank that failed before the last start wrote."""
+    if read_environ(rank.pid).get(b"LOCAL_RANK") != b"0":
         return None
+    earlier = f"{attempt[1]}{int(attempt[2]) - 1}"
+    reports = [_read_report(rank, f"{earlier}/{local}/{FILE_NAME}") for local in range(_MAX_LOCAL_RANKS)]
+    written = [(at, local, error) for local, (at, error) in enumerate(reports) if error is not None]
+    _, local_rank, error = min(written, default=(0.0, 0, None), key=lambda each: each[:2])
+    return error and replace(error, rank=local_rank)
+
+
+def _error_file(rank: RankProcess) -> str:
+    return read_environ(rank.pid).get(VARIABLE.encode(), b"").decode(errors="replace")
+
+
+def _read_report(rank: RankProcess, path: str, since: float = 0.0) -> tuple[float, LoggedError | None]:
+    """When it was written, and what it says. No link is followed, nothing is waited for, and a file from before `since` is not read."""
+    if not path.startswith("/"):
+        return 0.0, None
     try:
         with beneath.open_directory(f"/proc/{rank.pid}/root") as root:
             fd = beneath.open_beneath(root, path.lstrip("/"), os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
-        return None
+        return 0.0, None
     found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_mtime < _start_time(rank) - _CLOCK_STEP or not rank.is_alive:
+    if not stat.S_ISREG(found.st_mode) or found.st_mtime < since or not rank.is_alive:
         os.close(fd)
-        return None
+        return 0.0, None
     with os.fdopen(fd, "rb") as file:
-        return parse_error_report(untrusted.parse_object(file.read(MAX_REPORT_BYTES)))
+        return found.st_mtime, parse_error_report(untrusted.parse_object(file.read(MAX_REPORT_BYTES)))
 
 
 def _start_time(rank: RankProcess) -> float:

@@ -59,6 +59,9 @@ class _ProbedRank(msgspec.Struct):
     first: list[Any]
     second: list[Any]
     error: str = ""
+    restarts: int = 0
+    earlier: str = ""
+    earlier_rank: int = 0
 
 
 class _ProbeAnswer(msgspec.Struct):
@@ -194,7 +197,9 @@ class RankObserver:
                 "cpu": max(0.0, probed.cpu),
                 "silent": look.silent,
             }
-            seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500]}
+            earlier = parse_report_text(probed.earlier)
+            seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500], "restarts": probed.restarts}
+            seen["earlier_error"] = earlier and replace(earlier, rank=probed.earlier_rank)
             found.append(RankObservation(name, *where, **seen, stack=second, moved=moved))
         return [one for one in found if one.state not in ("X", "Z")]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -141,16 +142,34 @@ def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
 
 def read_error(pid: int, path: str) -> str:
     """What the process itself wrote into torch's error file; "" for a file that is older than the process, and for what is no file."""
-    place = f"/proc/{pid}/root{path}"
+    return read_end(f"/proc/{pid}/root{path}", since=start_time(pid) - 1)
+
+
+def read_end(place: str, since: float = 0.0) -> str:
+    """The end of a regular file that was written since then; "" for anything else."""
     try:
         found = os.stat(place)
-        if not stat.S_ISREG(found.st_mode) or found.st_mtime < start_time(pid) - 1:
+        if not stat.S_ISREG(found.st_mode) or found.st_mtime < since:
             return ""
         with open(place, "rb") as file:
             file.seek(max(0, found.st_size - MAX_ERROR_BYTES))
             return file.read(MAX_ERROR_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def read_earlier_error(pid: int) -> dict[str, Any]:
+    """How often torchrun has started a rank again and, for the first rank of a pod, what the first that failed before the last time wrote."""
+    env = read_environ(pid)
+    found = re.match(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+$", env.get(ERROR_FILE, ""))
+    if not found or not int(found[2]):
+        return {}
+    earlier = f"/proc/{pid}/root{found[1]}{int(found[2]) - 1}"
+    places = {local: f"{earlier}/{local}/error.json" for local in range(MOST_RANKS) if env.get("LOCAL_RANK") == "0"}
+    texts = {local: read_end(place) for local, place in places.items()}
+    times = [(os.stat(places[local]).st_mtime, local) for local, text in texts.items() if text]
+    local_rank = min(times)[1] if times else -1
+    return {"restarts": int(found[2]), "earlier": texts.get(local_rank, ""), "earlier_rank": local_rank}
 
 
 def start_time(pid: int) -> float:
@@ -181,7 +200,7 @@ def main() -> None:
         used = (cpu_seconds(pid, tree) - before[pid]) / max(0.001, time.monotonic() - began)
         state = (stat_fields(pid) or [b"X"])[0].decode()
         seen = {"pid": pid, "number": number, "state": state, "cpu": used, "blind": blind, "error": errors.get(pid, "")}
-        answer.append({**seen, "first": first[pid], "second": second})
+        answer.append({**seen, **read_earlier_error(pid), "first": first[pid], "second": second})
     sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
 
 
