@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,16 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
-from tests.end_to_end.cluster import Cluster, lent
+from tests.end_to_end.cluster import Cluster, lent, make
 from tests.engines.played_kubelet import PlayedKubelet, played_kubelet
 from tests.kube.acceptance.real_plane import ACCOUNTS, RBAC, RealPlane, make_account, make_token, run, write_kubeconfig
 
-from rowlock.errors import ApiError
+from rowlock.errors import AlreadyExists, ApiError
 from rowlock.kube.connection import Request
 from rowlock.objects import Object, timestamp
 
 EVERYTHING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+RESEARCHER = [
+    {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/log", "events"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+]
+"""What a user who works in a project may do there."""
 TOLD_S = 40.0
 """Seconds until a user is told: the API server believes a token for ten after it was taken back."""
 BACK_S = 60.0
@@ -73,6 +81,46 @@ class GuardedServer:
         """What the command prints, refused or not."""
         command = ("runai", "submit-dist", "pytorch", job, "-i", "nothing:1", "--workers=1", "-p", self.project)
         return self.served.run(*command, code=None)
+
+    def let_work(self, subject: Object, name: str, project: str = "") -> None:
+        """Give a user or a group the rights of a researcher in a project; `name`: of the binding."""
+        role = f"{self.account}-researcher"
+        with suppress(AlreadyExists):
+            self.plane.send("POST", f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": RESEARCHER})
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+        path = f"{RBAC}/namespaces/runai-{project or self.project}/rolebindings"
+        self.plane.send("POST", path, {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+
+    def ask_as(self, token: str, method: str, path: str, body: Any = None) -> httpx.Response:
+        """What the REST API answers whoever has this token."""
+        url, _, authority = self.served.door(path)
+        tls = ssl.create_default_context(cafile=str(authority))
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=60) as client:
+            return client.request(method, path, json=body)
+
+    def workloads_of(self, token: str) -> list[str]:
+        answer = self.ask_as(token, "GET", "/api/v1/workloads")
+        assert answer.status_code == 200, answer.text
+        return sorted(one["name"] for one in answer.json()["workloads"])
+
+    def submit_as(self, token: str, job: str, project: str = "") -> httpx.Response:
+        projects = self.served.api("GET", "/api/v1/org-unit/projects")["projects"]
+        (number,) = (one["id"] for one in projects if one["name"] == (project or self.project))
+        cluster = self.served.api("GET", "/api/v1/clusters")[0]["uuid"]
+        spec = {"image": "nothing:1", "distributedFramework": "PyTorch", "numWorkers": 1}
+        body = {"name": job, "projectId": number, "clusterId": cluster, "spec": spec}
+        return self.ask_as(token, "POST", "/api/v1/workloads/distributed", body)
+
+    def log_in(self, home: Path, client_id: str, token: str) -> Cluster:
+        """The commands of somebody on a machine of his own, who has logged in with this token."""
+        commands = make(home / "data", home)
+        url, _, authority = self.served.door("/")
+        commands.data.mkdir(parents=True)
+        (commands.data / "ca.crt").write_bytes(authority.read_bytes())
+        commands.run("runai", "config", "set", "--cp-url", url)
+        commands.run("runai", "login", "application", "--client-id", client_id, "--secret", token)
+        return commands
 
     def await_bound(self, job: str) -> None:
         def is_bound() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,19 +13,13 @@ import httpx
 import pytest
 from tests.authentication.oidc.provider import CLIENT, Provider, running_provider
 from tests.conformance.subjects import RUNNING, real_cluster, real_cluster_missing
-from tests.end_to_end.cluster import make
 from tests.kube.acceptance.guarded import BACK_S, GuardedServer, guarded_server
-from tests.kube.acceptance.real_plane import RBAC, RealPlane
+from tests.kube.acceptance.real_plane import RealPlane
 from tests.kube.chaos.api_server import ApiServer
 
 from rowlock.errors import ApiError
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/log", "events"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
-]
 ANA, GROUP = "lab:ana@lab.example", "lab:team"
 """As the cluster names her and her group: with the prefix that its administrator chose."""
 SHORT_S = 25.0
@@ -58,11 +51,7 @@ def world(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Itera
         home = tmp_path_factory.mktemp("home")
         await_trust(plane, provider)
         with guarded_server(plane, home, "oidc") as made:
-            plane.send("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "researcher"}, "rules": RULES})
-            group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}
-            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "researcher"}
-            path = f"{RBAC}/namespaces/runai-{made.project}/rolebindings"
-            plane.send("POST", path, {"metadata": {"name": "team"}, "roleRef": role, "subjects": [group]})
+            made.let_work({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": GROUP}, "team")
             assert "submitted" in made.submit("of-the-owner")
             yield made
 
@@ -90,35 +79,12 @@ def await_trust(plane: RealPlane, provider: Provider) -> None:
     pytest.fail(f"the API server does not know the provider's tokens: {said}")
 
 
-def ask(world: GuardedServer, token: str, method: str, path: str, body: Any = None) -> httpx.Response:
-    url, _, authority = world.served.door(path)
-    tls = ssl.create_default_context(cafile=str(authority))
-    headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=60) as client:
-        return client.request(method, path, json=body)
-
-
-def workloads(world: GuardedServer, token: str) -> list[str]:
-    answer = ask(world, token, "GET", "/api/v1/workloads")
-    assert answer.status_code == 200, answer.text
-    return sorted(one["name"] for one in answer.json()["workloads"])
-
-
-def submit(world: GuardedServer, token: str, job: str) -> httpx.Response:
-    projects = world.served.api("GET", "/api/v1/org-unit/projects")["projects"]
-    (project,) = (one["id"] for one in projects if one["name"] == world.project)
-    cluster = world.served.api("GET", "/api/v1/clusters")[0]["uuid"]
-    spec = {"image": "nothing:1", "distributedFramework": "PyTorch", "numWorkers": 1}
-    body = {"name": job, "projectId": project, "clusterId": cluster, "spec": spec}
-    return ask(world, token, "POST", "/api/v1/workloads/distributed", body)
-
-
 def test_a_member_of_the_group_works_as_herself_and_others_do_not(
     world: GuardedServer, provider: Provider, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     ana = provider.token()
-    world.served.until(lambda: workloads(world, ana) == ["of-the-owner"], "the rights of her group are followed")
-    answer = submit(world, ana, "of-ana")
+    world.served.until(lambda: world.workloads_of(ana) == ["of-the-owner"], "the rights of her group are followed")
+    answer = world.submit_as(ana, "of-ana")
     assert answer.status_code == 202, answer.text
     world.await_bound("of-ana")
     lines = (world.plane.directory / "audit.jsonl").read_text().splitlines(keepends=True)
@@ -126,37 +92,31 @@ def test_a_member_of_the_group_works_as_herself_and_others_do_not(
             if e["verb"] == "create" and e["objectRef"].get("resource") == "pytorchjobs" and e["objectRef"].get("name") == "of-ana"]  # fmt: skip
     assert {one["user"]["username"] for one in made} == {ANA}, made
 
-    home = tmp_path_factory.mktemp("ana")
-    commands = make(home / "data", home)
-    url, _, authority = world.served.door("/")
-    commands.data.mkdir()
-    (commands.data / "ca.crt").write_bytes(authority.read_bytes())
-    commands.run("runai", "config", "set", "--cp-url", url)
-    commands.run("runai", "login", "application", "--client-id", ANA, "--secret", ana)
+    commands = world.log_in(tmp_path_factory.mktemp("ana"), ANA, ana)
     said = commands.run("rowlock", "list", "-p", world.project)
     assert "of-ana" in said and "of-the-owner" in said, said
     assert "deleted" in commands.run("runai", "delete", "job", "of-ana", "-p", world.project).lower()
 
     bob = provider.token(sub="2", email="bob@lab.example", groups=["others"])
-    assert workloads(world, bob) == []
-    refused = submit(world, bob, "of-bob")
+    assert world.workloads_of(bob) == []
+    refused = world.submit_as(bob, "of-bob")
     assert refused.status_code == 400 and "was not found" in refused.json()["message"], refused.text
     for wrong in (provider.token(aud="another"), provider.token(iss="https://127.0.0.1:1"), ana[:-4] + "AAAA"):
-        assert ask(world, wrong, "GET", "/api/v1/workloads").status_code == 401
+        assert world.ask_as(wrong, "GET", "/api/v1/workloads").status_code == 401
 
 
 def test_a_token_ends_when_it_says(world: GuardedServer, provider: Provider) -> None:
     ends = int(time.time() + SHORT_S)
     short = provider.token(exp=ends)
-    world.served.until(lambda: "of-the-owner" in workloads(world, short), "the rights of her group are followed")
+    world.served.until(lambda: "of-the-owner" in world.workloads_of(short), "the rights of her group are followed")
     answers = list[httpx.Response]()
 
     def is_refused() -> bool:
-        answers.append(ask(world, short, "GET", "/api/v1/workloads"))
+        answers.append(world.ask_as(short, "GET", "/api/v1/workloads"))
         return answers[-1].status_code != 200
 
     world.served.until(is_refused, "it has ended", SHORT_S + 30.0)
     print(f"refused {time.time() - ends:.1f} s after its end")
     assert time.time() > ends - 1.0
     assert answers[-1].status_code == 401 and "sign in again with a new one" in answers[-1].json()["message"]
-    assert "of-the-owner" in workloads(world, provider.token()), "a new one counts at once"
+    assert "of-the-owner" in world.workloads_of(provider.token()), "a new one counts at once"

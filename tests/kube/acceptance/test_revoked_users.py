@@ -4,7 +4,6 @@ minute for which the cluster's word about a token is kept; what he follows ends;
 from __future__ import annotations
 
 import json
-import ssl
 import subprocess
 import threading
 import time
@@ -16,19 +15,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.end_to_end.cluster import Cluster, make
+from tests.end_to_end.cluster import Cluster
 from tests.kube.acceptance.guarded import TOLD_S, GuardedServer, guarded_server
-from tests.kube.acceptance.real_plane import ACCOUNTS, RBAC, RealPlane, make_token, run
+from tests.kube.acceptance.real_plane import ACCOUNTS, RealPlane, make_token, run
 from tests.ui.conftest import chromium as chromium
 
 from rowlock.kube.users.cluster_users import KNOWN_SECONDS, REVIEW_S
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]
-RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["*"], "verbs": ["*"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/log", "events"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
-]
 BOUND_S = KNOWN_SECONDS + REVIEW_S + 20.0
 """Seconds until all of a user's streams have ended: ten for the API server's own memory, and ten for this machine."""
 WHAT_TO_DO = (
@@ -63,24 +57,13 @@ class Person:
     project: str
 
     def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        url, _, authority = self.world.served.door(path)
-        headers = {"Authorization": f"Bearer {self.token}"}
-        tls = ssl.create_default_context(cafile=str(authority))
-        with httpx.Client(base_url=url, verify=tls, headers=headers, timeout=60) as client:
-            return client.request(method, path, json=body)
+        return self.world.ask_as(self.token, method, path, body)
 
     def workloads(self) -> list[str]:
-        answer = self.ask("GET", "/api/v1/workloads")
-        assert answer.status_code == 200, answer.text
-        return [one["name"] for one in answer.json()["workloads"]]
+        return self.world.workloads_of(self.token)
 
     def submit(self, job: str) -> httpx.Response:
-        (owned,) = (p for p in self.world.served.api("GET", "/api/v1/org-unit/projects")["projects"]
-                    if p["name"] == self.project)  # fmt: skip
-        cluster = self.world.served.api("GET", "/api/v1/clusters")[0]["uuid"]
-        spec = {"image": "nothing:1", "distributedFramework": "PyTorch", "numWorkers": 1}
-        body = {"name": job, "projectId": owned["id"], "clusterId": cluster, "spec": spec}
-        return self.ask("POST", "/api/v1/workloads/distributed", body)
+        return self.world.submit_as(self.token, job, self.project)
 
     def follow(self, stack: ExitStack, job: str) -> Follower:
         line = ["rowlock", "logs", "-f", job, "-p", self.world.project]
@@ -105,7 +88,6 @@ class Person:
 @pytest.fixture(scope="module")
 def world(plane: RealPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedServer]:
     with guarded_server(plane, tmp_path_factory.mktemp("revoked"), "keeper") as made:
-        made.plane.send("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "revoked-users"}, "rules": RULES})
         yield made
 
 
@@ -130,18 +112,9 @@ def make_person(world: GuardedServer, home: Path, name: str, project: str = "") 
             return await make_token(kube, name)
 
     world.plane.send("POST", ACCOUNTS, {"metadata": {"name": name}})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "revoked-users"}
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
-    path = f"{RBAC}/namespaces/runai-{project}/rolebindings"
-    world.plane.send("POST", path, {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
-    person = Person(name, run(token()), world, make(home / name, home), project)
-    url, _, authority = world.served.door("/")
-    (home / name).mkdir()
-    (home / name / "ca.crt").write_bytes(authority.read_bytes())
-    person.commands.run("runai", "config", "set", "--cp-url", url)
-    secret = ("--client-id", f"default:{name}", "--secret", person.token)
-    person.commands.run("runai", "login", "application", *secret)
-    return person
+    world.let_work({"kind": "ServiceAccount", "name": name, "namespace": "default"}, name, project)
+    held = run(token())
+    return Person(name, held, world, world.log_in(home / name, f"default:{name}", held), project)
 
 
 def test_who_only_reads_is_refused_within_the_minute_and_nobody_else(
