@@ -35,6 +35,7 @@ _VALUES = {
     "VALUE-CLAIM": '"{{ .Values.archive.claim }}"',
     "VALUE-PORT": "{{ .Values.archive.port }}",
     "VALUE-TLS": '"{{ .Values.tls.secret }}"',
+    "VALUE-DEBUG": '"{{ .Values.debugImage }}"',
 }
 _SINGLE = ServerInstall(
     "VALUE-IMAGE",
@@ -44,6 +45,7 @@ _SINGLE = ServerInstall(
     "VALUE-HOST",
     operator="VALUE-OPERATOR",
     tls_secret="VALUE-TLS",
+    debug_image="VALUE-DEBUG",
 )
 _SHARED = replace(
     _SINGLE,
@@ -57,6 +59,7 @@ _OPTIONAL = {
     r"( *)- name: tls\n\1  secret:\n\1    secretName: VALUE-TLS\n": ".Values.tls.secret",
     r"( *)- name: tls\n\1  mountPath: .*\n\1  readOnly: true\n": ".Values.tls.secret",
     r"( *)- --tls-cert\n\1- .*\n\1- --tls-key\n\1- .*\n": ".Values.tls.secret",
+    r"( *)- --debug-image\n\1- VALUE-DEBUG\n": ".Values.debugImage",
     r"( *)envFrom:\n\1- secretRef:\n\1    name: VALUE-SECRET\n": ".Values.archive.secret",
     r"( *)- name: archive\n\1  persistentVolumeClaim:\n\1    claimName: VALUE-CLAIM\n": ".Values.archive.claim",
     r"( *)- name: archive\n\1  mountPath: .*\n": ".Values.archive.claim",
@@ -76,6 +79,9 @@ operator: kubeflow
 # Whether the server may make, read and change the Secrets of all namespaces: the credentials of its owner need it, and users with tokens
 # of their own do not
 credentials: false
+# The image of the debug containers that `rowlock why` adds to pods without py-spy, which has Python and py-spy: the server's own has both.
+# "" = none, and no right to add them
+debugImage: ""
 # How many servers: more than one need archive.url. Any of them answers; one schedules, and one writes the archive
 replicas: 1
 # The archive that all servers share: s3://BUCKET/PREFIX, or file:///var/lib/rowlock-archive; "" = the volume below, for one server
@@ -137,7 +143,8 @@ def chart_files() -> dict[str, str]:
         "crds/scheduling.yaml": _text(crds),
         "templates/rights.yaml": _text(rest),
         "templates/scheduler-rights.yaml": _when('eq .Values.scheduler "own"', _text(scheduling)),
-        "templates/credentials.yaml": _when(".Values.credentials", _text(_credential_rights())),
+        "templates/credentials.yaml": _when(".Values.credentials", _text(_rights_of("rowlock-credentials"))),
+        "templates/debug-rights.yaml": _when(".Values.debugImage", _text(_rights_of("rowlock-debug"))),
         "templates/other-schedulers.yaml": _other_schedulers(),
         "templates/operator.yaml": _when('eq .Values.operator "own"', _text(operating)),
         "templates/archive-rights.yaml": _when(".Values.archive.url", _text(archiving)),
@@ -149,9 +156,10 @@ def chart_files() -> dict[str, str]:
     }
 
 
-def _credential_rights() -> list[Object]:
-    everything = install_objects(scheduler="own", crds=True, credentials=True)
-    return [obj for obj in everything if name(obj) == "rowlock-credentials"]
+def _rights_of(role: str) -> list[Object]:
+    """Of a role that only some installations have."""
+    everything = install_objects(scheduler="own", crds=True, credentials=True, debug=True)
+    return [obj for obj in everything if name(obj) == role]
 
 
 def _other_schedulers() -> str:

@@ -15,6 +15,7 @@
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def _run(args: argparse.Namespace) -> int:
     elif args.verb == "can-run-a-node":
         print(node_missing())
     elif args.verb == "image":
-        add_image(args.dir.resolve(), args.name, args.program)
+        add_image(args.dir.resolve(), args.name, args.program, args.path)
     elif args.verb == "down":
         stop_node(args.dir.resolve())
         stop(args.dir.resolve())
@@ -114,6 +115,7 @@ def _arguments() -> argparse.Namespace:
     image = verbs.add_parser("image")
     image.add_argument("dir", type=Path)
     image.add_argument("name")
+    image.add_argument("--path", default=os.defpath, help="the PATH of its programs")
     image.add_argument("program", nargs="+")
     verbs.add_parser("down").add_argument("dir", type=Path)
     return parser.parse_args()

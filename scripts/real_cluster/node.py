@@ -159,9 +159,9 @@ def _images(plane: Plane) -> None:
         _import_image(plane.dir, name, files, program)
 
 
-def add_image(directory: Path, name: str, program: list[str]) -> None:
-    """On the node of the cluster in this directory. Raises Missing."""
-    _import_image(directory, name, {"tmp/.here": b""}, {"Entrypoint": program})
+def add_image(directory: Path, name: str, program: list[str], path: str) -> None:
+    """On the node of the cluster in this directory; `path` is its PATH. Raises Missing."""
+    _import_image(directory, name, {"tmp/.here": b""}, {"Entrypoint": program, "Env": [f"PATH={path}"]})
 
 
 def _import_image(directory: Path, name: str, files: dict[str, bytes], program: dict[str, list[str]]) -> None:
@@ -198,7 +198,7 @@ def docker_archive(name: str, files: dict[str, bytes], program: dict[str, list[s
     """An image of one layer, as `docker save` writes it."""
     layer = _tar(files)
     config = {
-        "architecture": "amd64", "os": "linux", "config": {**program, "Env": [f"PATH={os.defpath}"]},
+        "architecture": "amd64", "os": "linux", "config": {"Env": [f"PATH={os.defpath}"], **program},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }  # fmt: skip
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]

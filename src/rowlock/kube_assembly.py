@@ -39,7 +39,7 @@ from rowlock.kube.client import Kube
 from rowlock.kube.installation import choose_dialect, require_kinds
 from rowlock.kube.proxy.api_proxy import ApiProxy
 from rowlock.kube.rate_limit import Limits
-from rowlock.kube.rights import ARCHIVE_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
+from rowlock.kube.rights import ARCHIVE_RULES, DEBUG_RULES, OPERATOR_RULES, SCHEDULER_RULES, Rule, missing_rights
 from rowlock.kube.users.cluster_users import UNKNOWN_TOKEN
 from rowlock.kube.watches.cluster_probe import ClusterProbe
 from rowlock.kube.watches.object_decoder import ObjectDecoder
@@ -108,7 +108,7 @@ class KubeServer(Server):
             archive, run_elected = await self._open_archive(stack)
             probe, requests = ClusterProbe(kube, [*clients, users.client]), RequestStats()
             audit_log = AuditLog(self.data_dir)
-            diagnostics, observer = KubeDiagnostics(kube, archive), RankObserver()
+            diagnostics, observer = KubeDiagnostics(kube, archive), RankObserver(debug_image=self.options.debug_image)
             rest_api = RestApi(
                 kube,
                 settings,
@@ -180,6 +180,9 @@ class KubeServer(Server):
             kube, install=self.options.install_crds, has_operator=self.options.operator == "own",
             has_scheduler=dialect is OWN,
         )  # fmt: skip
+        if self.options.debug_image and (missing := await missing_rights(kube, DEBUG_RULES)):
+            lack = f"these credentials may not add debug containers ({', '.join(missing)})"
+            notices = [*notices, f"{lack}: `rowlock manifests --debug-image IMAGE` has the right"]
         return dialect, "; ".join(filter(None, (*notices, consequence)))
 
     async def _make_scheduler(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeScheduler:

@@ -38,6 +38,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--archive", default="", help="s3://BUCKET/PREFIX or file:///DIRECTORY: the archive of several servers"
     )
+    parser.add_argument("--debug-image", default="", help='of debug containers in pods without py-spy; "" = none')
     parser.add_argument(
         "--tls-cert", type=Path, help="the certificate for clients that name the server of a real cluster"
     )

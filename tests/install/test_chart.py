@@ -92,6 +92,31 @@ def test_a_directory_of_all_servers_is_a_claim() -> None:
     assert "file://" + mounts["archive"] == shared.archive
 
 
+def test_only_with_a_debug_image_the_account_may_add_debug_containers() -> None:
+    def made(*flags: str) -> list[Object]:
+        command = [str(BIN / "rowlock"), "manifests", "--image", "registry.example/rowlock:1", *flags]
+        return list(yaml.safe_load_all(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+    with_image, without = made("--debug-image", "registry.example/debug:1"), made()
+    (role,) = (obj for obj in with_image if (obj["kind"], obj["metadata"]["name"]) == ("ClusterRole", "rowlock-debug"))
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/ephemeralcontainers"], "verbs": ["patch"]}]
+    (args,) = (
+        obj["spec"]["template"]["spec"]["containers"][0]["args"] for obj in with_image if obj["kind"] == "Deployment"
+    )
+    assert args[args.index("--debug-image") + 1] == "registry.example/debug:1"
+    assert "ephemeralcontainers" not in str(without) and "--debug-image" not in str(without)
+
+
+def test_so_it_is_in_the_chart() -> None:
+    for flags in ((), ("--set", "archive.url=s3://lab/x,replicas=2")):
+        plain, debug = render(*flags), render(*flags, "--set", "debugImage=registry.example/debug:1")
+        assert "ephemeralcontainers" not in plain and "--debug-image" not in plain
+        assert "pods/ephemeralcontainers" in debug
+        servers = [obj for obj in yaml.safe_load_all(debug) if obj and obj["kind"] == "Deployment"]
+        (args,) = (obj["spec"]["template"]["spec"]["containers"][0]["args"] for obj in servers)
+        assert args[args.index("--debug-image") + 1] == "registry.example/debug:1"
+
+
 def test_more_servers_than_one_need_an_archive(tmp_path: Path) -> None:
     rowlock = [str(BIN / "rowlock"), "manifests"]
     for flags, sentence in (

@@ -33,7 +33,8 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
         "list pods", "list namespaces", "list jobs", "list queues", "list podgroups", "list configmaps", "list services",
         "list serviceaccounts", "list horizontalpodautoscalers", "list events", "list persistentvolumeclaims", "list persistentvolumes",
     ),
-    NO_NODE: ("create pods/exec", "get pods/attach", "create pods/attach", "get pods/portforward", "create pods/portforward"),
+    NO_NODE: ("create pods/exec", "get pods/attach", "create pods/attach", "get pods/portforward", "create pods/portforward",
+              "patch pods/ephemeralcontainers"),
     CHANCE: (
         "update pods/status", "update podgroups", "patch podgroups/status", "patch queues/status", "patch events", "get pods",
         "update jobs", "get namespaces", "get leases", "update leases",
@@ -79,7 +80,7 @@ def spell(resource: str) -> str:
 
 
 def listed_rights() -> set[str]:
-    rules = [rule for role in roles_of("own", "own", credentials=True).values() for rule in role]
+    rules = [rule for role in roles_of("own", "own", credentials=True, debug=True).values() for rule in role]
     return {f"{verb} {spell(resource)}" for rule in rules for resource in rule.resources for verb in rule.verbs}
 
 

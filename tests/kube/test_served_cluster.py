@@ -105,6 +105,7 @@ def test_a_program_of_this_machine_is_not_run_elsewhere(served: Cluster, other_c
     [
         (("--context", "x"), "--context needs --kubeconfig FILE"),
         (("--install-crds",), "--install-crds needs --kubeconfig FILE"),
+        (("--debug-image", "x"), "--debug-image needs --kubeconfig FILE"),
         (("--kubeconfig", "/nowhere/config"), "there is no kubeconfig /nowhere/config"),
         (("--kubeconfig", "/dev/null/..", "--nodes", "2"), "there is no kubeconfig"),
     ],

@@ -76,6 +76,9 @@ class Played(Kube):
         return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
 
 
+NO_IMAGE = "; the server has no --debug-image to look from a debug container"
+
+
 def observed(kube: Played, *pods: Object) -> dict[str, Any]:
     observer = RankObserver(clock=lambda: seconds(NOW), run=kube.run)
     observer.pods_of = {"job": list(pods)}.__getitem__
@@ -142,14 +145,14 @@ def test_what_failed_before_torchrun_started_the_ranks_again() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ([rank("0", (), blind="py-spy is not in the image", cpu=0.5)], "py-spy is not in the image"),
-        ([], "it has no Python process"),
+        ([rank("0", (), blind="py-spy is not in the image", cpu=0.5)], f"py-spy is not in the image{NO_IMAGE}"),
+        ([], f"it has no Python process{NO_IMAGE}"),
         (Forbidden('pods "j" is forbidden'), 'exec in the pod was refused: pods "j" is forbidden'),
         (Unavailable("no answer from j within 20 s"), "no answer from j within 20 s"),
-        (CommandResult(b"", "", "command terminated with exit code 44"), "they are not Python programs"),
-        (CommandResult(b"", "sh: not found", "exit code 127"), "the container cannot be looked into: sh: not found"),
-        (CommandResult(b"", "", "it wrote more than 4 MiB"), "the container cannot be looked into: it wrote more than 4 MiB"),
-        (CommandResult(b'{"ranks": [{"pid": "x"}]}', "", ""), "what the container answered cannot be read"),
+        (CommandResult(b"", "", "command terminated with exit code 44"), f"they are not Python programs{NO_IMAGE}"),
+        (CommandResult(b"", "sh: not found", "exit code 127"), f"the container cannot be looked into: sh: not found{NO_IMAGE}"),
+        (CommandResult(b"", "", "it wrote more than 4 MiB"), f"the container cannot be looked into: it wrote more than 4 MiB{NO_IMAGE}"),
+        (CommandResult(b'{"ranks": [{"pid": "x"}]}', "", ""), f"what the container answered cannot be read{NO_IMAGE}"),
     ],
 )  # fmt: skip
 def test_where_nobody_can_look_silence_is_told_and_why(answer: Any, reason: str) -> None:

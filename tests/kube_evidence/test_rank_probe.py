@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +175,64 @@ def test_the_same_processes_are_ranks_as_on_one_machine(
         found = rank_probe.ranks_below(pid, tree, rank_probe.read_environ(pid))
         assert sorted(found) == sorted(rank_processes.find_python_ranks(pid))
         assert sorted(number for _, number in found) == numbers
+
+
+def has_namespaces() -> bool:
+    made = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "true")
+    return bool(shutil.which("nsenter")) and not subprocess.run(made, capture_output=True).returncode
+
+
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+OWN_ROOT = ("unshare", "--mount", "--mount-proc", "--")
+
+
+@pytest.mark.skipif(not has_namespaces(), reason="only root makes the namespaces of containers")
+@pytest.mark.skipif(not stack_dumps.find_py_spy(), reason="py-spy is not installed: stacks cannot be read")
+def test_from_a_debug_container_the_first_containers_processes_are_seen_and_no_others() -> None:
+    """As in a pod: one set of processes, and files of its own for each container; a third one sleeps as debug containers do."""
+    code = "import time; print('up', flush=True)\ndef stand_still(): time.sleep(600)\nstand_still()"
+    env = {name: value for name, value in os.environ.items() if name not in rank_probe.TORCH_VARIABLES}
+    program = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", code)
+    with ExitStack() as ended:
+        launcher = begin(ended, program, env)
+        (first,) = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+        beside = ("nsenter", "--target", first, "--pid", "--", *OWN_ROOT)
+        begin(ended, (*beside, sys.executable, "-c", code), env)
+        script = (sys.executable, "-I", "-S", rank_probe.__file__)
+        spied = {**env, "PATH": f"{Path(stack_dumps.find_py_spy()).parent}:{SYSTEM_PATH}"}
+        outside = probed_by((*beside, *script, rank_probe.FROM_OUTSIDE), spied)
+        bare = probed_by((*beside, *script, rank_probe.FROM_OUTSIDE), {**env, "PATH": SYSTEM_PATH})
+        inside = probed_by((*beside, *script), spied)
+    assert [(rank["pid"], rank["blind"]) for rank in outside] == [(1, "")] and inside == []
+    stack = parse_stack(outside[0]["second"])
+    assert stack is not None and [frame.function for frame in stack.frames] == ["stand_still", "<module>"]
+    assert bare[0]["blind"].startswith("py-spy is not in the image")
+
+
+def test_from_outside_py_spy_is_that_of_our_own_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And never a program of the container that is looked at, nor are our own processes taken for its."""
+    tool = tmp_path / "py-spy"
+    tool.write_text("")
+    tool.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(rank_probe, "read_environ", lambda pid: {"PATH": str(tmp_path)})
+    monkeypatch.setattr(sys, "argv", ["-c", rank_probe.FROM_OUTSIDE])
+    assert rank_probe.find_py_spy([os.getpid()]) == str(tool)
+    monkeypatch.setenv("PATH", "")
+    assert rank_probe.find_py_spy([os.getpid()]) == ""
+    monkeypatch.setattr(rank_probe, "read_link", lambda pid, name: "mnt:[1]")
+    assert rank_probe.process_tree() == ({}, []), "process 1 is our own where no processes are shared"
+
+
+def begin(ended: ExitStack, command: tuple[str, ...], env: dict[str, str]) -> int:
+    """A program that has written its first line, until `ended`; its pid."""
+    made = ended.enter_context(subprocess.Popen(command, env=env, stdout=subprocess.PIPE))
+    ended.callback(made.kill)
+    assert made.stdout is not None and made.stdout.readline() == b"up\n"
+    return made.pid
+
+
+def probed_by(command: tuple[str, ...], env: dict[str, str]) -> list[dict[str, Any]]:
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout)["ranks"]
+    return found

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,49 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
     assert "No rank has written a line for " in silence and "they are not Python programs" in silence, silence
     for name in ("hangs", "quiet"):
         served.run("rowlock", "delete", name, "-p", "team-a")
+
+
+DEBUG_IMAGE = "localhost/debug:1"
+
+
+def debug_containers(served: Cluster, name: str) -> list[list[str]]:
+    """Of each pod of a job."""
+    found = served.api("GET", "/api/v1/namespaces/runai-team-a/pods")["items"]
+    specs = [pod["spec"] for pod in found if pod["metadata"]["name"].startswith(f"{name}-")]
+    return [[one["name"] for one in spec.get("ephemeralContainers", ())] for spec in specs]
+
+
+def test_pods_without_py_spy_are_seen_from_a_debug_container(node: Path, tmp_path: Path) -> None:
+    """Which is added once, though two ask; where it cannot be added or its image is not there, the answer says so."""
+    path = ("--path", f"{REPO}/.venv/bin:{os.defpath}", "--", "nothing")
+    made = [sys.executable, "scripts/real_cluster", "image", str(node.parent), DEBUG_IMAGE, *path]
+    subprocess.run(made, check=True, cwd=REPO)
+    with lent(tmp_path) as served:
+        up = ("--kubeconfig", str(node), "--scheduler", "own", "--install-crds", "--debug-image")
+        served.up(*up, DEBUG_IMAGE)
+        served.run("rowlock", "project", "create", "team-a", code=None)
+        for name in ("bare", "second"):
+            submit(served, name, 1, f"exec {REPO}/.venv/bin/python -c '{HANG}'")
+            served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "120s")
+        enforce = ("label", "namespace", "runai-team-a", "--overwrite", "pod-security.kubernetes.io/enforce=baseline")
+        kubectl(node, *enforce)
+        refused = why(served, "bare")
+        assert "no debug container: the Pod Security of its namespace (baseline) refuses SYS_PTRACE" in refused, refused
+        assert debug_containers(served, "bare") == [[], []]
+        kubectl(node, *enforce[:-1], "pod-security.kubernetes.io/enforce-")
+        with ThreadPoolExecutor(2) as both:
+            list(both.map(lambda _: why(served, "bare"), range(2)))
+        expected = "rank 1 (pod bare-worker-0, node real-node) keeps the others waiting: it is at load (<string>:"
+        served.until(lambda: expected in why(served, "bare"), lambda: why(served, "bare", "--stacks"), 60)
+        assert "rank 0 waits in all_reduce at" in why(served, "bare")
+        assert debug_containers(served, "bare") == [["rowlock-debug-1"]] * 2
+        served.run("rowlock", "down", "--yes")
+        served.up(*up, "localhost:1/none:1")
+        absent = "no debug container: its image localhost:1/none:1 cannot be pulled ("
+        served.until(lambda: absent in why(served, "second"), lambda: why(served, "second"), 60)
+        assert "No rank has written a line for " in why(served, "second")
+        for name in ("bare", "second"):
+            served.run("rowlock", "delete", name, "-p", "team-a")
 
 
 def test_torchs_error_file_is_read_through_the_pod(served: Cluster) -> None:

@@ -34,12 +34,13 @@ def install_objects(
     server: ServerInstall | None = None,
     monitor: bool = False,
     credentials: bool = False,
+    debug: bool = False,
 ) -> list[Object]:
     """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
     leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `is_shared`: several servers have one
     archive (`rowlock up --archive`). `server` runs in the cluster; `monitor` tells Prometheus of it; `credentials` gives the account
-    the right to Secrets."""
-    roles = roles_of(scheduler, operator, credentials=credentials, is_shared=is_shared)
+    the right to Secrets, and `debug` that to add debug containers."""
+    roles = roles_of(scheduler, operator, credentials=credentials, is_shared=is_shared, debug=debug)
     labels = {"app.kubernetes.io/name": "rowlock"}
     account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
     made: list[Object] = [
@@ -91,6 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tls-secret", default="", help="the Secret with the certificate of all servers")
     parser.add_argument("--service-monitor", action="store_true", help="tell the Prometheus operator of the server")
     parser.add_argument("--credentials", action="store_true", help="let the account make and change Secrets")
+    parser.add_argument("--debug-image", default="", help="let the account add debug containers of this image to pods")
     options = parser.parse_args(argv)
     server = ServerInstall(
         options.image,
@@ -104,6 +106,7 @@ def main(argv: list[str] | None = None) -> int:
         archive_claim=options.archive_claim,
         archive_port=options.archive_port,
         tls_secret=options.tls_secret,
+        debug_image=options.debug_image,
     )
     objects = install_objects(
         scheduler=options.scheduler,
@@ -113,6 +116,7 @@ def main(argv: list[str] | None = None) -> int:
         server=server if options.image else None,
         monitor=options.service_monitor,
         credentials=options.credentials,
+        debug=bool(options.debug_image),
     )
     sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
     return 0

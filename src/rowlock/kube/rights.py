@@ -76,6 +76,8 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
 )
 """Of the owner's credentials (`/api/v1/asset/credentials`), besides the server's, and only where somebody asks for it: who may get the
 Secrets of every namespace is almost an administrator. Users with tokens of their own act with their own rights, and need none of it."""
+DEBUG_RULES: tuple[Rule, ...] = (Rule("", ("pods/ephemeralcontainers",), ("patch",)),)
+"""Of `--debug-image`, besides the server's: who may add containers to pods may run programs with those pods' rights."""
 DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
     "volcano": (
         Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),
@@ -129,10 +131,15 @@ ARCHIVE_RULES: tuple[Rule, ...] = (
 
 
 def roles_of(
-    scheduler: str, operator: str = "kubeflow", *, credentials: bool = False, is_shared: bool = False
+    scheduler: str,
+    operator: str = "kubeflow",
+    *,
+    credentials: bool = False,
+    is_shared: bool = False,
+    debug: bool = False,
 ) -> dict[str, tuple[Rule, ...]]:
     """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`; `is_shared`: with
-    an archive of several servers."""
+    an archive of several servers; `debug`: with debug containers."""
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
@@ -141,6 +148,7 @@ def roles_of(
         **({"rowlock-operator": OPERATOR_RULES} if operator == "own" else {}),
         **({"rowlock-archive": ARCHIVE_RULES} if is_shared else {}),
         **({"rowlock-credentials": CREDENTIAL_RULES} if credentials else {}),
+        **({"rowlock-debug": DEBUG_RULES} if debug else {}),
     }
 
 

@@ -1,8 +1,9 @@
 """Where the running ranks of a job on a real cluster stand, for `why`: seen from inside their containers, by exec.
 
 Each pod is asked once, with the rights of whoever asks. Where the image has py-spy and the container may trace its own programs, the
-answer has stacks; else processes and what they use; where nobody may exec, or there is neither a shell nor Python, the time since the
-last line of the log is all that is known. The sentence says which it was.
+answer has stacks; else it is asked from a debug container, where the server has an image for them (`debug_container.py`). Without that
+there are processes and what they use; where nobody may exec, or there is neither a shell nor Python, the time since the last line of the
+log is all that is known. The sentence says which it was.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from rowlock.diagnosis.root_cause import format_duration
 from rowlock.errors import ApiError, Forbidden
 from rowlock.kube.client import Kube
 from rowlock.kube.proxy.container_command import CommandResult, run_in_container
-from rowlock.kube_evidence import rank_probe
+from rowlock.kube_evidence import debug_container, rank_probe
+from rowlock.kube_evidence.debug_container import DebugContainers, NoDebugContainer
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
 
@@ -36,6 +38,8 @@ MAX_PODS = 64
 """Pods of a job that are asked; of a larger one the first."""
 _AT_ONCE = 8
 _TIMEOUT_S = 20.0
+_LOOK_S = 40.0
+"""Seconds after which no pod is looked at from a debug container any more."""
 _LOG_TIMEOUT_S = 5.0
 _NO_PYTHON = 44
 """Exit code of `_FIND_PYTHON` where no process is Python's."""
@@ -106,8 +110,16 @@ def _drop_docstrings(text: str) -> str:
 class RankObserver:
     """One per server of a real cluster."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, run: RunInContainer = run_in_container) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        run: RunInContainer = run_in_container,
+        debug_image: str = "",
+    ) -> None:
+        """`debug_image`: of debug containers; without one none are added."""
         self._clock, self._run = clock, run
+        self._debug = DebugContainers(debug_image) if debug_image else None
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
         """The pods of a job (its uid), in order of ranks: an informer cache's, once there is one."""
         self._script = pack_script(Path(rank_probe.__file__).read_text(encoding="utf-8"))
@@ -118,11 +130,11 @@ class RankObserver:
         kube, running = api, [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
         if not running or not isinstance(kube, Kube):
             return {"verdict": None, "ranks": []}
-        slots = asyncio.Semaphore(_AT_ONCE)
+        slots, deadline = asyncio.Semaphore(_AT_ONCE), asyncio.get_running_loop().time() + _LOOK_S
 
         async def look(pod: Object) -> _PodLook:
             async with slots:
-                return await self._look(kube, pod)
+                return await self._look(kube, pod, deadline)
 
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
         observations = [observation for each in looks for observation in self._observations(job, each)]
@@ -138,20 +150,58 @@ class RankObserver:
             verdict = replace(verdict, sentence=verdict.sentence + left)
         return {"verdict": verdict.to_dict(), "ranks": [observation.to_dict() for observation in observations]}
 
-    async def _look(self, kube: Kube, pod: Object) -> _PodLook:
-        silent, (probed, blind) = await asyncio.gather(self._silent_seconds(kube, pod), self._probe(kube, pod))
+    async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
+        silent, (probed, blind) = await asyncio.gather(
+            self._silent_seconds(kube, pod), self._probe(kube, pod, deadline)
+        )
         return _PodLook(pod, probed, blind, silent)
 
-    async def _probe(self, kube: Kube, pod: Object) -> tuple[tuple[_ProbedRank, ...], str]:
+    async def _probe(self, kube: Kube, pod: Object, deadline: float) -> tuple[tuple[_ProbedRank, ...], str]:
         """The ranks of the pod's first container, or why they cannot be seen."""
-        place = objects.namespace(pod), objects.name(pod), str(pod["spec"]["containers"][0]["name"])
         command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._script)
+        container = str(pod["spec"]["containers"][0]["name"])
         try:
-            result = await self._run(kube.connection, place, command, _TIMEOUT_S)
+            probed, blind = await self._ask(kube, pod, container, command, _TIMEOUT_S)
         except Forbidden as error:
             return (), f"exec in the pod was refused: {error.message}"
         except ApiError as error:
             return (), error.message
+        if any(not rank.blind for rank in probed):
+            return probed, blind
+        if self._debug is None:
+            reason = "the server has no --debug-image to look from a debug container"
+        else:
+            from_debug, reason = await self._probe_from_debug_container(self._debug, kube, pod, deadline)
+            if not reason:
+                return from_debug, ""
+            probed = probed or from_debug
+        explained = tuple(msgspec.structs.replace(rank, blind=f"{rank.blind}; {reason}") for rank in probed)
+        return explained, f"{blind or 'it has no Python process'}; {reason}"
+
+    async def _probe_from_debug_container(
+        self, debug: DebugContainers, kube: Kube, pod: Object, deadline: float
+    ) -> tuple[tuple[_ProbedRank, ...], str]:
+        """As `_probe`; the reason is "" where there are stacks."""
+        try:
+            name = await debug.ensure_running(kube, pod, deadline)
+            seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+            command = (*debug_container.PYTHON, self._script, rank_probe.FROM_OUTSIDE)
+            probed, blind = await self._ask(kube, pod, name, command, max(1.0, seconds))
+        except NoDebugContainer as error:
+            return (), f"no debug container: {error}"
+        except ApiError as error:
+            return (), f"the debug container cannot be asked: {error.message}"
+        if any(not rank.blind for rank in probed):
+            return probed, ""
+        reason = probed[0].blind if probed else blind or "it sees no Python process"
+        return probed, f"the debug container sees no more: {reason}"
+
+    async def _ask(
+        self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float
+    ) -> tuple[tuple[_ProbedRank, ...], str]:
+        """What the probe says in a container, or why it says nothing. Raises ApiError."""
+        place = objects.namespace(pod), objects.name(pod), container
+        result = await self._run(kube.connection, place, command, seconds)
         if f"exit code {_NO_PYTHON}" in result.problem:
             return (), "they are not Python programs"
         if result.problem:

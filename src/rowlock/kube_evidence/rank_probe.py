@@ -1,7 +1,7 @@
 """Looks at the ranks of a container from inside of it: which processes they are, what they use, and where their code stands (py-spy).
 
-Its text is run in the container, by the Python that runs there: it imports the standard library only, of Python 3.7 and later, and
-prints one line of JSON. What a rank is stands in `diagnostics/rank_processes.py`.
+Its text is run in the container, by the Python that runs there; or in a debug container that shares its processes, with the argument
+`FROM_OUTSIDE`. It imports the standard library only, of Python 3.7 and later, and prints one line of JSON. What a rank is stands in `diagnostics/rank_processes.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 INTERVAL_S, DUMP_S, TRIES = 0.5, 5.0, 4
 MOST_RANKS = 64
 """Ranks of one pod that are looked at."""
+FROM_OUTSIDE = "from-outside"
+"""The argument in a debug container: process 1 is that of the container that is looked at, which has other files than we have."""
 TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
 ERROR_FILE, MAX_ERROR_BYTES = "TORCHELASTIC_ERROR_FILE", 16384
 """Where torch writes how a rank failed; the end of it is read."""
@@ -53,9 +55,17 @@ def is_python(pid: int) -> bool:
     return os.path.basename(read_link(pid, "exe")).startswith(("python", "pypy"))
 
 
+def is_outside() -> bool:
+    return sys.argv[1:] == [FROM_OUTSIDE]
+
+
 def process_tree() -> tuple[dict[int, list[int]], list[int]]:
-    """Children by parent, of this container alone and without this process; and who has no parent among them."""
+    """Children by parent, of one container alone and without this process; and who has no parent among them."""
     own, mounts = os.getpid(), read_link(os.getpid(), "ns/mnt")
+    if is_outside():
+        mine, mounts = mounts, read_link(1, "ns/mnt")
+        if mounts in ("", mine):
+            return {}, []
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isascii() and entry.isdigit() and int(entry) != own and read_link(int(entry), "ns/mnt") == mounts:
@@ -99,9 +109,10 @@ def cpu_seconds(pid: int, tree: dict[int, list[int]]) -> float:
 
 
 def find_py_spy(pids: list[int]) -> str:
-    """Beside the programs' Python, or on their PATH or ours; "" where it is nowhere."""
-    places = [os.path.dirname(read_link(pid, "exe")) for pid in pids]
-    for path in [*(read_environ(pid).get("PATH", "") for pid in pids), os.environ.get("PATH", "")]:
+    """Beside the programs' Python, or on their PATH or ours, or from outside on ours alone; "" where it is nowhere."""
+    inside = [] if is_outside() else pids
+    places = [os.path.dirname(read_link(pid, "exe")) for pid in inside]
+    for path in [*(read_environ(pid).get("PATH", "") for pid in inside), os.environ.get("PATH", "")]:
         places += path.split(":")
     tools = (os.path.join(place, "py-spy") for place in places if place)
     return next((tool for tool in tools if os.access(tool, os.X_OK)), "")

@@ -38,6 +38,7 @@ SETTINGS = (
     "tls_cert",
     "tls_key",
     "archive",
+    "debug_image",
     "ui_address",
     "ui_cert",
     "ui_key",
@@ -59,9 +60,13 @@ _POD_NETWORK_PORTS = (3128, 6443)
 """Ports of the pods' proxy and of the API server, at the address where pods reach this machine."""
 _REAL_CLUSTER_SETTINGS = (
     "kubeconfig", "context", "install_crds", "scheduler", "operator", "port", "bind", "tls_san", "tls_cert", "tls_key", "archive",
-    "keep_runs", "archive_size",
+    "debug_image", "keep_runs", "archive_size",
 )  # fmt: skip
 """The flags of `up` that are allowed with a real cluster."""
+_REAL_CLUSTER_ONLY = (
+    "context", "install_crds", "scheduler", "operator", "archive", "debug_image", "tls_cert", "tls_key",
+)  # fmt: skip
+"""Those that are refused without one."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
 _STAGE_PREFIX = "starting: "
@@ -147,7 +152,7 @@ def _check_flags(line: CommandLine) -> None:
 def _check_real_cluster(line: CommandLine, settings: dict[str, Any]) -> None:
     """Refuse flags of `up` that have no effect on a real cluster, which has its own nodes, users and scheduler."""
     if "kubeconfig" not in settings:
-        for name in ("context", "install_crds", "scheduler", "operator", "archive", "tls_cert", "tls_key"):
+        for name in _REAL_CLUSTER_ONLY:
             if name in settings:
                 raise CommandError(f"--{name.replace('_', '-')} needs --kubeconfig FILE", 2)
         return

@@ -33,6 +33,7 @@ def manifests(line: CommandLine) -> int:
             raise CommandError(f"--{name.replace('_', '-')} is of the storage that --archive names: give both", 2)
     argv = ["--scheduler", line.scheduler, "--operator", line.operator, "--archive", line.archive or ""]
     argv += ["--credentials"] if line.credentials else []
+    argv += ["--debug-image", line.debug_image] if line.debug_image else []
     if line.image:
         argv += ["--image", line.image]
         for name in _SERVER_FLAGS:

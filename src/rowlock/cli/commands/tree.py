@@ -65,6 +65,7 @@ UP = Command("up", "Start the cluster; its state is in the data directory.", "co
     Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: which scheduler places pods: the installed gang scheduler (auto), rowlock's (own), one of these, or the default one (kube)", "auto"),
     Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
     Flag("--archive", "text", "with --kubeconfig: keep history and logs there, together with the other servers of the cluster: s3://BUCKET/PREFIX, or file:///DIRECTORY that all of them have", value="URL"),
+    Flag("--debug-image", "text", "with --kubeconfig: `rowlock why` adds a debug container of this image, which has Python and py-spy, to pods without py-spy; rowlock's own image has both", value="IMAGE"),
     Flag("--tls-cert", "text", "with --kubeconfig: the certificate that clients see who name the server; all servers behind one name need one", value="FILE"),
     Flag("--tls-key", "text", "its key", value="FILE"),
     Flag("--system", "switch", "serve all users of this machine, who log in with their Unix accounts; needs root"),
@@ -371,6 +372,7 @@ MANIFESTS = Command(
         Flag(
             "--credentials", "switch", "also the right to Secrets of all namespaces, which the owner's credentials need"
         ),
+        Flag("--debug-image", "text", "also the right to add debug containers to pods; with --image: of this image, as for `rowlock up`", value="IMAGE"),
         Flag("--image", "text", "also run the server in the cluster, from this image", value="IMAGE"),
         Flag("--storage", "text", "with --image: size of the server's volume", "10Gi", value="SIZE"),
         Flag("--ingress-host", "text", "with --image: an Ingress leads to the server under this name", value="NAME"),

@@ -51,6 +51,8 @@ class ServerInstall:
     """The port of the storage, for the NetworkPolicy."""
     tls_secret: str = ""
     """The Secret with `tls.crt` and `tls.key` that all replicas show to clients that name the server; "" = each has its own."""
+    debug_image: str = ""
+    """Of the debug containers that `rowlock why` adds to pods without py-spy; "" = none."""
 
 
 def server_objects(install: ServerInstall) -> list[Object]:
@@ -129,6 +131,7 @@ def _container(install: ServerInstall) -> dict[str, Any]:
         "--tls-san": names,
         **({"--archive": install.archive} if install.archive else {}),
         **({"--tls-cert": f"{TLS_MOUNT}/tls.crt", "--tls-key": f"{TLS_MOUNT}/tls.key"} if install.tls_secret else {}),
+        **({"--debug-image": install.debug_image} if install.debug_image else {}),
     }
     mounts: list[dict[str, Any]] = [{"name": "data", "mountPath": DATA_MOUNT}, {"name": "tmp", "mountPath": "/tmp"}]
     if install.tls_secret:

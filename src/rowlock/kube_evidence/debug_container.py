@@ -1,0 +1,166 @@
+"""Debug containers: ephemeral containers of an image that has Python and py-spy, for pods whose own images lack them.
+
+One shares the processes of the pod's first container and only sleeps; what looks is run in it by exec. It is added with the rights of
+whoever asks. No ephemeral container can be removed from a pod, so one that runs is used again, and their number is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+from weakref import WeakValueDictionary
+
+from rowlock import objects
+from rowlock.errors import ApiError, Conflict, Forbidden, Invalid
+from rowlock.kinds import POD
+from rowlock.kube.client import Kube
+from rowlock.objects import Object
+
+MAX_CONTAINERS = 5
+"""Debug containers that one pod gets in its life."""
+START_S = 15.0
+"""Seconds that one may take until it runs, with the pull of its image."""
+SLEEP_S = 600
+"""Seconds that it lives."""
+PYTHON = ("python3", "-I", "-S", "-c")
+SUBRESOURCE = "ephemeralcontainers"
+_PREFIX = "rowlock-debug-"
+_POLL_S = 0.25
+_TRIES = 3
+_STARTING = ("", "ContainerCreating", "PodInitializing")
+_NEVER_BEGAN = ("StartError", "ContainerCannotRun")
+"""Ends of containers whose program is not in the image: another one would end in the same way."""
+
+
+class NoDebugContainer(Exception):
+    """Why a pod has none, as a part of a sentence."""
+
+
+class DebugContainers:
+    """Of one image, for all pods. One per server."""
+
+    def __init__(self, image: str) -> None:
+        self._image = image
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the pods' uids: who asks for a pod at the same time gets the same container."""
+
+    async def ensure_running(self, kube: Kube, pod: Object, deadline: float) -> str:
+        """The name of a debug container that runs in the pod, added where there is none. It takes `START_S` at most, and ends at
+        `deadline` (of the loop's clock) at the latest. Raises NoDebugContainer."""
+        if any(pod["spec"].get(name) for name in ("hostPID", "shareProcessNamespace")):
+            raise NoDebugContainer("it would see processes of other containers too (hostPID or shareProcessNamespace)")
+        clock = asyncio.get_running_loop().time
+        seconds = min(START_S, deadline - clock())
+        last = ""
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                lock = self._locks.setdefault(objects.uid(pod), asyncio.Lock())
+                async with lock:
+                    name = await self._ensure_added(kube, pod)
+                while not (state := _state_of(await _read(kube, pod), name)).get("running"):
+                    last = _explain_waiting(state, self._image)
+                    await asyncio.sleep(_POLL_S)
+                return name
+        except TimeoutError:
+            reason = f" ({last})" if last else ""
+            raise NoDebugContainer(f"it does not run after {max(0.0, seconds):.0f} s{reason}: ask again") from None
+        except Forbidden as error:
+            raise NoDebugContainer(_explain_refusal(error.message)) from error
+        except ApiError as error:
+            raise NoDebugContainer(error.message[:300]) from error
+
+    async def _ensure_added(self, kube: Kube, pod: Object) -> str:
+        """Two servers that add one at the same time choose the same name, and what they write is the same. Raises ApiError."""
+        tries = _TRIES
+        while True:
+            current = await _read(kube, pod)
+            if name := self._find_usable(current):
+                return name
+            container = self._make_container(current)
+            patch = {"metadata": {"uid": objects.uid(pod)}, "spec": {"ephemeralContainers": [container]}}
+            place = objects.namespace(pod), objects.name(pod)
+            try:
+                await kube.patch(POD, *place, patch, type="strategic", subresource=SUBRESOURCE)
+            except (Conflict, Invalid):
+                tries -= 1
+                if not tries:
+                    raise
+                continue  # somebody wrote first, or has taken the name
+            return str(container["name"])
+
+    def _find_usable(self, pod: Object) -> str:
+        """One of this image that runs or begins; "" where there is none. Raises NoDebugContainer where another one would be in vain."""
+        of_image = [one for one in _ours(pod) if one.get("image") == self._image]
+        for container in reversed(of_image):
+            name, state = str(container["name"]), _state_of(pod, str(container["name"]))
+            end = state.get("terminated")
+            if end is None:
+                return name
+            if end.get("reason") in _NEVER_BEGAN:
+                raise NoDebugContainer(_explain_end(end, self._image))
+        return ""
+
+    def _make_container(self, pod: Object) -> Object:
+        """Root with SYS_PTRACE, which is what reading another container's processes takes."""
+        numbers = [str(one["name"]).removeprefix(_PREFIX) for one in _ours(pod)]
+        if len(numbers) >= MAX_CONTAINERS:
+            raise NoDebugContainer(f"the pod has had {MAX_CONTAINERS}, and none can be removed from it")
+        number = 1 + max((int(number) for number in numbers), default=0)
+        root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False, "capabilities": {"add": ["SYS_PTRACE"]}}
+        return {
+            "name": f"{_PREFIX}{number}",
+            "image": self._image,
+            "imagePullPolicy": "IfNotPresent",
+            "command": [*PYTHON, f"import time; time.sleep({SLEEP_S})"],
+            "targetContainerName": pod["spec"]["containers"][0]["name"],
+            "securityContext": root,
+        }
+
+
+async def _read(kube: Kube, pod: Object) -> Object:
+    """The pod as it is now. Raises ApiError, and NoDebugContainer where another one has its name."""
+    found = await kube.get(POD, objects.namespace(pod), objects.name(pod))
+    if objects.uid(found) != objects.uid(pod):
+        raise NoDebugContainer("the pod has gone")
+    return found
+
+
+def _ours(pod: Object) -> list[dict[str, Any]]:
+    """The debug containers of rowlock that a pod has, in the order in which they were added."""
+    all_of_pod: list[dict[str, Any]] = objects.dig(pod, "spec.ephemeralContainers", [])
+    return [one for one in all_of_pod if re.fullmatch(rf"{_PREFIX}[0-9]{{1,9}}", str(one.get("name")))]
+
+
+def _state_of(pod: Object, container: str) -> dict[str, Any]:
+    statuses: list[dict[str, Any]] = objects.dig(pod, "status.ephemeralContainerStatuses", [])
+    return next((status.get("state") or {} for status in statuses if status.get("name") == container), {})
+
+
+def _explain_waiting(state: dict[str, Any], image: str) -> str:
+    """What one that does not run yet waits for. Raises NoDebugContainer where it will not run soon."""
+    if end := state.get("terminated"):
+        raise NoDebugContainer(_explain_end(end, image))
+    waiting = state.get("waiting") or {}
+    reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    if reason in _STARTING:
+        return reason
+    if "Image" in reason or reason == "RegistryUnavailable":
+        raise NoDebugContainer(f"its image {image} cannot be pulled ({reason}: {message[:300]})")
+    raise NoDebugContainer(f"it cannot start ({reason}: {message[:300]})")
+
+
+def _explain_end(end: dict[str, Any], image: str) -> str:
+    reason, code = str(end.get("reason") or ""), end.get("exitCode")
+    message = str(end.get("message") or f"exit code {code}")
+    if reason in _NEVER_BEGAN:
+        return f"its image {image} cannot run {PYTHON[0]} ({message[-300:]})"
+    return f"it has ended ({reason}: {message[:300]})"
+
+
+def _explain_refusal(message: str) -> str:
+    if level := re.search(r'violates PodSecurity "([^":]+)', message):
+        return f"the Pod Security of its namespace ({level[1]}) refuses SYS_PTRACE"
+    if f'"pods/{SUBRESOURCE}"' in message:
+        return f"you may not `patch` `pods/{SUBRESOURCE}`"
+    return message[:300]
