@@ -38,6 +38,8 @@ class RankObservation:
     """Its stack has changed since the observation before."""
     blind: str = ""
     """Why there is no stack."""
+    reach: str = ""
+    """What stands before a command that is to reach its process, as `kubectl exec … -- `; "" on this machine."""
     error: LoggedError | None = None
     """What it wrote into torch's error file: it has failed, and should have ended."""
     restarts: int = 0
@@ -160,7 +162,9 @@ def _stopped_verdict(observations: Sequence[RankObservation], stopped: Sequence[
     others = [look for look in observations if look.state != STOPPED]
     if waiting := [look for look in others if look.awaited_collective]:
         text += f"; {_count_text(waiting, others)} {'waits' if len(waiting) == 1 else 'wait'} for it in {_common_wait(waiting)}"
-    return Verdict("stopped", f"{text}. `kill -CONT {first.pid}` continues it.", tuple(look.rank for look in stopped))
+    return Verdict(
+        "stopped", f"{text}. `{first.reach}kill -CONT {first.pid}` continues it.", tuple(look.rank for look in stopped)
+    )
 
 
 def _behind_verdict(waiting: Sequence[RankObservation], not_waiting: Sequence[RankObservation]) -> Verdict:

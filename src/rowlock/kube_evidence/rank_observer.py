@@ -139,10 +139,6 @@ class RankObserver:
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
         observations = [observation for each in looks for observation in self._observations(job, each)]
         verdict = judge_ranks(observations)
-        if verdict.kind == "stopped":
-            first = next(look for look in observations if look.rank == verdict.culprits[0])
-            inside = f"`kubectl exec -n {objects.namespace(job)} {first.pod} -- kill -CONT"
-            verdict = replace(verdict, sentence=verdict.sentence.replace("`kill -CONT", inside))
         if verdict.kind == "blind":
             verdict = _verdict_by_silence(verdict, observations, any(each.probed for each in looks))
         if len(running) > MAX_PODS:
@@ -246,6 +242,7 @@ class RankObserver:
                 "state": probed.state[:1],
                 "cpu": max(0.0, probed.cpu),
                 "silent": look.silent,
+                "reach": f"kubectl exec -n {objects.namespace(pod)} {objects.name(pod)} -- ",
             }
             earlier = parse_report_text(probed.earlier)
             seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500], "restarts": probed.restarts}
