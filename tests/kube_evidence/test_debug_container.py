@@ -128,6 +128,12 @@ def test_one_that_runs_is_used_again_and_one_that_ended_or_is_of_another_image_i
     assert asyncio.run(ensured(PlayedPod().has(1, ended).has(2, RUNS))) == "rowlock-debug-2"
     assert asyncio.run(ensured(PlayedPod(RUNS).has(1, ended))) == "rowlock-debug-2"
     assert asyncio.run(ensured(PlayedPod(RUNS).has(7, RUNS, image="other:1"))) == "rowlock-debug-8"
+    never = {"terminated": {"exitCode": 128, "reason": "StartError", "message": "no python3"}}
+    assert asyncio.run(ensured(PlayedPod(RUNS).has(2, ended).has(1, never))) == "rowlock-debug-3", (
+        "newer ones come first"
+    )
+    assert asyncio.run(ensured(PlayedPod().has(2, never).has(1, RUNS))) == "rowlock-debug-1"
+    assert "cannot run python3" in refused(PlayedPod().has(2, never).has(1, ended))
 
 
 def test_a_pod_gets_five_and_no_more() -> None:
@@ -171,7 +177,7 @@ RIGHTS = (
             f"its image {IMAGE} cannot be pulled (ImagePullBackOff: )",
         ),
         (
-            PlayedPod({"waiting": {"reason": "CreateContainerConfigError", "message": "no root"}}),
+            PlayedPod({"waiting": {"reason": "CreateContainerConfigError", "message": "no\nroot"}}),
             "it cannot start (CreateContainerConfigError: no root)",
         ),
         (

@@ -68,7 +68,7 @@ class DebugContainers:
         except Forbidden as error:
             raise NoDebugContainer(_explain_refusal(error.message)) from error
         except ApiError as error:
-            raise NoDebugContainer(error.message[:300]) from error
+            raise NoDebugContainer(_shorten(error.message)) from error
 
     async def _ensure_added(self, kube: Kube, pod: Object) -> str:
         """Two servers that add one at the same time choose the same name, and what they write is the same. Raises ApiError."""
@@ -91,22 +91,24 @@ class DebugContainers:
 
     def _find_usable(self, pod: Object) -> str:
         """One of this image that runs or begins; "" where there is none. Raises NoDebugContainer where another one would be in vain."""
-        of_image = [one for one in _ours(pod) if one.get("image") == self._image]
-        for container in reversed(of_image):
-            name, state = str(container["name"]), _state_of(pod, str(container["name"]))
-            end = state.get("terminated")
-            if end is None:
-                return name
-            if end.get("reason") in _NEVER_BEGAN:
-                raise NoDebugContainer(_explain_end(end, self._image))
+        ends = {
+            str(one["name"]): _state_of(pod, str(one["name"])).get("terminated")
+            for one in _ours(pod)
+            if one.get("image") == self._image
+        }
+        if alive := [name for name, end in ends.items() if end is None]:
+            return alive[-1]
+        newest = next(reversed(ends.values()), None)
+        if newest and newest.get("reason") in _NEVER_BEGAN:
+            raise NoDebugContainer(_explain_end(newest, self._image))
         return ""
 
     def _make_container(self, pod: Object) -> Object:
         """Root with SYS_PTRACE, which is what reading another container's processes takes."""
-        numbers = [str(one["name"]).removeprefix(_PREFIX) for one in _ours(pod)]
-        if len(numbers) >= MAX_CONTAINERS:
+        before = _ours(pod)
+        if len(before) >= MAX_CONTAINERS:
             raise NoDebugContainer(f"the pod has had {MAX_CONTAINERS}, and none can be removed from it")
-        number = 1 + max((int(number) for number in numbers), default=0)
+        number = 1 + max(map(_number_of, before), default=0)
         root = {"runAsUser": 0, "runAsGroup": 0, "runAsNonRoot": False, "capabilities": {"add": ["SYS_PTRACE"]}}
         return {
             "name": f"{_PREFIX}{number}",
@@ -127,9 +129,14 @@ async def _read(kube: Kube, pod: Object) -> Object:
 
 
 def _ours(pod: Object) -> list[dict[str, Any]]:
-    """The debug containers of rowlock that a pod has, in the order in which they were added."""
+    """The debug containers of rowlock that a pod has, in the order in which they were added; the API server puts new ones in front."""
     all_of_pod: list[dict[str, Any]] = objects.dig(pod, "spec.ephemeralContainers", [])
-    return [one for one in all_of_pod if re.fullmatch(rf"{_PREFIX}[0-9]{{1,9}}", str(one.get("name")))]
+    found = [one for one in all_of_pod if re.fullmatch(rf"{_PREFIX}[0-9]{{1,9}}", str(one.get("name")))]
+    return sorted(found, key=_number_of)
+
+
+def _number_of(container: dict[str, Any]) -> int:
+    return int(str(container["name"]).removeprefix(_PREFIX))
 
 
 def _state_of(pod: Object, container: str) -> dict[str, Any]:
@@ -146,16 +153,16 @@ def _explain_waiting(state: dict[str, Any], image: str) -> str:
     if reason in _STARTING:
         return reason
     if "Image" in reason or reason == "RegistryUnavailable":
-        raise NoDebugContainer(f"its image {image} cannot be pulled ({reason}: {message[:300]})")
-    raise NoDebugContainer(f"it cannot start ({reason}: {message[:300]})")
+        raise NoDebugContainer(f"its image {image} cannot be pulled ({reason}: {_shorten(message)})")
+    raise NoDebugContainer(f"it cannot start ({reason}: {_shorten(message)})")
 
 
 def _explain_end(end: dict[str, Any], image: str) -> str:
     reason, code = str(end.get("reason") or ""), end.get("exitCode")
     message = str(end.get("message") or f"exit code {code}")
     if reason in _NEVER_BEGAN:
-        return f"its image {image} cannot run {PYTHON[0]} ({message[-300:]})"
-    return f"it has ended ({reason}: {message[:300]})"
+        return f"its image {image} cannot run {PYTHON[0]} ({_shorten(message)})"
+    return f"it has ended ({reason}: {_shorten(message)})"
 
 
 def _explain_refusal(message: str) -> str:
@@ -163,4 +170,9 @@ def _explain_refusal(message: str) -> str:
         return f"the Pod Security of its namespace ({level[1]}) refuses SYS_PTRACE"
     if f'"pods/{SUBRESOURCE}"' in message:
         return f"you may not `patch` `pods/{SUBRESOURCE}`"
-    return message[:300]
+    return _shorten(message)
+
+
+def _shorten(message: str) -> str:
+    """A part of a sentence: the API server and container runtimes write several lines."""
+    return " ".join(message.split())[:300]
