@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Callable
 
 import pytest
 
@@ -55,6 +56,13 @@ def test_a_report_that_lost_its_beginning_still_names_the_error(more: dict[str, 
 )  # fmt: skip
 def test_other_text_is_no_report(text: str) -> None:
     assert parse_report_text(text) is None
+
+
+@pytest.mark.parametrize("wrap", [lambda text: {"message": text}, lambda text: {"message": {"message": text}}])
+def test_a_long_message_is_shortened_to_a_line(wrap: Callable[[str], object]) -> None:
+    assert parse_error_report(wrap("KeyError: 'x'\nand more: of it")) == LoggedError("KeyError", "'x'")
+    for text in ("E: " + "x" * 70_000, "E" * 70_000):
+        assert len(str(parse_error_report(wrap(text)))) < 400
 
 
 def test_times_that_nobody_can_write_down_are_unknown() -> None:

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from rowlock.diagnosis.tracebacks import LoggedError, find_error
+from rowlock.diagnosis.tracebacks import LoggedError, find_error, shorten
 
 MAX_REPORT_BYTES = 256 * 1024
 """torch's error files have some KiB: a traceback."""
@@ -26,13 +26,11 @@ def parse_error_report(report: object) -> LoggedError | None:
     """The error in a parsed report; None when it has none. Programs may write anything there."""
     message = _field(report, "message")
     if isinstance(message, str) and message:
-        kind, _, text = _clean(message).partition(":")
-        return LoggedError(kind, text.strip())
+        return _first_line_error(message)
     if not isinstance(message, dict) or not message:
         return None
     extra = _field(message, "extraInfo")
-    kind, _, text = _clean(_field(message, "message")).partition(": ")
-    error = find_error(_clean(_field(extra, "py_callstack"))) or LoggedError(kind, text.partition("\n")[0])
+    error = find_error(_clean(_field(extra, "py_callstack"))) or _first_line_error(_field(message, "message"))
     return _at(error, str(_field(extra, "timestamp")))
 
 
@@ -63,6 +61,12 @@ def _at(error: LoggedError, timestamp: str) -> LoggedError:
     return LoggedError(
         error.kind, error.text, float(at if at < _MAX_TIME else 0), error.place, error.rank, error.secondary
     )
+
+
+def _first_line_error(message: object) -> LoggedError:
+    """Of `ValueError: no`: as short as what is found in a log, since it stands in sentences and events."""
+    kind, _, text = _clean(message).partition("\n")[0].partition(":")
+    return LoggedError(shorten(kind), shorten(text.strip()))
 
 
 def _field(fields: object, name: str) -> Any:

@@ -75,7 +75,7 @@ def find_error(log: str) -> LoggedError | None:
 
 def last_line(log: str) -> str:
     """What a program said last, blank lines aside."""
-    return _shorten(
+    return shorten(
         next((text.strip() for _, text in map(_split_timestamp, reversed(log.splitlines())) if text.strip()), "")
     )
 
@@ -128,7 +128,7 @@ def _parse_exception(exception: re.Match[str], frames: Sequence[re.Match[str]], 
     kind, text = exception["kind"].rpartition(".")[2], (exception["text"] or "").strip()
     return LoggedError(
         kind,
-        _shorten(text),
+        shorten(text),
         at,
         user_place(frames),
         int(rank[1]) if rank else None,
@@ -154,7 +154,7 @@ def _find_native_errors(lines: Sequence[tuple[float, str]]) -> Iterator[LoggedEr
             kind, _, rest = text.partition(": ")
             if line.lstrip().startswith(("File ", "raise ")) or (_EXCEPTION_LINE.match(line) and "Error" in kind):
                 continue  # part of a traceback
-            yield LoggedError(kind, _shorten(rest), at, secondary=bool(SECONDARY_ERROR.search(text)))
+            yield LoggedError(kind, shorten(rest), at, secondary=bool(SECONDARY_ERROR.search(text)))
 
 
 def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
@@ -179,5 +179,5 @@ def _exit_text(code: int) -> str:
     return f"was killed with {signals.Signals(-code).name if -code in signal_numbers else f'signal {-code}'}"
 
 
-def _shorten(text: str, limit: int = 300) -> str:
+def shorten(text: str, limit: int = 300) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
