@@ -67,11 +67,9 @@ def test_one_cluster_by_its_id(world: World) -> None:
 def test_both_doors_serve_the_same(world: World, door: str) -> None:
     world.project()
     assert world.submit().status_code == 202
-    listed = world.client.get(f"{door}/api/v1/workloads").json()
-    assert [w["name"] for w in listed["workloads"]] == ["dist-train1"]
-    assert world.client.get(f"{door}/api/v1/workloads/?search=dist").json() == listed, (
-        "a slash at the end counts for nothing"
-    )
+    for path in ("workloads", "workloads/?search=dist"):  # a slash at the end counts for nothing
+        listed = world.client.get(f"{door}/api/v1/{path}").json()
+        assert [w["name"] for w in listed["workloads"]] == ["dist-train1"], path
     refusals = {
         ("GET", "workload"): (404, 'Did you mean "/api/v1/workloads"?'),
         ("POST", "clusters/x/y/z"): (404, "there is no POST"),
