@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.kube_evidence.test_rank_observer import JOB, LOADS, Played, pod, rank
+from tests.kube_evidence.test_rank_observer import JOB, LOADS, Played, play_answer, pod, rank
 
 from rowlock.api import WRITE, PatchType, WriteOptions
 from rowlock.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
@@ -77,12 +76,7 @@ class PlayedPod(Played):
         self.asked.append(place)
         assert tuple(command[:4]) == debug_container.PYTHON and 0 < timeout <= 20.0
         assert list(command[5:]) == [rank_probe.FROM_OUTSIDE]
-        answer = self.debug_answers[place[2]]
-        if isinstance(answer, ApiError):
-            raise answer
-        if isinstance(answer, CommandResult):
-            return answer
-        return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
+        return play_answer(self.debug_answers[place[2]])
 
 
 async def ensured(kube: PlayedPod, debug: DebugContainers | None = None) -> str:

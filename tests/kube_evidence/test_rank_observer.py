@@ -68,12 +68,16 @@ class Played(Kube):
         assert connection is self.connection and command[:2] == ("sh", "-c") and timeout == 20.0
         assert len(quote_plus(command[-1])) < 4096, "the address of the request is short enough for proxies"
         self.asked.append(place)
-        answer = self.answers[place[1]]
-        if isinstance(answer, ApiError):
-            raise answer
-        if isinstance(answer, CommandResult):
-            return answer
-        return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
+        return play_answer(self.answers[place[1]])
+
+
+def play_answer(answer: Any) -> CommandResult:
+    """An error, what a command wrote, or ranks that a probe found."""
+    if isinstance(answer, ApiError):
+        raise answer
+    if isinstance(answer, CommandResult):
+        return answer
+    return CommandResult(json.dumps({"ranks": answer}).encode(), "", "")
 
 
 NO_IMAGE = "; the server has no --debug-image to look from a debug container"

@@ -29,6 +29,9 @@ for rank in ranks: rank.wait()
 """What `torchrun --nproc-per-node 2` is, as far as processes can tell."""
 
 
+RESTS = "import time; print('up', flush=True); time.sleep(600)"
+
+
 @contextmanager
 def container(monkeypatch: pytest.MonkeyPatch, *command: str, lines: int = 0) -> Iterator[int]:
     """A child that is taken for the first process of a container, when it has written so many lines; its pid."""
@@ -107,8 +110,7 @@ def test_what_a_rank_wrote_into_its_error_file_is_told(
     monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
     path = tmp_path / "error.json"
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
-    rests = "import time; print('up', flush=True); time.sleep(600)"
-    with container(monkeypatch, sys.executable, "-c", rests, lines=1):
+    with container(monkeypatch, sys.executable, "-c", RESTS, lines=1):
         assert probed(capsys)[0]["error"] == ""
         path.write_text("x" * rank_probe.MAX_ERROR_BYTES + "its end")
         assert str(probed(capsys)[0]["error"]).endswith("xits end")
@@ -140,7 +142,6 @@ def test_what_failed_before_torchrun_started_its_ranks_again(
     """The first of them, and told once in a pod."""
     monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
     monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "attempt_2" / "0" / "error.json"))
-    rests = "import time; print('up', flush=True); time.sleep(600)"
     for local, at in ((1, 20), (3, 10), (4, 30)):
         place = tmp_path / "attempt_1" / str(local) / "error.json"
         place.parent.mkdir(parents=True)
@@ -148,12 +149,12 @@ def test_what_failed_before_torchrun_started_its_ranks_again(
         os.utime(place, (at, at))
     (tmp_path / "attempt_1" / "0").mkdir()
     os.mkfifo(tmp_path / "attempt_1" / "0" / "error.json")
-    with container(monkeypatch, "env", "LOCAL_RANK=0", sys.executable, "-c", rests, lines=1):
+    with container(monkeypatch, "env", "LOCAL_RANK=0", sys.executable, "-c", RESTS, lines=1):
         (rank,) = probed(capsys)
     assert (rank["restarts"], rank["earlier"], rank["earlier_rank"]) == (2, "of 3", 3)
 
 
-UP = f"{sys.executable} -c \"import time; print('up', flush=True); time.sleep(600)\""
+UP = f'{sys.executable} -c "{RESTS}"'
 
 
 @pytest.mark.parametrize(

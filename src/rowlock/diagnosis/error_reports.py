@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from rowlock.diagnosis.tracebacks import LoggedError, find_error, shorten
@@ -58,9 +59,7 @@ def _parse_cut_report(text: str) -> LoggedError | None:
 def _at(error: LoggedError, timestamp: str) -> LoggedError:
     """The same error with the time that the report tells, where it is one."""
     at = int(timestamp) if _SECONDS.fullmatch(timestamp) else 0
-    return LoggedError(
-        error.kind, error.text, float(at if at < _MAX_TIME else 0), error.place, error.rank, error.secondary
-    )
+    return replace(error, at=float(at if at < _MAX_TIME else 0))
 
 
 def _first_line_error(message: object) -> LoggedError:

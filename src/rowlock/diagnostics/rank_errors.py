@@ -5,16 +5,16 @@ The file lies where the rank's own variable says, in its own file system; the ra
 
 import os
 import re
-import stat
 import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
-from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
 from rowlock.diagnosis.tracebacks import LoggedError
+from rowlock.diagnostics.rank_failures import read_error_file
 from rowlock.diagnostics.rank_processes import RankProcess, read_environ
-from rowlock.kubelet.files import beneath, untrusted
+from rowlock.kubelet.files import beneath
 from rowlock.kubelet.worker.error_files import FILE_NAME, VARIABLE
 from rowlock.objects import uid
 
@@ -61,19 +61,20 @@ def _error_file(rank: RankProcess) -> str:
 
 def _read_report(rank: RankProcess, path: str, since: float = 0.0) -> tuple[float, LoggedError | None]:
     """When it was written, and what it says. No link is followed, nothing is waited for, and a file from before `since` is not read."""
+    directory, _, name = path.rpartition("/")
     if not path.startswith("/"):
         return 0.0, None
     try:
-        with beneath.open_directory(f"/proc/{rank.pid}/root") as root:
-            fd = beneath.open_beneath(root, path.lstrip("/"), os.O_RDONLY | os.O_NONBLOCK)
+        with (
+            beneath.open_directory(f"/proc/{rank.pid}/root") as root,
+            beneath.open_directory(directory.lstrip("/"), beneath=root) as fd,
+        ):
+            place = f"/proc/self/fd/{fd}/{name}"
+            written = os.stat(place, follow_symlinks=False).st_mtime
+            is_own = written >= since and rank.is_alive
+            return written, read_error_file(Path(place)) if is_own else None
     except OSError:
         return 0.0, None
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_mtime < since or not rank.is_alive:
-        os.close(fd)
-        return 0.0, None
-    with os.fdopen(fd, "rb") as file:
-        return found.st_mtime, parse_error_report(untrusted.parse_object(file.read(MAX_REPORT_BYTES)))
 
 
 def _start_time(rank: RankProcess) -> float:

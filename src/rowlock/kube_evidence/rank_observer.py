@@ -137,7 +137,9 @@ class RankObserver:
                 return await self._look(kube, pod, deadline)
 
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
-        observations = [observation for each in looks for observation in self._observations(job, each)]
+        # in a thread: what pods answer may be large, and reading it shall not hold up the event loop
+        parts = await asyncio.to_thread(lambda: [self._observations(job, each) for each in looks])
+        observations = [observation for part in parts for observation in part]
         verdict = judge_ranks(observations)
         if verdict.kind == "blind":
             verdict = _verdict_by_silence(verdict, observations, any(each.probed for each in looks))
