@@ -3,9 +3,11 @@
     python -m benchmarks.kube_scale [--nodes 1000] [--pods 10000] [--json]
 
 Memory, the time to be ready, lists, explain, nodes, how soon a change of a pod shows, and how long reads are held up when
-the API server is killed and everything has to be listed again. Each line says its goal and whether it was met. Nobody plays
-kubelets: what pods are is written once. rowlock's own scheduler runs, too (`--scheduler own`). Needs what
-`python scripts/real_cluster build` builds; about three minutes.
+the API server is killed and everything has to be listed again. Each line says its goal and whether it was met. What pods are
+is written once, and their programs write one line; the server follows as many of their logs as it may, each a stream of its own
+(`silent_kubelet.py`). The controller-manager ends before all is filled in: nobody plays the heartbeats of nodes, so it would call
+all of them lost after 40 s, and change all pods, while other things are measured. rowlock's own scheduler runs, too (`--scheduler own`).
+Needs what `python scripts/real_cluster build` builds; about four minutes.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ from benchmarks import peers
 from benchmarks.cluster import BIN, Client
 from benchmarks.load import Connection, Times, closed_loop, request
 from benchmarks.peers import Peer
+from benchmarks.silent_kubelet import address, silent_kubelet
 
 NAMESPACE, RANKS = "runai-scale", 8
 JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/pytorchjobs"
-PODS, EVENTS = f"/api/v1/namespaces/{NAMESPACE}/pods", f"/api/v1/namespaces/{NAMESPACE}/events"
+PODS, EVENTS, ACCOUNTS = (f"/api/v1/namespaces/{NAMESPACE}/{what}" for what in ("pods", "events", "serviceaccounts"))
 WORKLOADS = "/api/v1/workloads"
 MERGE = "application/merge-patch+json"
 CONNECTIONS = 8
@@ -60,10 +63,11 @@ class Line:
 # ---------------------------------------------------------------- what is there
 
 
-def node(i: int) -> bytes:
-    """A node as a kubelet would have registered it."""
+def node(i: int, port: int) -> bytes:
+    """A node as a kubelet that listens at `port` would have registered it."""
     room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
-    status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+    ready = {"type": "Ready", "status": "True"}
+    status = {"capacity": room, "allocatable": room, "conditions": [ready], **address(port)}
     return _body({"apiVersion": "v1", "kind": "Node", "metadata": {"name": _node_name(i)}, "status": status})
 
 
@@ -139,8 +143,8 @@ def _body(value: dict[str, Any]) -> bytes:
     return json.dumps(value).encode()
 
 
-def fill(peer: Peer, nodes: int, pods: int) -> float:
-    """All of it, over several connections; seconds."""
+def fill(peer: Peer, nodes: int, pods: int, port: int) -> float:
+    """All of it, over several connections, with kubelets at `port`; seconds."""
     began = time.monotonic()
     with _connections(peer) as connections:
 
@@ -148,7 +152,7 @@ def fill(peer: Peer, nodes: int, pods: int) -> float:
             closed_loop(connections, (request(peer, verb, path, body, media) for body in bodies))
 
         jobs = -(-pods // RANKS)
-        send("POST", "/api/v1/nodes", [node(i) for i in range(nodes)])
+        send("POST", "/api/v1/nodes", [node(i, port) for i in range(nodes)])
         send("POST", JOBS, [job(i) for i in range(jobs)])
         closed_loop(connections, (request(peer, "PATCH", f"{JOBS}/{job_name(i)}/status", job_status(), MERGE)
                                   for i in range(jobs)))  # fmt: skip
@@ -282,6 +286,19 @@ def changes(real: Peer, ours: Peer, ids: dict[str, str], pods: int) -> list[floa
     return sorted(took)
 
 
+def end_controllers(peer: Peer) -> None:
+    """End the controller-manager once it has made what pods of the namespace need: it declares nodes lost whose heartbeats nobody
+    plays."""
+    deadline = time.monotonic() + 30
+    while not any(a["metadata"]["name"] == "default" for a in call(peer, ACCOUNTS)["items"]):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the namespace {NAMESPACE} has no service account after 30 s")
+        time.sleep(0.1)
+    process = next(p for p in peer.processes() if "controller-m" in p.name())
+    process.terminate()
+    process.wait(30)
+
+
 @contextmanager
 def restarted_api_server(peer: Peer) -> Iterator[Callable[[], None]]:
     """Kill the API server with -9 and start it as it was started; it is ended at the end."""
@@ -319,7 +336,10 @@ def lines(nodes: int, pods: int) -> Iterator[Line]:
         served.run("rowlock", "project", "create", "scale")
         empty = served.peer().memory()
         served.run("rowlock", "down", "--yes")
-        print(f"filled in {fill(real, nodes, pods):.0f} s; an empty cluster takes {empty:.0f} MiB", flush=True)
+        port = stack.enter_context(silent_kubelet(real.authority.parent))
+        end_controllers(real)
+        seconds = fill(real, nodes, pods, port)
+        print(f"filled in {seconds:.0f} s; an empty cluster takes {empty:.0f} MiB", flush=True)
         yield Line(f"cold start until ready: {nodes} nodes, {pods} pods", served.start(), "s", 10)
         ours = served.peer()
         calm(ours)
