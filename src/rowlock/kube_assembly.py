@@ -142,7 +142,7 @@ class KubeServer(Server):
                     (
                         rest_api.run(),
                         supervise("the probe of the cluster", probe.run),
-                        supervise("the logs of pods", LogCollector(kube, rest_api.cache, archive).run),
+                        supervise("the logs of pods", LogCollector(kube, cache, archive, probe.wait_for_answer).run),
                         supervise("the pods of failed jobs", FailedJobs(kube, rest_api.cache).run),
                         door.run(),
                         users.run(),

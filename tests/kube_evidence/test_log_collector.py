@@ -16,8 +16,8 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.retention import Retention
-from rowlock.errors import ApiError, Forbidden, Unauthorized
-from rowlock.kube_evidence import log_refusals
+from rowlock.errors import ApiError, Forbidden, Unauthorized, Unavailable
+from rowlock.kube_evidence import log_collector, log_refusals
 from rowlock.kube_evidence.log_collector import LogCollector
 from rowlock.kube_evidence.log_refusals import LogRefusals
 from rowlock.rest.informers import InformerCache
@@ -61,6 +61,10 @@ class Node:
         yield b"2026-01-02T03:04:05.000000000Z " + word + b"\n"
 
 
+async def answers() -> None:
+    """The cluster does, always."""
+
+
 async def read_kept(archive: Archive) -> dict[int, bytes]:
     """What the archive has of the job: each life's log by its number."""
     try:
@@ -95,7 +99,7 @@ def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: P
     async def play() -> bytes:
         node = Leaving(pod(2, {"running": {}}))
         archive = Archive(tmp_path / "archive", Retention())
-        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
         try:
             async with asyncio.timeout(60):
@@ -116,7 +120,7 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
     async def play() -> dict[int, bytes]:
         node = Node(pod(0, ended))
         archive = Archive(tmp_path / "archive", Retention())
-        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
 
         async def wait_for(numbers: set[int], first: bytes) -> dict[int, bytes]:
@@ -161,7 +165,7 @@ def test_a_log_that_is_refused_for_a_while_is_kept(
     async def play() -> bytes:
         node = Refusing(pod(0, ended))
         archive = Archive(tmp_path / "archive", Retention())
-        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive)
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
         tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
         try:
             async with asyncio.timeout(60):
@@ -174,6 +178,100 @@ def test_a_log_that_is_refused_for_a_while_is_kept(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     assert b"shown" in asyncio.run(play()) and not refusals
+
+
+def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_collector, "STREAMS_PER_SECOND", 1e-9)  # the third one would come in thirty years
+    monkeypatch.setattr(log_collector, "STREAMS_AT_ONCE", 2)
+    running = [pod(0, {"running": {}}) for _ in range(6)]
+    for number, one in enumerate(running):
+        one["metadata"] |= {"uid": f"pod-{number}", "name": f"p-{number}"}
+
+    class Many(Node):
+        asked: list[str] = []  # noqa: RUF012 (of one test)
+
+        def pods_of(self, uid: str) -> list[dict[str, Any]]:
+            return running
+
+        async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+            self.asked.append(name)
+            yield b"2026-01-02T03:04:05.000000000Z a line\n"
+            await asyncio.Event().wait()
+
+    async def play() -> None:
+        node = Many(running[0])
+
+        async def until_asked(count: int) -> None:
+            while len(node.asked) < count:
+                await asyncio.sleep(0)
+
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
+        task = asyncio.create_task(collector.run())
+        try:
+            async with asyncio.timeout(60):
+                await until_asked(2)
+                while len(collector._waiting) < 4:  # the others have come to where they wait
+                    await asyncio.sleep(0)
+                assert len(node.asked) == 2
+                waits = next(n for n, one in enumerate(running) if one["metadata"]["name"] not in node.asked)
+                leaving = {**running[waits]["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}
+                running[waits] = {**running[waits], "metadata": leaving}
+                node.notify(JOB)
+                await until_asked(3)
+                assert node.asked[2:] == [leaving["name"]]
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+
+
+def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
+    """One asks whether it does: with a thousand logs that are followed, asking for each is the work of most of a processor."""
+
+    async def play() -> None:
+        answering, waiting = asyncio.Event(), asyncio.Event()
+
+        async def wait_for_answer() -> None:
+            waiting.set()
+            await answering.wait()
+
+        class Gone(Node):
+            asked = 0
+
+            async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+                self.asked += 1
+                asked.set()
+                yield b"2026-01-02T03:04:05.000000000Z a line\n"
+                if self.asked == 1:
+                    raise Unavailable("the connection broke")
+                await asyncio.Event().wait()
+
+        asked = asyncio.Event()
+        node = Gone(pod(0, {"running": {}}))
+        collector = LogCollector(
+            cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), wait_for_answer
+        )
+        task = asyncio.create_task(collector.run())
+        try:
+            async with asyncio.timeout(60):
+                for count in (1, 2):  # at the start, and after it broke
+                    await waiting.wait()
+                    assert node.asked == count - 1
+                    waiting.clear()
+                    asked.clear()
+                    answering.set()
+                    await asked.wait()
+                    answering.clear()
+                    assert node.asked == count
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
 
 
 def test_refused_logs_are_asked_for_in_turns() -> None:

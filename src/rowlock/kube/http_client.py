@@ -28,8 +28,9 @@ _IDLE_SECONDS = 50.0
 _WHOLE_BODY_BYTES = 2**20
 """Bytes. Larger bodies are sent in parts, because encrypting them at once would block the event loop."""
 
-asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
-"""Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs."""
+asyncio.sslproto.SSLProtocol.max_size = 8 * 1024
+"""Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs. Lists of
+24 MiB take no longer with 8 KiB than with 32."""
 
 
 class HttpClient:

@@ -42,14 +42,18 @@ class TokenBucket:
         self._next_due = clock() - self._slack
         """The time at which the next token is due when the bucket is empty."""
 
-    async def take(self) -> None:
-        """Wait until a request may go out; without a limit, not at all. client-go: `flowcontrol.RateLimiter.Wait`."""
+    def reserve(self) -> float:
+        """Take a token that may not be there yet; seconds until it is, as a limiter of golang.org/x/time/rate reserves one."""
         if not self._interval:
-            return
+            return 0.0
         now = self._clock()
         self._next_due = max(self._next_due, now - self._slack)
         delay, self._next_due = self._next_due - now, self._next_due + self._interval
-        if delay > 0:
+        return max(0.0, delay)
+
+    async def take(self) -> None:
+        """Wait until a request may go out; without a limit, not at all. client-go: `flowcontrol.RateLimiter.Wait`."""
+        if delay := self.reserve():
             await self._sleep(delay)
 
 

@@ -14,7 +14,7 @@ import logging
 import random
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
+from rowlock.kube.rate_limit import TokenBucket
 from rowlock.kube_evidence.changed_jobs import ChangedJobs
 from rowlock.kube_evidence.followed_log import FollowedLog
 from rowlock.kube_evidence.log_refusals import LogRefusals
@@ -46,8 +47,9 @@ _GATHER = 0.02
 """Seconds in which changes of pods gather."""
 _FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
 """Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
-_STREAMS_PER_SECOND = 100
-"""When the API server comes back, all streams begin again, each with a TLS handshake of some milliseconds: so many a second."""
+STREAMS_PER_SECOND, STREAMS_AT_ONCE = 100, 8
+"""When this server starts, or the API server comes back, all streams begin, each with a TLS handshake of some milliseconds: so many a
+second, and so many in one turn of the event loop. Who is in its last moment does not wait for that."""
 _MAX_TRIES_AFTER_END = 5
 _SHORT = 3.0
 """Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
@@ -113,8 +115,11 @@ def _is_short(terminated: Mapping[str, Any]) -> bool:
 class LogCollector:
     """One per server of a real cluster. `run` for as long as it works."""
 
-    def __init__(self, api: Api, cache: InformerCache, archive: Archive, max_streams: int = MAX_STREAMS) -> None:
-        self._api, self._cache, self._archive, self._max_streams = api, cache, archive, max_streams
+    def __init__(
+        self, api: Api, cache: InformerCache, archive: Archive, wait_for_answer: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`wait_for_answer` returns when the cluster answers: while it does not, one asks, and not everyone who follows a log."""
+        self._api, self._cache, self._archive, self._wait_for_answer = api, cache, archive, wait_for_answer
         self._directory = archive.directory / _FOLLOWING
         self._tasks: dict[LifeId, asyncio.Task[None]] = {}
         self._taken: dict[str, set[LifeId]] = {}
@@ -130,6 +135,9 @@ class LogCollector:
         """Jobs with pods that nobody follows, since too many are followed."""
         self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
+        self._pace = TokenBucket(STREAMS_PER_SECOND, STREAMS_AT_ONCE)
+        self._waiting: dict[LifeId, asyncio.Event] = {}
+        """Those that wait until they are asked for; set when their last moment comes."""
 
     async def run(self) -> None:
         """Until cancelled; files of logs that are still followed then stay for the next start."""
@@ -164,8 +172,10 @@ class LogCollector:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
                 if life.id in taken and not self._must_read_again(life):
+                    if life.is_leaving and life.id in self._waiting:
+                        self._waiting[life.id].set()
                     continue
-                if not life.is_leaving and len(self._tasks) >= self._max_streams:
+                if not life.is_leaving and len(self._tasks) >= MAX_STREAMS:
                     postponed.add(life.id)
                     continue
                 taken.add(life.id)
@@ -230,9 +240,12 @@ class LogCollector:
         file, failures, tries_after_end = FollowedLog(path), 0, 0
         await asyncio.to_thread(_write_facts, path.parent, life)
         while True:
+            await self._wait_for_answer()
+            if not life.is_leaving:
+                await self._pause(life, self._pace.reserve())
             is_over, first_retry = self._is_over(life), _FIRST_RETRY
             try:
-                async with self._readers if life.is_over else _Free():
+                async with self._readers if is_over else _Free():
                     await self._stream(life, file, is_over=is_over)
                 self._refusals.note_shown(life.namespace)
                 if is_over or self._is_over(life):
@@ -246,7 +259,6 @@ class LogCollector:
                 if self._status(life) is None:
                     return  # nobody can be shown it any more
                 await self._refusals.wait(life.namespace)
-                await asyncio.sleep(self._spread())
                 continue
             except ApiError as error:
                 first_retry = _NODE_RETRY
@@ -256,11 +268,18 @@ class LogCollector:
                     return
             failures += 1
             delay = back_off(failures, first_retry, _LONGEST_RETRY)
-            await asyncio.sleep(delay * random.uniform(0.75, 1.25) + self._spread())  # not all pods of a node at once
+            await self._pause(life, delay * random.uniform(0.75, 1.25))  # not all pods of a node at once
 
-    def _spread(self) -> float:
-        """Seconds by which one of all streams comes later than the others."""
-        return random.uniform(0.0, len(self._tasks) / _STREAMS_PER_SECOND)
+    async def _pause(self, life: ContainerLife, seconds: float) -> None:
+        """Wait so long, or until it becomes the last moment to read it."""
+        last_moment = self._waiting[life.id] = asyncio.Event()
+        try:
+            async with asyncio.timeout(seconds):
+                await last_moment.wait()
+        except TimeoutError:
+            return
+        finally:
+            del self._waiting[life.id]
 
     def _say_refused(self, error: ApiError) -> None:
         if not self._refusals:

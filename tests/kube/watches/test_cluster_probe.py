@@ -69,9 +69,13 @@ def test_a_cluster_that_does_not_answer_is_called_so_until_it_does(
         async with probing(Scripted(lambda _: fault if is_broken[0] else OK), tmp_path) as probe:
             said = await until(probe, silent=True)
             assert words in said and "what is shown is of" in said and probe.silent_seconds() > 0
+            waiting = asyncio.create_task(probe.wait_for_answer())
+            await asyncio.sleep(0)
+            assert not waiting.done()
             is_broken[0] = False
             await until(probe, silent=False)
             assert probe.silent_seconds() == 0
+            await waiting
 
     asyncio.run(run())
 

@@ -31,6 +31,8 @@ class ClusterProbe:
         self._kube, self._others, self._clock = kube, others, clock
         self._answered_at = clock()
         self._reason = ""
+        self._answers = asyncio.Event()
+        self._answers.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -51,6 +53,10 @@ class ClusterProbe:
         """How long the cluster has not answered; 0 while it does."""
         return self._clock() - self._answered_at if self._reason else 0.0
 
+    async def wait_for_answer(self) -> None:
+        """Until the cluster answers; at once where it does."""
+        await self._answers.wait()
+
     async def _ask(self) -> str:
         """Why there was no good answer; "" when there was one."""
         try:
@@ -67,8 +73,11 @@ class ClusterProbe:
         return ""
 
     def _note(self, reason: str) -> None:
-        if not reason:
+        if reason:
+            self._answers.clear()
+        else:
             self._answered_at = self._clock()
+            self._answers.set()
             if self._reason:
                 for kube in (self._kube, *self._others):
                     kube.connection.renew_connections()
