@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
 
 from rowlock import kinds, objects
-from rowlock.api import Api, Change
+from rowlock.api import Api, Change, Page
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden
 from rowlock.objects import Object
@@ -26,7 +26,7 @@ from rowlock.workloads.runai_json import Workload
 MAX_EVENTS = 60_000
 """Events that are kept at most: about 60 MiB."""
 PAGE = 500
-"""Events in a page of the first list: few enough for memory and the event loop."""
+"""Events in a page of a list: few enough for memory and the event loop."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 1.0, 30.0
 
 
@@ -90,16 +90,16 @@ class EventIndex:
 
     async def _read_all(self) -> int:
         """Into an index beside this one, which takes its place when it is whole; the revision up to which it goes."""
-        fresh, token, budget = EventIndex(self._api, self._max_events), "", TurnBudget()
-        while True:
-            page = await self._api.list(kinds.EVENT, limit=PAGE, token=token)
+        fresh, revision, budget = EventIndex(self._api, self._max_events), 0, TurnBudget()
+        async for page in pages_of_events(self._api):
             for event in page.items:
                 await budget.pause_if_due()
                 fresh._put(event)
-            if not page.token or fresh._count > self._max_events:
-                self._namespaces, self._count = fresh._namespaces, fresh._count
-                return page.revision
-            token = page.token
+            revision = page.revision
+            if fresh._count > self._max_events:
+                break
+        self._namespaces, self._count = fresh._namespaces, fresh._count
+        return revision
 
     def _apply(self, change: Change) -> None:
         if change.type == "Deleted":
@@ -139,6 +139,17 @@ class EventIndex:
             del space.names[bisect_left(space.names, subject)]
             if not space.names:
                 del self._namespaces[namespace]
+
+
+async def pages_of_events(api: Api) -> AsyncIterator[Page]:
+    """All events of the cluster; those of a large one would take much memory at once. Raises ApiError."""
+    token = ""
+    while True:
+        page = await api.list(kinds.EVENT, limit=PAGE, token=token)
+        yield page
+        if not page.token:
+            return
+        token = page.token
 
 
 async def workload_events(api: Api, index: EventIndex | None, workload: Workload) -> list[Object]:

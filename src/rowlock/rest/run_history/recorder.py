@@ -20,10 +20,19 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
 from rowlock.controllers.supervisor import ERRORS, supervise
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
+from rowlock.rest.event_index import pages_of_events
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.run_history.run_notes import RunNotes, new_notes, notes_of_record, without_deletion
+from rowlock.rest.run_history.run_notes import (
+    RunNotes,
+    has_failed,
+    new_notes,
+    notes_of_record,
+    stage_of,
+    without_deletion,
+)
 from rowlock.workloads import history
 from rowlock.workloads.phase import TERMINAL, phase_and_message
 from rowlock.workloads.projects import Project
@@ -253,10 +262,10 @@ class RunRecorder:
                 continue
             notes.pods[uid] = pod
             self._pod_owners[uid] = notes.record.uid
-            if _has_failed(pod) and not (previous is not None and _has_failed(previous)):
+            if has_failed(pod) and not (previous is not None and has_failed(previous)):
                 notes.is_explained = False  # a rank may fail after the job was over
             notes.note_life(pod, now)
-            if previous is None or _stage(previous) != _stage(pod):
+            if previous is None or stage_of(previous) != stage_of(pod):
                 notes.note_pod(uid, pod, None)
         for uid in notes.pods.keys() - present:
             self._note_pod_gone(notes, uid, now)
@@ -320,7 +329,7 @@ class RunRecorder:
 
     def _begin_explaining(self, notes: RunNotes) -> None:
         notes.is_explained = True
-        if notes.record.phase == "Completed" and not _had_trouble(notes):  # most runs succeed and need no diagnosis
+        if notes.record.phase == "Completed" and not notes.had_trouble():  # most runs succeed and need no diagnosis
             self._note_answer(notes, history.explain_good_end(notes.record.name, _NO_DIAGNOSIS))
             return
         task = asyncio.create_task(self._explain(notes))
@@ -338,7 +347,7 @@ class RunRecorder:
                     log.exception("the end of the job %s is archived without its diagnosis", notes.record.name)
         workload = self._cache.workload(notes.record.uid)
         if workload is not None:
-            self._note_answer(notes, history.explain_workload(workload, diagnosis, list(notes.events.values())))
+            self._note_answer(notes, history.explain_workload(workload, diagnosis, notes.events()))
             return
         if diagnosis["incidents"]:
             notes.record.verdict = str(diagnosis["incidents"][-1]["sentence"])
@@ -384,7 +393,8 @@ class RunRecorder:
     async def _watch_events(self) -> None:
         while True:
             try:
-                async for change in self._api.watch(kinds.EVENT, since=None):
+                revision = await self._read_events()
+                async for change in self._api.watch(kinds.EVENT, since=revision):
                     if change.type in ("Added", "Modified"):
                         self._note_event(change.object)
             except Expired:
@@ -394,6 +404,16 @@ class RunRecorder:
                 return
             except ApiError:
                 await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
+
+    async def _read_events(self) -> int:
+        """Note those that are there; the revision up to which they go."""
+        revision, budget = 0, TurnBudget()
+        async for page in pages_of_events(self._api):
+            for event in page.items:
+                await budget.pause_if_due()
+                self._note_event(event)
+            revision = page.revision
+        return revision
 
     def _note_event(self, event: Object) -> None:
         uid = self._run_of_event(event)
@@ -416,20 +436,3 @@ class RunRecorder:
             jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
             return objects.uid(jobs[0]) if jobs else ""
         return str(regarding.get("name") or "")[-36:] if kind == "PodGroup" else uid
-
-
-def _had_trouble(notes: RunNotes) -> bool:
-    """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""
-    record = notes.record
-    return record.attempts > 1 or record.phase == "Failed" or any(_has_failed(pod) for pod in notes.pods.values())
-
-
-def _has_failed(pod: Object) -> bool:
-    return objects.phase(pod) == "Failed"
-
-
-def _stage(pod: Object) -> tuple[Any, ...]:
-    """The stage of a pod; a change of it must be recorded: it runs, it has ended (why), it is being deleted."""
-    statuses = objects.dig(pod, "status.containerStatuses", [])
-    ends = tuple((s.get("restartCount"), "terminated" in (s.get("state") or {})) for s in statuses)
-    return objects.phase(pod), ends, objects.is_deleting(pod), objects.dig(pod, "spec.nodeName")

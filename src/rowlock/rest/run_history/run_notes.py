@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from rowlock import objects
 from rowlock.archive import database, redaction
 from rowlock.archive.database import Statement
@@ -26,7 +28,8 @@ class RunNotes:
 
     record: RunRecord
     phases: list[PhaseStep] = field(default_factory=list)
-    events: OrderedDict[str, Object] = field(default_factory=OrderedDict)
+    texts: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    """The events by their uid, oldest first, as JSON: a tenth of the memory of objects."""
     pods: dict[str, Object] = field(default_factory=dict)
     """The pods as they were last seen, by uid."""
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
@@ -56,11 +59,20 @@ class RunNotes:
 
     def note_event(self, event: Object) -> None:
         uid = objects.uid(event)
-        self.events.pop(uid, None)
-        self.events[uid] = event
-        while len(self.events) > MAX_EVENTS:
-            self.events.popitem(last=False)
+        self.texts.pop(uid, None)
+        self.texts[uid] = msgspec.json.encode(without_bookkeeping(event))
+        while len(self.texts) > MAX_EVENTS:
+            self.texts.popitem(last=False)
         self.is_changed = True
+
+    def events(self) -> list[Object]:
+        """Those that are kept, without managed fields, oldest first."""
+        return [msgspec.json.decode(text) for text in self.texts.values()]
+
+    def had_trouble(self) -> bool:
+        """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""
+        record = self.record
+        return record.attempts > 1 or record.phase == "Failed" or any(has_failed(pod) for pod in self.pods.values())
 
     def note_pod(self, uid: str, pod: Object, deleted: float | None) -> None:
         """Note a pod that has reached another stage or was deleted."""
@@ -93,8 +105,10 @@ class RunNotes:
             if self.job is None or objects.meta(self.job).get("generation") != objects.meta(job).get("generation"):
                 self.secrets = redaction.secret_values(job.get("spec") or {})
             self.job, self.is_changed = job, True
+            self.record.body.pop("job", None)  # what an earlier server saw
         if group is not None and group is not self.group:
             self.group, self.is_changed = group, True
+            self.record.body.pop("group", None)
         if project is not self.project:
             self.project = project
             self.record.body["project"] = _project_body(project)
@@ -108,7 +122,7 @@ class RunNotes:
             "job": without_bookkeeping(self.job) if self.job else record.body.get("job"),
             "group": without_bookkeeping(self.group) if self.group else record.body.get("group"),
             "phases": list(self.phases),
-            "events": [without_bookkeeping(event) for event in self.events.values()],
+            "events": self.events(),
             "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
         }
         return database.put_run(record, redaction.redact(body, self.secrets))
@@ -137,9 +151,10 @@ def new_notes(job: Object, project: Project, namespace_uid: str) -> RunNotes:
 def notes_of_record(record: RunRecord) -> RunNotes:
     """Notes of a run that an earlier server recorded."""
     body = record.body
-    notes = RunNotes(record, [PhaseStep(*step) for step in body.get("phases") or ()])
-    notes.events = OrderedDict((objects.uid(event), event) for event in body.get("events") or ())
-    notes.lives = body.get("lives") or {}
+    notes = RunNotes(record, [PhaseStep(*step) for step in body.pop("phases", None) or ()])
+    for event in body.pop("events", None) or ():
+        notes.note_event(event)
+    notes.lives = body.pop("lives", None) or {}
     notes.is_explained = bool(record.verdict)
     return notes
 
@@ -155,3 +170,15 @@ def without_bookkeeping(obj: Object) -> Object:
 def without_deletion(obj: Object) -> Object:
     """The object without its deletion timestamp and grace period."""
     return {**obj, "metadata": {key: value for key, value in objects.meta(obj).items() if key != "deletionTimestamp"}}
+
+
+def has_failed(pod: Object) -> bool:
+    """Whether its phase is Failed."""
+    return objects.phase(pod) == "Failed"
+
+
+def stage_of(pod: Object) -> tuple[Any, ...]:
+    """The stage of a pod; a change of it must be recorded: it runs, it has ended (why), it is being deleted."""
+    statuses = objects.dig(pod, "status.containerStatuses", [])
+    ends = tuple((s.get("restartCount"), "terminated" in (s.get("state") or {})) for s in statuses)
+    return objects.phase(pod), ends, objects.is_deleting(pod), objects.dig(pod, "spec.nodeName")
