@@ -42,6 +42,8 @@ PODS, EVENTS, ACCOUNTS = (f"/api/v1/namespaces/{NAMESPACE}/{what}" for what in (
 WORKLOADS = "/api/v1/workloads"
 MERGE = "application/merge-patch+json"
 CONNECTIONS = 8
+MEMORY_MIB = 350e6 / 2**20
+"""The 350 MB that the specification allows (kubernetes-engine.md, 5)."""
 _SLICE_S = 0.005
 
 
@@ -57,7 +59,7 @@ class Line:
 
     def __str__(self) -> str:
         word = "met" if self.value <= self.goal else "MISSED"
-        return f"{self.name:<66} {self.value:9.1f} {self.unit:<4} goal {self.goal:g} {word:<7} {self.note}"
+        return f"{self.name:<66} {self.value:9.1f} {self.unit:<4} goal {self.goal:.4g} {word:<7} {self.note}"
 
 
 # ---------------------------------------------------------------- what is there
@@ -243,10 +245,10 @@ def timed(peer: Peer, path: str, count: int) -> Times:
 
 
 class Reader:
-    """Reads a page of workloads again and again in a thread of its own, and knows how long the slowest took."""
+    """Reads a path again and again in a thread of its own, and knows how long each answer took, in milliseconds."""
 
-    def __init__(self, peer: Peer) -> None:
-        self._peer, self._is_over = peer, False
+    def __init__(self, peer: Peer, path: str) -> None:
+        self._peer, self._path, self._is_over = peer, path, False
         self.times: list[float] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -259,7 +261,7 @@ class Reader:
         self._thread.join(30)
 
     def _read(self) -> None:
-        wire = request(self._peer, "GET", f"{WORKLOADS}?limit=50")
+        wire = request(self._peer, "GET", self._path)
         with _connections(self._peer, 1) as (connection,):
             while not self._is_over:
                 began = time.perf_counter()
@@ -343,7 +345,7 @@ def lines(nodes: int, pods: int) -> Iterator[Line]:
         yield Line(f"cold start until ready: {nodes} nodes, {pods} pods", served.start(), "s", 10)
         ours = served.peer()
         calm(ours)
-        yield Line("resident memory when ready", ours.memory(), "MiB", 400)
+        yield Line("resident memory when ready", ours.memory(), "MiB", MEMORY_MIB)
         yield from reads(served, ours)
         listed = json.loads(served.get(f"{WORKLOADS}?limit=200&sortBy=name"))["workloads"]
         ids = {w["name"]: w["id"] for w in listed}
@@ -379,20 +381,20 @@ def calm(ours: Peer, seconds: float = 120.0) -> None:
 
 
 def relist(real: Peer, ours: Peer, served: Served, stack: ExitStack) -> Iterator[Line]:
-    """Everything is listed again, because the API server has forgotten what it was asked to tell."""
+    """Everything is listed again, because the API server has forgotten what it was asked to tell. While it starts it takes all
+    processors of a small machine: an answer without data, asked for beside, shows how much of a slow read that is."""
     restart = stack.enter_context(restarted_api_server(real))
     log = served.data / "server.log"
     logged = log.stat().st_size
-    with Reader(ours) as reader:
+    with Reader(ours, f"{WORKLOADS}?limit=50") as reader, Reader(ours, "/livez") as floor:
         restart()
         time.sleep(15)
-    slowest = max(reader.times)
-    yield Line("the API server is killed and comes back: slowest read meanwhile", slowest, "ms", 200,
-               f"{len(reader.times)} reads")  # fmt: skip
+    yield Line("the API server is killed and comes back: slowest read meanwhile", max(reader.times), "ms", 200,
+               f"{len(reader.times)} reads; without data {max(floor.times):.0f} ms")  # fmt: skip
     held = re.findall(r"held up for (\d+) ms.*", log.read_text()[logged:])
     yield Line("… longest turn of our event loop (those above 50 ms are logged)", max(map(int, held), default=0), "ms", 50,
                f"{len(held)} logged")  # fmt: skip
-    yield Line("… resident memory after that", ours.memory(), "MiB", 400)
+    yield Line("… resident memory after that", ours.memory(), "MiB", MEMORY_MIB)
 
 
 def steady(ours: Peer) -> Iterator[Line]:

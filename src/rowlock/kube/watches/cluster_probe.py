@@ -54,7 +54,7 @@ class ClusterProbe:
         return self._clock() - self._answered_at if self._reason else 0.0
 
     async def wait_for_answer(self) -> None:
-        """Until the cluster answers; at once where it does."""
+        """Until the cluster answers; at once where it does. A refusal is an answer."""
         await self._answers.wait()
 
     async def _ask(self) -> str:
@@ -73,11 +73,12 @@ class ClusterProbe:
         return ""
 
     def _note(self, reason: str) -> None:
-        if reason:
-            self._answers.clear()
-        else:
-            self._answered_at = self._clock()
+        if reason in ("", _REFUSED):
             self._answers.set()
+        else:
+            self._answers.clear()
+        if not reason:
+            self._answered_at = self._clock()
             if self._reason:
                 for kube in (self._kube, *self._others):
                     kube.connection.renew_connections()
