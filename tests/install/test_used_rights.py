@@ -46,6 +46,7 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
         *(f"{verb} {what}" for what in ("services", "configmaps", "serviceaccounts", "horizontalpodautoscalers", "roles", "rolebindings")
           for verb in ("patch", "update", "delete")), "patch pods", "update pods",
     ),
+    "an audit log has a watch when it ends, after minutes; events are listed first": ("watch events",),
     "elastic jobs": ("create horizontalpodautoscalers",),
 }  # fmt: skip
 """Reason → rights that the walk may not meet."""
