@@ -230,7 +230,7 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
 
 
 def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
-    """One asks whether it does: with a thousand logs that are followed, asking for each is the work of most of a processor."""
+    """One asks whether it does: with a thousand logs that are followed, asking for each is work without end."""
 
     async def play() -> None:
         answering, waiting = asyncio.Event(), asyncio.Event()

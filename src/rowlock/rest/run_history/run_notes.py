@@ -28,7 +28,7 @@ class RunNotes:
 
     record: RunRecord
     phases: list[PhaseStep] = field(default_factory=list)
-    texts: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
+    event_texts: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
     """The events by their uid, oldest first, as JSON: a tenth of the memory of objects."""
     pods: dict[str, Object] = field(default_factory=dict)
     """The pods as they were last seen, by uid."""
@@ -59,15 +59,15 @@ class RunNotes:
 
     def note_event(self, event: Object) -> None:
         uid = objects.uid(event)
-        self.texts.pop(uid, None)
-        self.texts[uid] = msgspec.json.encode(without_bookkeeping(event))
-        while len(self.texts) > MAX_EVENTS:
-            self.texts.popitem(last=False)
+        self.event_texts.pop(uid, None)
+        self.event_texts[uid] = msgspec.json.encode(without_bookkeeping(event))
+        while len(self.event_texts) > MAX_EVENTS:
+            self.event_texts.popitem(last=False)
         self.is_changed = True
 
     def events(self) -> list[Object]:
         """Those that are kept, without managed fields, oldest first."""
-        return [msgspec.json.decode(text) for text in self.texts.values()]
+        return [msgspec.json.decode(text) for text in self.event_texts.values()]
 
     def had_trouble(self) -> bool:
         """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""
