@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -163,7 +164,9 @@ class RestApi:
             tasks.create_task(supervise("the usage of workloads", self.usage.run), name="usage of workloads")
             tasks.create_task(supervise("the figures of projects and nodes", self.scopes.run), name="figures of scopes")
             if self.events:
-                tasks.create_task(supervise("the index of events", self.events.run), name="events")
+                tasks.create_task(
+                    supervise("the index of events", partial(self._index_events, self.events)), name="events"
+                )
             if self._archive and self._recorder:
                 tasks.create_task(self._record_runs(self._archive, self._recorder), name="runs")
             if self._standby:
@@ -172,6 +175,11 @@ class RestApi:
     async def _read_ahead(self) -> None:
         await self.cache.wait_until("", self.cache.can_answer, timeout=None)
         await read_ahead(self.cache.rows())
+
+    async def _index_events(self, events: EventIndex) -> None:
+        """Once the cache can answer: a large cluster has more Events than pods, and no answer needs the index."""
+        await self.cache.wait_until("", self.cache.can_answer, timeout=None)
+        await events.run()
 
     async def _record_runs(self, archive: Archive, recorder: RunRecorder) -> None:
         """Run archive and recorder. The recorder ends first, so that the archive writes what it still holds."""

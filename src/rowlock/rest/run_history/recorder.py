@@ -25,6 +25,7 @@ from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
 from rowlock.rest.event_index import pages_of_events
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.run_events import EarlyEvents, run_of_event
 from rowlock.rest.run_history.run_notes import (
     RunNotes,
     has_failed,
@@ -50,7 +51,7 @@ _WRITE_DELAY = 1.0
 _WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
 _RETRY = 5.0
-_MAX_EARLY = 2000
+_MAX_EARLY = 10_000
 _SETTLE = 2.0
 """Seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
@@ -85,8 +86,9 @@ class RunRecorder:
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
-        self._early_events: dict[str, list[Object]] = {}
-        """Events that were not processed yet."""
+        self._early_events = EarlyEvents(_MAX_EARLY)
+        self._looked_at: set[str] = set()
+        """Jobs that a look is at, and may wait for the archive."""
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
@@ -124,7 +126,7 @@ class RunRecorder:
             self.is_recording = False
             for task in self._explaining:
                 task.cancel()
-            self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, {}
+            self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, EarlyEvents(_MAX_EARLY)
 
     async def _read_known(self) -> None:
         gone = [uid for uid in self._first_seen if self._cache.job(uid) is None]
@@ -176,6 +178,7 @@ class RunRecorder:
                     ERRORS.report("the record of a run", error, "it is begun anew at the next change")
                     self._runs.pop(uid, None)
                     self._known.pop(uid, None)
+                self._early_events.take(uid)  # of what is no workload: they are nobody's
                 if looked % _RUNS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
@@ -188,7 +191,13 @@ class RunRecorder:
         ended = self._known.get(uid) if notes is None and job is not None else None
         if ended in TERMINAL and ended == self._cache.phase(uid):
             return False  # all is written
-        if notes is None and (notes := await self._find_notes(uid)) is None:
+        if notes is None:
+            self._looked_at.add(uid)
+            try:
+                notes = await self._find_notes(uid)
+            finally:
+                self._looked_at.discard(uid)
+        if notes is None:
             return False
         job = self._cache.job(uid)
         now = self._clock() if job is not None or gone_at is None else gone_at
@@ -243,12 +252,12 @@ class RunRecorder:
             notes.take_objects(job, None, project, self._cache.cluster)
             notes.note_phase(notes.record.created, "Creating", "")
         self._first_seen.pop(uid, None)
-        for event in self._early_events.pop(uid, ()):
-            notes.note_event(event)
         for pod, gone in await self.recall_pods(uid) if self.recall_pods else ():
             notes.note_life(pod, gone)
             notes.end_lives(pod, gone)
             notes.note_pod(objects.uid(pod), pod, gone)
+        for event in self._early_events.take(uid):
+            notes.note_event(event)
         self._runs[uid] = notes
         return notes
 
@@ -391,6 +400,7 @@ class RunRecorder:
     # ------------------------------------------------------------ events
 
     async def _watch_events(self) -> None:
+        await self._cache.wait_until("", self._cache.knows_runs, None)  # before, nobody knows whose they are
         while True:
             try:
                 revision = await self._read_events()
@@ -416,23 +426,11 @@ class RunRecorder:
         return revision
 
     def _note_event(self, event: Object) -> None:
-        uid = self._run_of_event(event)
+        uid = run_of_event(event, self._pod_owners, self._cache)
         notes = self._runs.get(uid)
         if notes is not None:
             notes.note_event(event)
             if not notes.is_write_due:
                 self._write_soon(notes)
-        elif uid in self._dirty and len(self._early_events) < _MAX_EARLY:
-            self._early_events.setdefault(uid, []).append(event)
-
-    def _run_of_event(self, event: Object) -> str:
-        """The uid of the job that an event is about; "" when it is about no known job."""
-        regarding = event.get("involvedObject") or {}
-        uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
-        if kind == "Pod":
-            if (owner := self._pod_owners.get(uid)) is not None:
-                return owner
-            name = str(regarding.get("name") or "")
-            jobs = self._cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
-            return objects.uid(jobs[0]) if jobs else ""
-        return str(regarding.get("name") or "")[-36:] if kind == "PodGroup" else uid
+        elif uid in self._dirty or uid in self._looked_at:
+            self._early_events.keep(uid, event)

@@ -1,0 +1,42 @@
+"""Events of runs: whose an event is, and events that arrive before the recorder has looked at their run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rowlock import objects
+from rowlock.objects import Object
+from rowlock.rest.informers import InformerCache
+
+
+def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCache) -> str:
+    """The uid of the job that an event is about; "" when it is about no known job. `pod_owners`: uid of a pod → of its job."""
+    regarding = event.get("involvedObject") or {}
+    uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
+    if kind == "Pod":
+        if (owner := pod_owners.get(uid)) is not None:
+            return owner
+        name = str(regarding.get("name") or "")
+        jobs = cache.jobs_named(str(regarding.get("namespace") or ""), name.rsplit("-", 2)[0])
+        return objects.uid(jobs[0]) if jobs else ""
+    return str(regarding.get("name") or "")[-36:] if kind == "PodGroup" else uid
+
+
+class EarlyEvents:
+    """Events whose run nobody has looked at yet: at most `limit`, so that a storm of them costs no memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._count = limit, 0
+        self._events: dict[str, list[Object]] = {}
+
+    def keep(self, uid: str, event: Object) -> None:
+        """For the run of this job; dropped when there are too many."""
+        if self._count < self._limit:
+            self._events.setdefault(uid, []).append(event)
+            self._count += 1
+
+    def take(self, uid: str) -> list[Object]:
+        """What was kept for this job, in the order of arrival; it is kept no longer."""
+        taken = self._events.pop(uid, [])
+        self._count -= len(taken)
+        return taken
