@@ -89,7 +89,7 @@ class InformerCache:
         self._projects: dict[str, Project] | None = None
         self._assets: list[Asset] | None = None
         self._guarantees: RuntimeGuarantees | None = None
-        self._card_memory: dict[str, int] | None = None
+        self._card_memory: dict[str, int] = {}  # by node; "": the smallest, once somebody asked
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
@@ -186,10 +186,10 @@ class InformerCache:
         previous = self._stores[kind].get(key)
         if previous is not None and objects.uid(previous) != objects.uid(obj):
             self._drop_object(kind, key)
-        if kind == kinds.NODE:
-            self._forget_card_memory(previous, obj)
         self._stores[kind][key] = obj
         self._index(kind, key, obj)
+        if kind == kinds.NODE:
+            self._note_cards(key.name, previous, obj)
 
     def _index(self, kind: Kind, key: Key, obj: Object) -> None:
         owner = (objects.controller_of(obj) or {}).get("uid", "")
@@ -210,11 +210,9 @@ class InformerCache:
         elif kind == kinds.POD_GROUP:
             owner = group_owner(obj)
             self._groups[owner] = obj
-        elif kind == kinds.NODE:
-            pass  # `_store_object` has compared it
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
-        else:
+        elif kind != kinds.NODE:  # `_store_object` compares those
             self._projects = self._assets = self._guarantees = None
         self._invalidate(owner)
 
@@ -240,7 +238,7 @@ class InformerCache:
             owner = group_owner(obj)
             self._groups.pop(owner, None)
         elif kind == kinds.NODE:
-            self._forget_card_memory(obj, None)
+            self._note_cards(key.name, obj, None)
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         else:
@@ -257,13 +255,17 @@ class InformerCache:
             row.known.clear()
         self._listeners.notify(uid)
 
-    def _forget_card_memory(self, before: Object | None, after: Object | None) -> None:
-        """Forget the memory of cards, and what workloads hold of them, when a node was added, deleted or has other
+    def _note_cards(self, node: str, before: Object | None, after: Object | None) -> None:
+        """Note the memory of cards, and forget what workloads hold of them, when a node was added, deleted or has other
         cards. Most writes of a node are heartbeats and change nothing here."""
-        self._card_memory = None
-        if card_facts(before) != card_facts(after):
-            for row in self._rows_by_uid.values():
-                row.known.clear()
+        if card_facts(before) == card_facts(after):
+            return
+        for row in self._rows_by_uid.values():
+            row.known.clear()
+        for name in ("", node):
+            self._card_memory.pop(name, None)
+        if after is not None and (parsed := from_objects.parse_node(after)).gpus:
+            self._card_memory[node] = parsed.gpu_memory
 
     # ------------------------------------------------------------ waiting
 
@@ -359,9 +361,7 @@ class InformerCache:
 
     def card_memory(self, node: str) -> int:
         """Memory of one GPU of the node in MiB; for "" the smallest of all nodes; 0 when there is none."""
-        if self._card_memory is None:
-            parsed = (from_objects.parse_node(obj) for obj in self.nodes())
-            self._card_memory = {n.name: n.gpu_memory for n in parsed if n.gpus}
+        if "" not in self._card_memory:
             self._card_memory[""] = min(self._card_memory.values(), default=0)
         return self._card_memory.get(node, 0)
 
