@@ -216,6 +216,8 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
                 while len(collector._waiting) < 4:  # the others have come to where they wait
                     await asyncio.sleep(0)
                 assert len(node.asked) == 2
+                begun = list((tmp_path / "archive").glob("**/pod-*.0"))
+                assert len(begun) == 2, "who waits for its turn writes nothing yet"
                 waits = next(n for n, one in enumerate(running) if one["metadata"]["name"] not in node.asked)
                 leaving = {**running[waits]["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}
                 running[waits] = {**running[waits], "metadata": leaving}

@@ -29,6 +29,7 @@ from rowlock.archive.log_intake import AsideLog
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.supervisor import ERRORS, back_off
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from rowlock.kube.rate_limit import TokenBucket
 from rowlock.kube_evidence.changed_jobs import ChangedJobs
@@ -47,7 +48,7 @@ _GATHER = 0.02
 """Seconds in which changes of pods gather."""
 _FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
 """Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
-STREAMS_PER_SECOND, STREAMS_AT_ONCE = 100, 8
+STREAMS_PER_SECOND, STREAMS_AT_ONCE = 100, 4
 """When this server starts, or the API server comes back, all streams begin, each with a TLS handshake of some milliseconds: so many a
 second, and so many in one turn of the event loop. Who is in its last moment does not wait for that."""
 _MAX_TRIES_AFTER_END = 5
@@ -144,12 +145,12 @@ class LogCollector:
         await self._cache.wait_until("", self._cache.knows_runs, None)
         await self._take_leftovers()
         self._changed.note_all()
+        budget = TurnBudget()
         try:
             while True:
-                for number, uid in enumerate(await self._changed.take(_GATHER), 1):
+                for uid in await self._changed.take(_GATHER):
+                    await budget.pause_if_due()
                     self._look(uid)
-                    if number % 64 == 0:
-                        await asyncio.sleep(0)
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -237,12 +238,14 @@ class LogCollector:
 
     async def _follow(self, life: ContainerLife, path: Path) -> None:
         """Returns when all that there is of it is in its file."""
-        file, failures, tries_after_end = FollowedLog(path), 0, 0
-        await asyncio.to_thread(_write_facts, path.parent, life)
+        file, failures, tries_after_end, is_noted = FollowedLog(path), 0, 0, False
         while True:
             await self._wait_for_answer()
             if not life.is_leaving:
                 await self._pause(life, self._pace.reserve())
+            if not is_noted:  # not before its turn: a thousand begin to wait at once
+                await asyncio.to_thread(_write_facts, path.parent, life)
+                is_noted = True
             is_over, first_retry = self._is_over(life), _FIRST_RETRY
             try:
                 async with self._readers if is_over else _Free():
