@@ -63,8 +63,10 @@ class Cache:
         state = self._view.initial_changes()
         self._subscribers.append(queue)  # no await since the state was read: no change is missed
         try:
-            for change in state:
+            for number, change in enumerate(state, 1):
                 yield change
+                if number % CHANGES_PER_SLICE == 0:
+                    await asyncio.sleep(0)
             while True:
                 for _ in range(CHANGES_PER_SLICE):
                     yield await queue.get()

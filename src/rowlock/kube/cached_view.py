@@ -85,11 +85,11 @@ class CachedView:
         elif change.type != "Bookmark":
             yield from self._put(change.kind, change.object)
 
-    def initial_changes(self) -> list[Change]:
-        """The state for a new subscriber: Added changes, pods last, and a bookmark."""
-        ordered = sorted(self._kinds, key=lambda kind: kind is POD)
-        added = [Change("Added", objects.revision(obj), kind, obj) for kind in ordered for obj in self.all(kind)]
-        return [*added, Change("Bookmark", self._revision)]
+    def initial_changes(self) -> Iterator[Change]:
+        """The state at this call for a new subscriber: Added changes, pods last, and a bookmark. Each is made as it is taken: ten
+        thousand at once hold up the event loop."""
+        state = [(kind, obj) for kind in sorted(self._kinds, key=lambda kind: kind is POD) for obj in self.all(kind)]
+        return _changes_to(state, self._revision)
 
     def _put(self, kind: Kind, obj: Object) -> list[Change]:
         key = objects.key(obj)
@@ -128,6 +128,7 @@ class Replacement:
         self._changed: dict[Key, Object] = {}
         self._deleted: list[Object] = []
         self._rebuilt: _CachedKind | None = None
+        self._put: list[Change] = []
 
     def take(self, change: Change) -> None:
         """Take in one change of the new state, which begins empty."""
@@ -159,6 +160,9 @@ class Replacement:
             yield
         for space in rebuilt.spaces.values():
             space.names.sort()
+        for key, obj in self._changed.items():
+            self._put.append(_change_to(self._kind, self._view.get(self._kind, *key), obj))
+            yield
         self._rebuilt = rebuilt
 
     def commit(self, revision: int) -> list[Change]:
@@ -170,10 +174,16 @@ class Replacement:
                 view._remove(kind, objects.key(old))
             put = [change for obj in self._changed.values() for change in view._put(kind, obj)]
         else:
-            put = [_change_to(kind, view.get(kind, *key), obj) for key, obj in self._changed.items()]
+            put = self._put
             view._kinds[kind] = self._rebuilt
         view._revision = max(view._revision, revision)
         return deleted + put
+
+
+def _changes_to(state: list[tuple[Kind, Object]], revision: int) -> Iterator[Change]:
+    for kind, obj in state:
+        yield _change_to(kind, None, obj)
+    yield Change("Bookmark", revision)
 
 
 def _change_to(kind: Kind, old: Object | None, obj: Object) -> Change:

@@ -96,3 +96,30 @@ def test_a_kind_that_is_gone_is_empty() -> None:
     fill(view, pod("a", 1), pod("b", 1))
     assert [change.type for change in replace(view)] == ["Deleted", "Deleted"]
     assert not list(view.all(POD)) and not list(view.by_owner(POD, "job"))
+
+
+def test_a_new_subscriber_is_told_the_state_at_its_call() -> None:
+    """Its changes are made one by one as they are taken, while the view goes on."""
+    view = CachedView()
+    fill(view, pod("a", 1), pod("b", 1))
+    told = view.initial_changes()
+    replace(view, pod("b", 5), pod("c", 6), revision=40)
+    changes = list(told)
+    assert [(one.type, one.revision) for one in changes] == [("Added", 1), ("Added", 1), ("Bookmark", 9)]
+    assert [one.object["metadata"]["name"] for one in changes[:2]] == ["a", "b"]
+
+
+def test_a_large_new_state_is_made_into_changes_before_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand changes made at once hold up the event loop."""
+    monkeypatch.setattr(cached_view, "CHANGES_IN_PLACE", 0)
+    view = CachedView()
+    replacement = Replacement(view, POD)
+    for number in range(50):
+        replacement.take(Change("Added", 1, POD, pod(f"p{number}", number + 1)))
+    steps = sum(1 for _ in replacement.prepare())
+
+    def refuse(*facts: object) -> Change:
+        raise AssertionError("this should have been made before")
+
+    monkeypatch.setattr(cached_view, "_change_to", refuse)
+    assert len(replacement.commit(60)) == 50 and steps >= 100
