@@ -231,6 +231,82 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
     asyncio.run(play())
 
 
+class Leaving(Node):
+    """A thousand pods that are all being deleted, and whose programs write to the end; here: twenty."""
+
+    def __init__(self) -> None:
+        running = [pod(0, {"running": {}}) for _ in range(20)]
+        for number, one in enumerate(running):
+            one["metadata"] |= {
+                "uid": f"pod-{number}",
+                "name": f"p-{number}",
+                "deletionTimestamp": "2026-01-02T03:04:05Z",
+            }
+        super().__init__(running[0])
+        self.running, self.asked = running, list[str]()
+        self.ends: dict[str, asyncio.Event] = {}
+
+    def pods_of(self, uid: str) -> list[dict[str, Any]]:
+        return self.running
+
+    async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+        over = self.ends.setdefault(name, asyncio.Event())
+        self.asked.append(name)
+        yield b"2026-01-02T03:04:05.000000000Z a line\n"
+        await over.wait()
+
+    def end(self, name: str) -> None:
+        """The program ends, and its log with it."""
+        number = next(n for n, one in enumerate(self.running) if one["metadata"]["name"] == name)
+        over = pod(0, {"terminated": {"exitCode": 0}})
+        self.running[number] = {**over, "metadata": self.running[number]["metadata"]}
+        self.ends[name].set()
+        self.notify(JOB)
+
+
+@pytest.mark.parametrize("limit", ["connections", "pace"])
+def test_pods_that_all_leave_at_once_are_followed_within_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """A cluster that loses its nodes evicts ten thousand pods: a connection for each would be hundreds of MiB."""
+    if limit == "connections":
+        monkeypatch.setattr(log_collector, "MAX_STREAMS", 3)
+        monkeypatch.setattr(log_collector, "MAX_LAST_STREAMS", 2)
+    else:
+        monkeypatch.setattr(log_collector, "LAST_PER_SECOND", 1e-9)
+        monkeypatch.setattr(log_collector, "LAST_AT_ONCE", 5)
+
+    async def play() -> None:
+        node = Leaving()
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
+        task = asyncio.create_task(collector.run())
+
+        async def until(condition: Callable[[], bool]) -> None:
+            while not condition():
+                await asyncio.sleep(0)
+
+        try:
+            async with asyncio.timeout(60):
+                await until(lambda: len(node.asked) == 5 and JOB in collector._present)
+                node.notify(JOB)
+                await until(
+                    lambda: collector._postponed == {JOB} if limit == "connections" else len(collector._tasks) == 20
+                )
+                assert len(node.asked) == 5
+                if limit == "connections":
+                    assert len(collector._tasks) == 5
+                    for name in node.asked[:2]:
+                        node.end(name)
+                    await until(lambda: len(node.asked) > 7 or (len(collector._followed) == 5 and len(node.asked) == 7))
+                    assert len(set(node.asked)) == len(node.asked) == 7
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(play())
+
+
 def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
     """One asks whether it does: with a thousand logs that are followed, asking for each is work without end."""
 

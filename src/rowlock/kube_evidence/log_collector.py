@@ -40,8 +40,9 @@ from rowlock.rest.informers import InformerCache
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS = 1000
-"""Logs that are followed at once: each takes a connection."""
+MAX_STREAMS, MAX_LAST_STREAMS = 1000, 1000
+"""Logs that are followed at once, each over a connection; and as many more of pods that are being deleted: a cluster may lose
+ten thousand of them in one moment."""
 _MAX_READERS = 32
 """Logs of pods that have ended, read at once."""
 _GATHER = 0.02
@@ -50,7 +51,9 @@ _FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
 """Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
 STREAMS_PER_SECOND, STREAMS_AT_ONCE = 100, 4
 """When this server starts, or the API server comes back, all streams begin, each with a TLS handshake of some milliseconds: so many a
-second, and so many in one turn of the event loop. Who is in its last moment does not wait for that."""
+second, and so many in one turn of the event loop."""
+LAST_PER_SECOND, LAST_AT_ONCE = 250, 16
+"""The same for those whose pods are being deleted: they do not wait behind the others, and a handshake of each still fits."""
 _MAX_TRIES_AFTER_END = 5
 _SHORT = 3.0
 """Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
@@ -137,6 +140,9 @@ class LogCollector:
         self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self._pace = TokenBucket(STREAMS_PER_SECOND, STREAMS_AT_ONCE)
+        self._last_pace = TokenBucket(LAST_PER_SECOND, LAST_AT_ONCE)
+        self._followed: set[LifeId] = set()
+        """Those of `_tasks` that were not over when they began: of others, few are read at once."""
         self._waiting: dict[LifeId, asyncio.Event] = {}
         """Those that wait until they are asked for; set when their last moment comes."""
 
@@ -176,9 +182,11 @@ class LogCollector:
                     if life.is_leaving and life.id in self._waiting:
                         self._waiting[life.id].set()
                     continue
-                if not life.is_leaving and len(self._tasks) >= MAX_STREAMS:
-                    postponed.add(life.id)
-                    continue
+                if not life.is_over:
+                    if len(self._followed) >= MAX_STREAMS + life.is_leaving * MAX_LAST_STREAMS:
+                        postponed.add(life.id)
+                        continue
+                    self._followed.add(life.id)
                 taken.add(life.id)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
         if postponed:
@@ -216,6 +224,7 @@ class LogCollector:
             ERRORS.report("a log of a pod", error, "it is not kept in the archive")
         finally:
             self._tasks.pop(life.id, None)
+            self._followed.discard(life.id)
             if not is_again:
                 self._changed.note(life.job_uid)  # it may have been short
             for job in self._postponed:
@@ -241,8 +250,8 @@ class LogCollector:
         file, failures, tries_after_end, is_noted = FollowedLog(path), 0, 0, False
         while True:
             await self._wait_for_answer()
-            if not life.is_leaving:
-                await self._pause(life, self._pace.reserve())
+            if not life.is_over and (life.is_leaving or await self._pause(life, self._pace.reserve())):
+                await asyncio.sleep(self._last_pace.reserve())
             if not is_noted:  # not before its turn: a thousand begin to wait at once
                 await asyncio.to_thread(_write_facts, path.parent, life)
                 is_noted = True
@@ -273,14 +282,14 @@ class LogCollector:
             delay = back_off(failures, first_retry, _LONGEST_RETRY)
             await self._pause(life, delay * random.uniform(0.75, 1.25))  # not all pods of a node at once
 
-    async def _pause(self, life: ContainerLife, seconds: float) -> None:
-        """Wait so long, or until it becomes the last moment to read it."""
+    async def _pause(self, life: ContainerLife, seconds: float) -> bool:
+        """Wait so long, or until it becomes the last moment to read it; whether that came."""
         last_moment = self._waiting[life.id] = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):
-                await last_moment.wait()
+                return await last_moment.wait()
         except TimeoutError:
-            return
+            return False
         finally:
             del self._waiting[life.id]
 
