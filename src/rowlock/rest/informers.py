@@ -186,6 +186,7 @@ class InformerCache:
         previous = self._stores[kind].get(key)
         if previous is not None and objects.uid(previous) != objects.uid(obj):
             self._drop_object(kind, key)
+            previous = None
         self._stores[kind][key] = obj
         self._index(kind, key, obj)
         if kind == kinds.NODE:
@@ -256,8 +257,7 @@ class InformerCache:
         self._listeners.notify(uid)
 
     def _note_cards(self, node: str, before: Object | None, after: Object | None) -> None:
-        """Note the memory of cards, and forget what workloads hold of them, when a node was added, deleted or has other
-        cards. Most writes of a node are heartbeats and change nothing here."""
+        """Note a node's cards, and forget what workloads hold of them, where they differ. Most writes are heartbeats."""
         if card_facts(before) == card_facts(after):
             return
         for row in self._rows_by_uid.values():

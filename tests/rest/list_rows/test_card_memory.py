@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rowlock import kinds
-from rowlock.objects import Object
+from rowlock.objects import Key, Object
 from rowlock.rest.informers import InformerCache
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.snapshot import Node
@@ -68,3 +68,13 @@ def test_a_heartbeat_parses_no_node_and_a_change_parses_one(monkeypatch: pytest.
         await asyncio.wait([running])
 
     asyncio.run(play())
+
+
+def test_a_node_that_was_made_again_has_its_cards() -> None:
+    """A watch that was away shows the new node of this name in place of the old one, with the same labels and cards."""
+    cache = InformerCache(Store.open(None))
+    key = Key("", "a")
+    for uid in ("first", "second"):
+        node = gpu_node("a", 2, 16_000)
+        cache._take_object(kinds.NODE, key, {**node, "metadata": {**node["metadata"], "uid": uid}})
+        assert (cache.card_memory("a"), cache.card_memory("")) == (16_000, 16_000)
