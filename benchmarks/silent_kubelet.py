@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,35 +43,29 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.close()
 
 
-@contextmanager
-def silent_kubelet(keys: Path) -> Iterator[int]:
-    """Its port. It shows the certificate `server` of a directory: an API server asks nobody whose it is."""
+async def _serve(keys: Path) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(keys / "server.crt", keys / "server.key")
-    loop, started = asyncio.new_event_loop(), threading.Event()
-    port = 0
+    server = await asyncio.start_server(_answer, HOST, 0, ssl=context)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
 
-    async def serve() -> None:
-        nonlocal port
-        server = await asyncio.start_server(_answer, HOST, 0, ssl=context)
-        port = server.sockets[0].getsockname()[1]
-        started.set()
-        await server.serve_forever()
 
-    task = loop.create_task(serve())
-
-    def work() -> None:
-        try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            return
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+@contextmanager
+def silent_kubelet(keys: Path) -> Iterator[int]:
+    """Its port. It shows the certificate `server` of a directory: an API server asks nobody whose it is. It is a process of its own:
+    a thousand streams that end at once shall not hold up who measures."""
+    command = [sys.executable, "-m", "benchmarks.silent_kubelet", str(keys)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
-        if not started.wait(10):
-            raise RuntimeError("the kubelet of the pretend nodes does not listen after 10 s")
-        yield port
+        if not (said := process.stdout.readline().strip()):
+            raise RuntimeError(f"the kubelet of the pretend nodes ended with {process.wait()}")
+        yield int(said)
     finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(10)
+        process.terminate()
+        process.wait(10)
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))
