@@ -1,4 +1,4 @@
-"""Pure parts: selectors as text, the token bucket, back-off."""
+"""Pure parts: selectors as text, the token bucket, back-off, the limit on handshakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from rowlock import kinds
 from rowlock.kube import requests
-from rowlock.kube.rate_limit import Backoff, TokenBucket
+from rowlock.kube.rate_limit import Backoff, HandshakeLimit, TokenBucket
 from rowlock.selectors import EVERYTHING, FieldSelector, parse_fields, parse_labels
 
 
@@ -74,3 +74,50 @@ def test_backoff_doubles_within_bounds_and_spreads() -> None:
     assert [high.next_delay() for _ in range(6)] == [1, 2, 4, 8, 8, 8]
     high.reset()
     assert high.next_delay() == 1
+
+
+async def _make(limit: HandshakeLimit, begun: list[int], may_end: asyncio.Event) -> None:
+    async with limit:
+        begun.append(len(begun))
+        await may_end.wait()
+
+
+def test_few_handshakes_go_on_at_once_and_the_others_follow() -> None:
+    async def play() -> None:
+        limit, begun, may_end = HandshakeLimit(4, patience=60.0), list[int](), asyncio.Event()
+        tasks = [asyncio.create_task(_make(limit, begun, may_end)) for _ in range(40)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(begun) == 4
+        tasks[0].cancel()  # who gives up leaves its place to another
+        tasks[39].cancel()  # and who waited takes none
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(begun) == 5
+        may_end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(begun) == 39
+
+    asyncio.run(play())
+
+
+def test_handshakes_that_hang_keep_no_other_from_its_own() -> None:
+    async def play() -> None:
+        limit, begun, may_end = HandshakeLimit(4, patience=0.001), list[int](), asyncio.Event()
+        tasks = [asyncio.create_task(_make(limit, begun, may_end)) for _ in range(12)]
+        async with asyncio.timeout(60):
+            while len(begun) < 12:
+                await asyncio.sleep(0.001)
+        may_end.set()
+        await asyncio.gather(*tasks)
+        begun.clear()
+        may_end.clear()
+        again = [asyncio.create_task(_make(limit, begun, may_end)) for _ in range(4)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(begun) == 4  # all places are free again, and no more than those
+        assert limit._places.locked()
+        may_end.set()
+        await asyncio.gather(*again)
+
+    asyncio.run(play())

@@ -11,22 +11,27 @@ import io
 import socket
 import sys
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import ClientSession, ClientTimeout
+from aiohttp.client_proto import ResponseHandler
 
 import rowlock
 from rowlock.errors import Unauthorized
 from rowlock.kube.config import ClientConfig
-from rowlock.kube.rate_limit import Limits
+from rowlock.kube.rate_limit import HandshakeLimit, Limits
 
 _IDLE_SECONDS = 50.0
 """Seconds for which an idle connection is kept: less than servers and load balancers keep it."""
 
 _WHOLE_BODY_BYTES = 2**20
 """Bytes. Larger bodies are sent in parts, because encrypting them at once would block the event loop."""
+
+_HANDSHAKES, _HANDSHAKE_PATIENCE = 8, 0.1
+"""Connections that are being made at once, and seconds until one more is where none of them comes about."""
 
 asyncio.sslproto.SSLProtocol.max_size = 8 * 1024
 """Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs. Lists of
@@ -39,7 +44,7 @@ class HttpClient:
     def __init__(self, config: ClientConfig) -> None:
         """Must be made inside of an event loop. Raises Unauthorized for a proxy that cannot be used."""
         self._config, self._proxy = config, choose_proxy(config)
-        self._connector = aiohttp.TCPConnector(
+        self._connector = _Connector(
             ssl=config.tls, limit=0, keepalive_timeout=_IDLE_SECONDS, socket_factory=_make_socket
         )
         self._session = ClientSession(
@@ -71,6 +76,18 @@ class HttpClient:
             method, self._config.server + path, params=query or None, headers=headers, data=data, timeout=timeout,
             allow_redirects=False, proxy=self._proxy, server_hostname=self._config.tls_name,
         )  # fmt: skip
+
+
+class _Connector(aiohttp.TCPConnector):
+    """One that makes few connections at once, however many are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._handshakes = HandshakeLimit(_HANDSHAKES, _HANDSHAKE_PATIENCE)
+
+    async def _create_connection(self, *asked: Any) -> ResponseHandler:
+        async with self._handshakes:
+            return await super()._create_connection(*asked)
 
 
 def hang_up(response: aiohttp.ClientResponse) -> None:

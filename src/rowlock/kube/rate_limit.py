@@ -1,4 +1,4 @@
-"""Limits on requests to an API server: a token bucket, and back-off between retries."""
+"""Limits on requests to an API server: a token bucket, back-off between retries, and connections that are being made."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,33 @@ class Backoff:
     def reset(self) -> None:
         """Begin again with the first wait, after a success."""
         self._next = 0.0
+
+
+class HandshakeLimit:
+    """So many connections are being made at once: a TLS handshake holds the event loop for a millisecond, and a server that starts
+    answers all that wait for it in one moment. Where none of them comes about, one more begins every `patience` seconds, so that
+    those that hang do not keep others from a server that answers. `async with limit:` around the making of one."""
+
+    def __init__(self, at_once: int, patience: float) -> None:
+        self._places, self._patience = asyncio.Semaphore(at_once), patience
+        self._waiting = 0
+        self._surplus = 0
+        """Those that began without a place; who ends next gives its own up for one."""
+
+    async def __aenter__(self) -> None:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._waiting * self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            self._surplus += 1
+        finally:
+            self._waiting -= 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._places.release()
