@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -104,3 +106,37 @@ def test_an_idle_loop_lets_the_watchdog_sleep() -> None:
 
     clock, watchdog = watch(body)
     assert 1 <= watchdog.wakeups < clock.turn / 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only epoll takes a limit")
+def test_a_turn_sees_to_few_sockets_and_all_get_theirs() -> None:
+    count = 3 * loop_watchdog.EVENTS_PER_TURN
+    read: list[int] = []
+    turns: list[int] = []
+
+    async def body() -> None:
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        pairs = [socket.socketpair() for _ in range(count)]
+
+        def take(n: int) -> None:
+            read.append(n)
+            turns.append(clock.turn)
+            if n:
+                pairs[n][0].recv(1)  # the first has always something more: the others get their turns all the same
+            if len(set(read)) == count:
+                done.set()
+
+        for n, (ours, theirs) in enumerate(pairs):
+            theirs.send(b"x")
+            loop.add_reader(ours, take, n)
+        async with asyncio.timeout(60):
+            await done.wait()
+        for ours, theirs in pairs:
+            loop.remove_reader(ours)
+            ours.close()
+            theirs.close()
+
+    clock = TurnClock()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
+        runner.run(body())
+    assert max(turns.count(turn) for turn in turns) <= loop_watchdog.EVENTS_PER_TURN

@@ -28,6 +28,9 @@ LIMIT = 0.05
 """Seconds that a turn of the loop may take."""
 FIRST_SAMPLE, SAMPLE_INTERVAL = 0.025, 0.01
 """Seconds from the begin of a turn to the first look at its stack, and between two looks."""
+EVENTS_PER_TURN = 64
+"""Sockets that one turn of the loop sees to at most: when a thousand connections break at once, the others get their turns in between.
+The kernel tells of the rest first the next time."""
 STILL_HELD = 1.0
 """Seconds after which a turn is told of before it ends: perhaps it never does."""
 REPEAT_INTERVAL = 60.0
@@ -48,11 +51,29 @@ class Stall:
     collecting: float
 
 
+class _FewEvents:
+    """An `epoll` that tells of `EVENTS_PER_TURN` sockets at most."""
+
+    def __init__(self, epoll: Any) -> None:
+        self._epoll = epoll
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._epoll, name)
+
+    def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
+        events: list[tuple[int, int]] = self._epoll.poll(timeout, min(most, EVENTS_PER_TURN))
+        return events
+
+
 class TurnClock(selectors.DefaultSelector):
     """A selector that knows since when the loop is busy."""
 
+    _selector: Any
+
     def __init__(self) -> None:
         super().__init__()
+        if isinstance(self, getattr(selectors, "EpollSelector", ())):  # Linux; others tell of all at once
+            self._selector = _FewEvents(self._selector)
         self.turn = 0
         """The number of the current turn, or of the last one."""
         self.began = 0.0
