@@ -158,9 +158,15 @@ class LogCollector:
                     await budget.pause_if_due()
                     self._look(uid)
         finally:
-            for task in self._tasks.values():
-                task.cancel()
-            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            await self._end_all()
+
+    async def _end_all(self) -> None:
+        """A thousand tasks that end at once, each with a connection, would be one long turn of the event loop."""
+        tasks, budget = list(self._tasks.values()), TurnBudget()
+        for task in tasks:
+            await budget.pause_if_due()
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     # ------------------------------------------------------------ looks
 
