@@ -291,7 +291,7 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
                 await until(lambda: len(node.asked) == 5 and JOB in collector._present)
                 node.notify(JOB)
                 await until(
-                    lambda: collector._postponed == {JOB} if limit == "connections" else len(collector._tasks) == 20
+                    lambda: JOB in collector._postponed[True] if limit == "connections" else len(collector._tasks) == 20
                 )
                 assert len(node.asked) == 5
                 if limit == "connections":
@@ -305,6 +305,99 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_log_that_its_node_never_ends_is_kept_when_its_pod_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    """A node that was lost ends no stream. Its pod may be gone; else the rest is read once more, without following."""
+    monkeypatch.setattr(log_collector, "LINGER_S", 0.05)
+
+    class Hanging(Node):
+        is_gone = False
+
+        def __init__(self) -> None:
+            super().__init__(pod(0, {"running": {}}))
+            self.hangs = asyncio.Event()
+
+        def pods_of(self, uid: str) -> list[dict[str, Any]]:
+            return [] if self.is_gone else [self.seen]
+
+        async def log(self, namespace: str, name: str, options: LogOptions) -> AsyncIterator[bytes]:
+            if options.follow:
+                yield b"2026-01-02T03:04:05.000000000Z a line\n"
+                self.hangs.set()
+                await asyncio.Event().wait()
+            yield b"2026-01-02T03:04:06.000000000Z the end\n"
+
+    async def play() -> bytes:
+        node = Hanging()
+        archive = Archive(tmp_path / "archive", Retention())
+        collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
+        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
+        try:
+            async with asyncio.timeout(60):
+                await node.hangs.wait()
+                if is_gone:
+                    node.is_gone = True
+                else:
+                    node.seen = pod(0, {"terminated": {"exitCode": 0}})
+                node.notify(JOB)
+                while 0 not in (logs := await read_kept(archive)):
+                    await asyncio.sleep(0.02)
+            return logs[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    kept = asyncio.run(play())
+    assert b"a line" in kept
+    assert (b"the end" in kept) is not is_gone
+
+
+def test_a_log_that_ends_has_no_more_jobs_looked_at_than_it_makes_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ten thousand pods that leave, looking at all of them for each log that ends would take a processor."""
+    monkeypatch.setattr(log_collector, "MAX_STREAMS", 2)
+    monkeypatch.setattr(log_collector, "MAX_LAST_STREAMS", 1)
+    looks: list[str] = []
+
+    class Counting(LogCollector):
+        def _look(self, job_uid: str) -> None:
+            looks.append(job_uid)
+            super()._look(job_uid)
+
+    class Jobs(Leaving):
+        """Each of the pods is of a job of its own."""
+
+        def job_uids(self) -> list[str]:
+            return [f"job-{n}" for n in range(len(self.running))]
+
+        def pods_of(self, uid: str) -> list[dict[str, Any]]:
+            return [self.running[int(uid.removeprefix("job-"))]]
+
+    async def play() -> None:
+        node = Jobs()
+        collector = Counting(
+            cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), answers
+        )
+        task = asyncio.create_task(collector.run())
+        try:
+            async with asyncio.timeout(60):
+                for ended in range(20):
+                    while len(node.asked) < min(ended + 3, 20):
+                        await asyncio.sleep(0.001)
+                    node.end(node.asked[ended])
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert sorted(node.asked) == sorted({f"p-{n}" for n in range(20)})
+
+    asyncio.run(play())
+    assert len(looks) <= 120, "of each job: at first, when there is a place, and at its end"
 
 
 def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path) -> None:

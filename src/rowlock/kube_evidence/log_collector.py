@@ -9,6 +9,7 @@ the files, and goes on where they end as long as the pods are there.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import random
@@ -55,6 +56,9 @@ second, and so many in one turn of the event loop."""
 LAST_PER_SECOND, LAST_AT_ONCE = 250, 16
 """The same for those whose pods are being deleted: they do not wait behind the others, and a handshake of each still fits."""
 _MAX_TRIES_AFTER_END = 5
+LINGER_S = 30.0
+"""Seconds without a line after which a log that is followed is taken to have ended, once its container has, or its pod is gone: a node
+that was lost may never end it."""
 _SHORT = 3.0
 """Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
 _FOLLOWING = "following"
@@ -135,8 +139,8 @@ class LogCollector:
         self._present: dict[str, set[str]] = {}
         """By the uid of the job: its pods when it was looked at."""
         self._changed = ChangedJobs(cache)
-        self._postponed: set[str] = set()
-        """Jobs with pods that nobody follows, since too many are followed."""
+        self._postponed: dict[bool, dict[str, None]] = {False: {}, True: {}}
+        """Jobs with pods that nobody follows, since too many are followed: those whose pods go on, and those whose pods are leaving."""
         self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self._pace = TokenBucket(STREAMS_PER_SECOND, STREAMS_AT_ONCE)
@@ -145,6 +149,8 @@ class LogCollector:
         """Those of `_tasks` that were not over when they began: of others, few are read at once."""
         self._waiting: dict[LifeId, asyncio.Event] = {}
         """Those that wait until they are asked for; set when their last moment comes."""
+        self._streams: dict[LifeId, asyncio.Timeout] = {}
+        """Those that are followed now; each has a limit once its life is over."""
 
     async def run(self) -> None:
         """Until cancelled; files of logs that are still followed then stay for the next start."""
@@ -157,6 +163,7 @@ class LogCollector:
                 for uid in await self._changed.take(_GATHER):
                     await budget.pause_if_due()
                     self._look(uid)
+                self._note_postponed()
         finally:
             await self._end_all()
 
@@ -175,30 +182,47 @@ class LogCollector:
         pods = self._cache.pods_of(job_uid) if self._cache.job(job_uid) else []
         present = {objects.uid(pod) for pod in pods}
         for uid in self._present.get(job_uid, set()) - present:
-            self._taken.pop(uid, None)
+            for id in self._taken.pop(uid, ()):
+                self._expect_end(id)
             self._read_again.pop(uid, None)
         self._present[job_uid] = present
         if not present:
             del self._present[job_uid]
         postponed: set[LifeId] = set()
+        for jobs in self._postponed.values():
+            jobs.pop(job_uid, None)
         for pod in pods:
             for life in lives_of(pod, job_uid):
                 taken = self._taken.setdefault(life.id.pod_uid, set())
                 if life.id in taken and not self._must_read_again(life):
                     if life.is_leaving and life.id in self._waiting:
                         self._waiting[life.id].set()
+                    if life.is_over:
+                        self._expect_end(life.id)
                     continue
                 if not life.is_over:
                     if len(self._followed) >= MAX_STREAMS + life.is_leaving * MAX_LAST_STREAMS:
                         postponed.add(life.id)
+                        self._postponed[life.is_leaving][job_uid] = None
                         continue
                     self._followed.add(life.id)
                 taken.add(life.id)
                 self._tasks[life.id] = asyncio.create_task(self._keep(life), name=f"log of {life.pod}")
-        if postponed:
-            self._postponed.add(job_uid)
         for left in self._left.pop(job_uid, ()):
             self._settle_left(left, present, postponed)
+
+    def _note_postponed(self) -> None:
+        """Look again at as many jobs as there are places for their pods: all of them, each time a log ends, would be a processor's work
+        with ten thousand pods."""
+        for is_leaving, jobs in self._postponed.items():
+            free = MAX_STREAMS + is_leaving * MAX_LAST_STREAMS - len(self._followed)
+            for uid in list(itertools.islice(jobs, max(free, 0))):
+                self._changed.note(uid)
+
+    def _expect_end(self, id: LifeId) -> None:
+        limit = self._streams.get(id)
+        if limit is not None and limit.when() is None:
+            limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
 
     def _settle_left(self, left: AsideLog, present: set[str], postponed: set[LifeId]) -> None:
         """Hand over what an earlier process followed, unless somebody goes on with it now, or may later."""
@@ -233,9 +257,7 @@ class LogCollector:
             self._followed.discard(life.id)
             if not is_again:
                 self._changed.note(life.job_uid)  # it may have been short
-            for job in self._postponed:
-                self._changed.note(job)
-            self._postponed.clear()
+            self._note_postponed()
 
     async def _is_archived(self, life: ContainerLife) -> bool:
         try:
@@ -264,8 +286,10 @@ class LogCollector:
             is_over, first_retry = self._is_over(life), _FIRST_RETRY
             try:
                 async with self._readers if is_over else _Free():
-                    await self._stream(life, file, is_over=is_over)
+                    is_cut = await self._stream(life, file, is_over=is_over)
                 self._refusals.note_shown(life.namespace)
+                if is_cut and self._status(life) is not None:
+                    continue  # what is left of it is read without following
                 if is_over or self._is_over(life):
                     return
             except (NotFound, BadRequest):
@@ -306,15 +330,31 @@ class LogCollector:
                 error.message,
             )
 
-    async def _stream(self, life: ContainerLife, file: FollowedLog, *, is_over: bool) -> None:
+    async def _stream(self, life: ContainerLife, file: FollowedLog, *, is_over: bool) -> bool:
+        """Whether it was cut, because it did not end though the life is over."""
         since = await asyncio.to_thread(file.begin)
         options = LogOptions(
             life.id.container, follow=not is_over, previous=self._is_previous(life), since=since, timestamps=True
         )
-        async with aclosing(_as_generator(self._api.log(life.namespace, life.pod, options))) as chunks:
-            async for chunk in chunks:
-                self._refusals.note_shown(life.namespace)
-                await asyncio.to_thread(file.append, chunk)
+        try:
+            async with asyncio.timeout(None) as limit:
+                if not is_over:
+                    self._streams[life.id] = limit
+                    if self._is_over(life):
+                        self._expect_end(life.id)  # it ended while its file was opened
+                async with aclosing(_as_generator(self._api.log(life.namespace, life.pod, options))) as chunks:
+                    async for chunk in chunks:
+                        self._refusals.note_shown(life.namespace)
+                        await asyncio.to_thread(file.append, chunk)
+                        if limit.when() is not None:
+                            limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return True
+        finally:
+            self._streams.pop(life.id, None)
+        return False
 
     def _status(self, life: ContainerLife) -> ContainerLife | None:
         """The life as the cache shows it now; None when its pod is gone, or started twice since."""
