@@ -71,6 +71,50 @@ def test_an_event_that_comes_while_the_archive_is_read_is_kept(tmp_path: Path, m
     play(tmp_path, act)
 
 
+def test_a_reader_beside_a_look_loses_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two looks at one job, both without notes, made two notes: the events of the first were gone."""
+
+    async def act(waiting: Waiting) -> None:
+        job = await waiting.create("train")
+        uid = objects.uid(job)
+        await record_until(waiting, lambda: uid in waiting.recorder._runs)
+        assert await waiting.archive.settle(20)
+        reads, read = list[asyncio.Event](), waiting.archive.read
+
+        async def read_slowly(query: Callable[..., Any], *arguments: Any) -> Any:
+            if query.__name__ == "<lambda>":  # a look at one run
+                reads.append(asyncio.Event())
+                await reads[-1].wait()
+            return await read(query, *arguments)
+
+        monkeypatch.setattr(waiting.archive, "read", read_slowly)
+        recording = asyncio.create_task(waiting.recorder.run())
+        try:
+            async with asyncio.timeout(30):
+                while not reads:
+                    await asyncio.sleep(0)
+                waiting.recorder._dirty[uid] = None  # the job changes, and is read
+                reading = asyncio.create_task(waiting.recorder.catch_up(uid))
+                while waiting.recorder._dirty:
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                reads[0].set()
+                while uid not in waiting.recorder._runs:
+                    await asyncio.sleep(0)
+                await waiting.store.create(kinds.EVENT, event("late", job))
+                while not waiting.recorder._runs[uid].events():
+                    await asyncio.sleep(0)
+                for later in reads:
+                    later.set()
+                await reading
+            assert [one["message"] for one in waiting.recorder._runs[uid].events()] == ["late"]
+        finally:
+            recording.cancel()
+            await asyncio.wait([recording])
+
+    play(tmp_path, act)
+
+
 async def record_until(waiting: Waiting, condition: Callable[[], bool]) -> None:
     recording = asyncio.create_task(waiting.recorder.run())
     async with asyncio.timeout(30):

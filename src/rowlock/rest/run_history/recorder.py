@@ -87,8 +87,6 @@ class RunRecorder:
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
         self._early_events = EarlyEvents(_MAX_EARLY)
-        self._looked_at: set[str] = set()
-        """Jobs that a look is at, and may wait for the archive."""
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
@@ -192,11 +190,8 @@ class RunRecorder:
         if ended in TERMINAL and ended == self._cache.phase(uid):
             return False  # all is written
         if notes is None:
-            self._looked_at.add(uid)
-            try:
-                notes = await self._find_notes(uid)
-            finally:
-                self._looked_at.discard(uid)
+            async with self._early_events.expect(uid):
+                notes = self._runs.get(uid) or await self._find_notes(uid)
         if notes is None:
             return False
         job = self._cache.job(uid)
@@ -432,5 +427,5 @@ class RunRecorder:
             notes.note_event(event)
             if not notes.is_write_due:
                 self._write_soon(notes)
-        elif uid in self._dirty or uid in self._looked_at:
+        elif uid in self._dirty or self._early_events.are_expected(uid):
             self._early_events.keep(uid, event)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 from rowlock import objects
 from rowlock.objects import Object
@@ -28,6 +30,23 @@ class EarlyEvents:
     def __init__(self, limit: int) -> None:
         self._limit, self._count = limit, 0
         self._events: dict[str, list[Object]] = {}
+        self._expected: list[str] = []
+        self._one_at_a_time = asyncio.Lock()
+
+    @asynccontextmanager
+    async def expect(self, uid: str) -> AsyncIterator[None]:
+        """While the notes of this job's run are looked for, and the archive is perhaps waited for. One look at a time: two at one job would
+        make two notes of it, and events would be in those that are forgotten."""
+        self._expected.append(uid)
+        try:
+            async with self._one_at_a_time:
+                yield
+        finally:
+            self._expected.remove(uid)
+
+    def are_expected(self, uid: str) -> bool:
+        """Whether a look at this job goes on, or waits for its turn."""
+        return uid in self._expected
 
     def keep(self, uid: str, event: Object) -> None:
         """For the run of this job; dropped when there are too many."""
