@@ -253,7 +253,8 @@ class Server:
             server_tls.NamedCertificate(self.options.tls_cert, self.options.tls_key).install(tls)
         config = uvicorn.Config(
             _ByListener(app, door, (browser_port, ui_port)), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
-            http=http_protocol.protocol_factory(tls, browser_port, self._ui_certificate(ui_port)), proxy_headers=False, server_header=False,
+            http=http_protocol.protocol_factory(tls, browser_port, self._ui_certificate(ui_port), descriptors=self._clock.clients),
+            proxy_headers=False, server_header=False,
             ws_ping_interval=30, ws_ping_timeout=None, ws_per_message_deflate=False,
             backlog=connection_limits.accept_limit(connection_limits.connection_limit()),
         )  # fmt: skip
@@ -264,6 +265,7 @@ class Server:
             while not server.started:
                 await asyncio.sleep(0.002)
             for listener in listeners:
+                self._clock.clients.add(listener.fileno())
                 listener.listen(
                     connection_limits.ACCEPT_QUEUE
                 )  # asyncio takes one number for the queue and for what it accepts in one turn

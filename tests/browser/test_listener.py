@@ -49,8 +49,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def play(data: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Listening], Awaitable[None]]) -> None:
     made: list[ConnectionCounts] = []
 
-    def count() -> ConnectionCounts:
-        made.append(ConnectionCounts())
+    def count(descriptors: set[int] | None) -> ConnectionCounts:
+        made.append(ConnectionCounts(descriptors))
         return made[-1]
 
     monkeypatch.setattr(http_protocol, "ConnectionCounts", count)

@@ -133,3 +133,12 @@ def test_where_no_descriptor_is_left_silent_connections_make_room(caplog: pytest
         assert len(cut) == 32 and "another trouble" in caplog.text
     finally:
         loop.close()
+
+
+def test_who_sees_to_clients_first_knows_their_sockets() -> None:
+    descriptors = {3}  # a listener's
+    counts = ConnectionCounts(descriptors)
+    connection = counts.open("192.0.2.7", lambda: None, 7)
+    assert connection is not None and descriptors == {3, 7}
+    connection.close()
+    assert descriptors == {3}, "its number may be another's next"

@@ -29,8 +29,8 @@ LIMIT = 0.05
 FIRST_SAMPLE, SAMPLE_INTERVAL = 0.025, 0.01
 """Seconds from the begin of a turn to the first look at its stack, and between two looks."""
 EVENTS_PER_TURN = 64
-"""Sockets that one turn of the loop sees to at most: when a thousand connections break at once, the others get their turns in between.
-The kernel tells of the rest first the next time."""
+"""Sockets of clients, and as many others, that one turn of the loop sees to at most: when a thousand followed logs break at once, who
+asks this server for something does not wait behind them."""
 STILL_HELD = 1.0
 """Seconds after which a turn is told of before it ends: perhaps it never does."""
 REPEAT_INTERVAL = 60.0
@@ -52,17 +52,28 @@ class Stall:
 
 
 class _FewEvents:
-    """An `epoll` that tells of `EVENTS_PER_TURN` sockets at most."""
+    """An `epoll` that tells of few sockets at a time; those `clients` are told of first."""
 
-    def __init__(self, epoll: Any) -> None:
-        self._epoll = epoll
+    def __init__(self, epoll: Any, clients: set[int]) -> None:
+        self._epoll, self._clients = epoll, clients
+        self._told = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._epoll, name)
 
     def poll(self, timeout: float, most: int) -> list[tuple[int, int]]:
-        events: list[tuple[int, int]] = self._epoll.poll(timeout, min(most, EVENTS_PER_TURN))
-        return events
+        """What is not told of is ready the next time, too."""
+        events: list[tuple[int, int]] = self._epoll.poll(timeout, most)
+        if len(events) <= EVENTS_PER_TURN:
+            return events
+        self._told += EVENTS_PER_TURN
+        clients = [event for event in events if event[0] in self._clients]
+        return self._some(clients) + self._some([event for event in events if event[0] not in self._clients])
+
+    def _some(self, events: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Beginning with another one each time: there may be some that are always ready."""
+        begin = self._told % len(events) if len(events) > EVENTS_PER_TURN else 0
+        return (events[begin:] + events[:begin])[:EVENTS_PER_TURN]
 
 
 class TurnClock(selectors.DefaultSelector):
@@ -72,8 +83,10 @@ class TurnClock(selectors.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
+        self.clients: set[int] = set()
+        """Descriptors of sockets over which this server is asked for something."""
         if isinstance(self, getattr(selectors, "EpollSelector", ())):  # Linux; others tell of all at once
-            self._selector = _FewEvents(self._selector)
+            self._selector = _FewEvents(self._selector, self.clients)
         self.turn = 0
         """The number of the current turn, or of the last one."""
         self.began = 0.0

@@ -86,20 +86,23 @@ def client_of(host: str) -> str:
 class ConnectionCounts:
     """The open connections of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, descriptors: set[int] | None = None) -> None:
+        """`descriptors`: those of the open connections are kept in it, for who sees to them first."""
+        self._descriptors = descriptors if descriptors is not None else set()
         self._total = 0
         self._by_client: Counter[str] = Counter()
         self._silent: dict[str, dict[CountedConnection, None]] = {}
         """By client, those that have asked for nothing yet, the oldest first."""
         self._others, self._next_count = 0, 0.0
 
-    def open(self, host: str, cut: Callable[[], None]) -> CountedConnection | None:
+    def open(self, host: str, cut: Callable[[], None], descriptor: int = -1) -> CountedConnection | None:
         """Count one more of this address. `cut` ends it, should another need its place. None: it is one too many itself."""
         client, limit = client_of(host), connection_limit(self._count_others())
         is_full = self._total >= limit or self._by_client[client] >= client_limit(client, limit)
         if is_full and not self._cut_oldest(client):
             return None
-        connection = CountedConnection(self, client, cut)
+        connection = CountedConnection(self, client, cut, descriptor)
+        self._descriptors.add(descriptor)
         self._total += 1
         self._by_client[client] += 1
         self._silent.setdefault(client, {})[connection] = None
@@ -151,6 +154,7 @@ class ConnectionCounts:
     def forget(self, connection: CountedConnection) -> None:
         """It has gone."""
         self.forget_silence(connection)
+        self._descriptors.discard(connection.descriptor)
         self._total -= 1
         self._by_client[connection.client] -= 1
         if not self._by_client[connection.client]:
@@ -160,10 +164,10 @@ class ConnectionCounts:
 class CountedConnection:
     """One that is open. `speak` is called with its first request, `close` when it has gone; both may be called again."""
 
-    __slots__ = ("_counts", "_is_open", "client", "cut")
+    __slots__ = ("_counts", "_is_open", "client", "cut", "descriptor")
 
-    def __init__(self, counts: ConnectionCounts, client: str, cut: Callable[[], None]) -> None:
-        self._counts, self.client, self.cut = counts, client, cut
+    def __init__(self, counts: ConnectionCounts, client: str, cut: Callable[[], None], descriptor: int) -> None:
+        self._counts, self.client, self.cut, self.descriptor = counts, client, cut, descriptor
         self._is_open = True
 
     def speak(self) -> None:
@@ -189,7 +193,8 @@ class LimitedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         peer = transport.get_extra_info("peername")
-        connection = self._counts.open(peer[0] if peer else "", transport.abort)
+        descriptor = transport.get_extra_info("socket").fileno()
+        connection = self._counts.open(peer[0] if peer else "", transport.abort, descriptor)
         if connection is None:
             transport.abort()
             return

@@ -38,13 +38,17 @@ REQUEST_S = 60.0
 
 
 def protocol_factory(
-    tls: ssl.SSLContext, plain_port: int = 0, other_tls: tuple[int, ssl.SSLContext] | None = None
+    tls: ssl.SSLContext,
+    plain_port: int = 0,
+    other_tls: tuple[int, ssl.SSLContext] | None = None,
+    *,
+    descriptors: set[int] | None = None,
 ) -> type[asyncio.Protocol]:
     """What uvicorn calls for every connection. On `plain_port`, a listener of loopback's, HTTP is spoken without TLS; on the port of
-    `other_tls` with another certificate."""
+    `other_tls` with another certificate. `descriptors` has those of the open connections."""
     other_port, other_context = other_tls or (0, tls)
 
-    outbox, counts = Outbox(), ConnectionCounts()
+    outbox, counts = Outbox(), ConnectionCounts(descriptors)
 
     def make_connection(**kwargs: Any) -> asyncio.BaseProtocol:
         asyncio.get_running_loop().set_exception_handler(counts.handle_loop_error)
