@@ -307,9 +307,18 @@ def _retry_delay(request: Request, response: aiohttp.ClientResponse, error: ApiE
 
 
 def _transport_error(request: Request, error: aiohttp.ClientError) -> ApiError:
+    _forget_frames(error)
     subject = f"{request.method} {request.path}"
     if isinstance(error, aiohttp.ServerTimeoutError):
         return Timeout(
             f"{subject}: no answer in time ({type(error).__name__}); the cluster may have executed the request: check before you repeat it"
         )
     return Unavailable(f"{subject}: the API server cannot be reached: {error or type(error).__name__}")
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """aiohttp keeps the error of a connection that broke, and the frames of its traceback keep the connection: cycles of fifty objects,
+    which the garbage collector took 100 ms for when a thousand followed logs broke in one moment."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
