@@ -3,10 +3,14 @@
 Everything a run leaves is in one directory: data, keys, logs, `kubeconfig`. Ports are ten in a row.
 """
 
+import fcntl
 import json
+import os
 import socket
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,12 +51,21 @@ class Plane:
 def start(plane: Plane) -> None:
     """etcd and kube-apiserver, answering."""
     plane.dir.mkdir(parents=True, exist_ok=True)
-    plane.port = plane.port or _free_ports(10)
     write_identities(plane.dir / "keys")
     (plane.dir / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
-    _write_kubeconfig(plane)
-    _etcd(plane)
-    _apiserver(plane)
+    with _one_at_a_time():
+        plane.port = plane.port or _free_ports(10)
+        _write_kubeconfig(plane)
+        _etcd(plane)
+        _apiserver(plane)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Ports that are free belong to nobody until somebody listens: who starts beside waits until then."""
+    with open(Path(tempfile.gettempdir()) / f"rowlock-real-cluster-{os.getuid()}.lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _free_ports(count: int) -> int:
