@@ -24,18 +24,23 @@ def pytest_configure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Each file is one process's work, in the files' order, because its tests may share a server. The pages of the docs
-    share nothing and take long: each of them is work of its own, else they would be the whole end of a run."""
+    share nothing and take long: each of them is work of its own, else they would be the whole end of a run. A real node is one
+    machine's containerd and bridge: all files that start one are one work."""
     from xdist.scheduler import LoadScopeScheduling
 
     class FileScheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist is not typed
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return nodeid if file == "tests/test_docs.py" else file
+            if file == "tests/test_docs.py":
+                return nodeid
+            return "a real node" if file in REAL_NODE else file
 
     config.option.loadscopereorder = False
     return FileScheduling(config, log)
 
 
+REAL_NODE = frozenset({"tests/kube_evidence/test_own_operator.py", "tests/kube_evidence/test_real_node.py"})
+"""Files that start containerd and a kubelet."""
 ON_REAL = "on_real"
 ENGINES = (
     "embedded",
