@@ -165,15 +165,9 @@ class LogCollector:
                     self._look(uid)
                 self._note_postponed()
         finally:
-            await self._end_all()
-
-    async def _end_all(self) -> None:
-        """A thousand tasks that end at once, each with a connection, would be one long turn of the event loop."""
-        tasks, budget = list(self._tasks.values()), TurnBudget()
-        for task in tasks:
-            await budget.pause_if_due()
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # ------------------------------------------------------------ looks
 
@@ -201,7 +195,7 @@ class LogCollector:
                         self._expect_end(life.id)
                     continue
                 if not life.is_over:
-                    if len(self._followed) >= MAX_STREAMS + life.is_leaving * MAX_LAST_STREAMS:
+                    if not self._free_places(life.is_leaving):
                         postponed.add(life.id)
                         self._postponed[life.is_leaving][job_uid] = None
                         continue
@@ -215,9 +209,12 @@ class LogCollector:
         """Look again at as many jobs as there are places for their pods: all of them, each time a log ends, would be a processor's work
         with ten thousand pods."""
         for is_leaving, jobs in self._postponed.items():
-            free = MAX_STREAMS + is_leaving * MAX_LAST_STREAMS - len(self._followed)
-            for uid in list(itertools.islice(jobs, max(free, 0))):
+            for uid in itertools.islice(jobs, self._free_places(is_leaving)):
                 self._changed.note(uid)
+
+    def _free_places(self, is_leaving: bool) -> int:
+        """How many more logs may be followed, of pods that go on or of pods that are leaving."""
+        return max(0, MAX_STREAMS + is_leaving * MAX_LAST_STREAMS - len(self._followed))
 
     def _expect_end(self, id: LifeId) -> None:
         limit = self._streams.get(id)
