@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ def start(plane: Plane) -> None:
     plane.dir.mkdir(parents=True, exist_ok=True)
     write_identities(plane.dir / "keys")
     (plane.dir / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
-    with _one_at_a_time():
+    with _one_at_a_time(plane.bin):
         plane.port = plane.port or _free_ports(10)
         _write_kubeconfig(plane)
         _etcd(plane)
@@ -61,11 +60,14 @@ def start(plane: Plane) -> None:
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Ports that are free belong to nobody until somebody listens: who starts beside waits until then."""
-    with open(Path(tempfile.gettempdir()) / f"rowlock-real-cluster-{os.getuid()}.lock", "a") as lock:
+def _one_at_a_time(programs: Path) -> Iterator[None]:
+    """Ports that are free belong to nobody until somebody listens: who starts beside, with the same programs, waits until then."""
+    lock = os.open(programs, os.O_RDONLY)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 def _free_ports(count: int) -> int:
