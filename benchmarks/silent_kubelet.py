@@ -48,7 +48,7 @@ async def _serve(keys: Path) -> None:
     context.load_cert_chain(keys / "server.crt", keys / "server.key")
     server = await asyncio.start_server(_answer, HOST, 0, ssl=context)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    await asyncio.to_thread(sys.stdin.read)  # until who started it is done, or gone
 
 
 @contextmanager
@@ -56,14 +56,14 @@ def silent_kubelet(keys: Path) -> Iterator[int]:
     """Its port. It shows the certificate `server` of a directory: an API server asks nobody whose it is. It is a process of its own:
     a thousand streams that end at once shall not hold up who measures."""
     command = [sys.executable, "-m", "benchmarks.silent_kubelet", str(keys)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None and process.stdout is not None
     try:
         if not (said := process.stdout.readline().strip()):
             raise RuntimeError(f"the kubelet of the pretend nodes ended with {process.wait()}")
         yield int(said)
     finally:
-        process.terminate()
+        process.stdin.close()
         process.wait(10)
 
 
