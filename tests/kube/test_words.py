@@ -1,14 +1,17 @@
-"""Pure parts: selectors as text, the token bucket, back-off, the limit on handshakes."""
+"""Pure parts: selectors as text, the token bucket, back-off, the limit on handshakes, and a client that keeps it."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import pytest
 
 from rowlock import kinds
-from rowlock.kube import requests
-from rowlock.kube.rate_limit import Backoff, HandshakeLimit, TokenBucket
+from rowlock.kube import http_client, requests
+from rowlock.kube.config import ClientConfig
+from rowlock.kube.http_client import HttpClient
+from rowlock.kube.rate_limit import Backoff, HandshakeLimit, Limits, TokenBucket
 from rowlock.selectors import EVERYTHING, FieldSelector, parse_fields, parse_labels
 
 
@@ -119,5 +122,43 @@ def test_handshakes_that_hang_keep_no_other_from_its_own() -> None:
         assert limit._places.locked()
         may_end.set()
         await asyncio.gather(*again)
+
+    asyncio.run(play())
+
+
+def test_few_connections_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API server that starts takes connections before it answers their handshakes; here it never does."""
+    monkeypatch.setattr(http_client, "_HANDSHAKES", 3)
+    monkeypatch.setattr(http_client, "_HANDSHAKE_PATIENCE", 3600.0)
+
+    async def play() -> None:
+        taken, all_three = list[asyncio.StreamWriter](), asyncio.Event()
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            taken.append(writer)
+            if len(taken) == 3:
+                all_three.set()
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(take, "127.0.0.1", 0)
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = HttpClient(ClientConfig(url, ssl.create_default_context()))
+        asking = [
+            asyncio.create_task(
+                client.send("GET", "/x", query={}, headers={}, content=None, limits=Limits(), endless=False)
+            )
+            for _ in range(12)
+        ]
+        async with asyncio.timeout(60):
+            await all_three.wait()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(taken) == 3
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await client.close()
+        server.close()
 
     asyncio.run(play())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,6 +62,18 @@ class Node:
         yield b"2026-01-02T03:04:05.000000000Z " + word + b"\n"
 
 
+@asynccontextmanager
+async def beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """What goes on until the end of the block."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def answers() -> None:
     """The cluster does, always."""
 
@@ -100,16 +113,11 @@ def test_what_a_killed_server_followed_is_kept_whenever_its_pod_goes(tmp_path: P
         node = Leaving(pod(2, {"running": {}}))
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
-        try:
+        async with beside(archive.run(), collector.run()):
             async with asyncio.timeout(60):
                 while 0 not in (logs := await read_kept(archive)):
                     await asyncio.sleep(0.02)
             return logs[0]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     assert b"followed" in asyncio.run(play())
 
@@ -121,7 +129,6 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
         node = Node(pod(0, ended))
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
 
         async def wait_for(numbers: set[int], first: bytes) -> dict[int, bytes]:
             while True:
@@ -130,17 +137,13 @@ def test_a_short_life_keeps_its_own_log_though_the_next_one_answered_first(tmp_p
                     return logs
                 await asyncio.sleep(0.02)
 
-        try:
+        async with beside(archive.run(), collector.run()):
             async with asyncio.timeout(60):
                 await wait_for({0}, b"second")  # what the node answered is all that there was
                 node.seen = pod(1, {"running": {}}, ended)
                 node.seen = pod(1, ended, ended)
                 node.notify(JOB)
                 return await wait_for({0, 1}, b"first")
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     logs = asyncio.run(play())
     assert b"first" in logs[0] and b"second" not in logs[0] and b"second" in logs[1]
@@ -166,16 +169,11 @@ def test_a_log_that_is_refused_for_a_while_is_kept(
         node = Refusing(pod(0, ended))
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
-        try:
+        async with beside(archive.run(), collector.run()):
             async with asyncio.timeout(60):
                 while 0 not in (logs := await read_kept(archive)):
                     await asyncio.sleep(0.02)
             return logs[0]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     assert b"shown" in asyncio.run(play()) and not refusals
 
@@ -209,8 +207,7 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
 
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        task = asyncio.create_task(collector.run())
-        try:
+        async with beside(collector.run()):
             async with asyncio.timeout(60):
                 await until_asked(2)
                 while len(collector._waiting) < 4:  # the others have come to where they wait
@@ -224,9 +221,6 @@ def test_streams_begin_in_turns_and_in_the_last_moment_of_a_pod_at_once(
                 node.notify(JOB)
                 await until_asked(3)
                 assert node.asked[2:] == [leaving["name"]]
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(play())
 
@@ -280,13 +274,12 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
         node = Leaving()
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        task = asyncio.create_task(collector.run())
 
         async def until(condition: Callable[[], bool]) -> None:
             while not condition():
                 await asyncio.sleep(0)
 
-        try:
+        async with beside(collector.run()):
             async with asyncio.timeout(60):
                 await until(lambda: len(node.asked) == 5 and JOB in collector._present)
                 node.notify(JOB)
@@ -300,9 +293,6 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
                         node.end(name)
                     await until(lambda: len(node.asked) > 7 or (len(collector._followed) == 5 and len(node.asked) == 7))
                     assert len(set(node.asked)) == len(node.asked) == 7
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(play())
 
@@ -335,8 +325,7 @@ def test_a_log_that_its_node_never_ends_is_kept_when_its_pod_is_over(
         node = Hanging()
         archive = Archive(tmp_path / "archive", Retention())
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
-        tasks = [asyncio.create_task(archive.run()), asyncio.create_task(collector.run())]
-        try:
+        async with beside(archive.run(), collector.run()):
             async with asyncio.timeout(60):
                 await node.hangs.wait()
                 if is_gone:
@@ -347,10 +336,6 @@ def test_a_log_that_its_node_never_ends_is_kept_when_its_pod_is_over(
                 while 0 not in (logs := await read_kept(archive)):
                     await asyncio.sleep(0.02)
             return logs[0]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     kept = asyncio.run(play())
     assert b"a line" in kept
@@ -384,16 +369,12 @@ def test_a_log_that_ends_has_no_more_jobs_looked_at_than_it_makes_places(
         collector = Counting(
             cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), answers
         )
-        task = asyncio.create_task(collector.run())
-        try:
+        async with beside(collector.run()):
             async with asyncio.timeout(60):
                 for ended in range(20):
                     while len(node.asked) < min(ended + 3, 20):
                         await asyncio.sleep(0.001)
                     node.end(node.asked[ended])
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
         assert sorted(node.asked) == sorted({f"p-{n}" for n in range(20)})
 
     asyncio.run(play())
@@ -426,8 +407,7 @@ def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path)
         collector = LogCollector(
             cast(Api, node), cast(InformerCache, node), Archive(tmp_path / "archive", Retention()), wait_for_answer
         )
-        task = asyncio.create_task(collector.run())
-        try:
+        async with beside(collector.run()):
             async with asyncio.timeout(60):
                 for count in (1, 2):  # at the start, and after it broke
                     await waiting.wait()
@@ -438,9 +418,6 @@ def test_nobody_asks_for_a_log_while_the_cluster_does_not_answer(tmp_path: Path)
                     await asked.wait()
                     answering.clear()
                     assert node.asked == count
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(play())
 

@@ -40,10 +40,8 @@ def test_early_events_are_bounded_in_events_and_leave_when_taken() -> None:
 
 def test_an_event_that_comes_while_the_archive_is_read_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(waiting: Waiting) -> None:
-        job = await waiting.create("train")
+        job = await create_recorded(waiting)
         uid = objects.uid(job)
-        await record_until(waiting, lambda: uid in waiting.recorder._runs)
-        assert await waiting.archive.settle(20)
         reading, may_go_on, read = asyncio.Event(), asyncio.Event(), waiting.archive.read
 
         async def read_slowly(query: Callable[..., Any], *arguments: Any) -> Any:
@@ -75,10 +73,8 @@ def test_a_reader_beside_a_look_loses_no_event(tmp_path: Path, monkeypatch: pyte
     """Two looks at one job, both without notes, made two notes: the events of the first were gone."""
 
     async def act(waiting: Waiting) -> None:
-        job = await waiting.create("train")
+        job = await create_recorded(waiting)
         uid = objects.uid(job)
-        await record_until(waiting, lambda: uid in waiting.recorder._runs)
-        assert await waiting.archive.settle(20)
         reads, read = list[asyncio.Event](), waiting.archive.read
 
         async def read_slowly(query: Callable[..., Any], *arguments: Any) -> Any:
@@ -113,6 +109,14 @@ def test_a_reader_beside_a_look_loses_no_event(tmp_path: Path, monkeypatch: pyte
             await asyncio.wait([recording])
 
     play(tmp_path, act)
+
+
+async def create_recorded(waiting: Waiting) -> Object:
+    """A job whose run is in the archive, and in nobody's memory."""
+    job = await waiting.create("train")
+    await record_until(waiting, lambda: objects.uid(job) in waiting.recorder._runs)
+    assert await waiting.archive.settle(20)
+    return job
 
 
 async def record_until(waiting: Waiting, condition: Callable[[], bool]) -> None:
