@@ -51,7 +51,6 @@ _WRITE_DELAY = 1.0
 _WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
 _RETRY = 5.0
-_MAX_EARLY = 10_000
 _SETTLE = 2.0
 """Seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
@@ -86,7 +85,7 @@ class RunRecorder:
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
-        self._early_events = EarlyEvents(_MAX_EARLY)
+        self._early_events = EarlyEvents()
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
@@ -124,7 +123,7 @@ class RunRecorder:
             self.is_recording = False
             for task in self._explaining:
                 task.cancel()
-            self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, EarlyEvents(_MAX_EARLY)
+            self._runs, self._known, self._pod_owners, self._early_events = {}, {}, {}, EarlyEvents()
 
     async def _read_known(self) -> None:
         gone = [uid for uid in self._first_seen if self._cache.job(uid) is None]
@@ -189,7 +188,9 @@ class RunRecorder:
         ended = self._known.get(uid) if notes is None and job is not None else None
         if ended in TERMINAL and ended == self._cache.phase(uid):
             return False  # all is written
-        if notes is None:
+        if notes is None and self._is_new(uid):
+            notes = self._keep_run(uid, self._begin_notes(uid))
+        elif notes is None:
             async with self._early_events.expect(uid):
                 notes = self._runs.get(uid) or await self._find_notes(uid)
         if notes is None:
@@ -226,6 +227,10 @@ class RunRecorder:
         project = self._cache.projects().get(objects.namespace(job)) if job is not None else None
         return None if job is None or project is None else (job, project)
 
+    def _is_new(self, uid: str) -> bool:
+        """Whether nobody has written about this run: nothing is waited for then."""
+        return uid not in self._known and self.recall_pods is None and not self._early_events.are_expected(uid)
+
     async def _find_notes(self, uid: str) -> RunNotes | None:
         """The notes of this run: from memory, from the archive, or new; None when it is no workload."""
         notes: RunNotes | None = None
@@ -235,25 +240,30 @@ class RunRecorder:
                 notes = notes_of_record(records[0]) if records else None
             except (sqlite3.Error, OSError, UnusableArchive) as error:
                 log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread says so
-        if notes is None:
-            first = self._first_seen.get(uid) or self._job_and_project(uid)
-            if first is None:
-                return None
-            job, project = first
-            namespace = self._cache.namespace(objects.namespace(job))
-            notes = new_notes(job, project, objects.uid(namespace) if namespace else "")
-            # a creationTimestamp has whole seconds; runs of one name are told apart by which was first
-            notes.record.created = min(max(self._clock(), notes.record.created), notes.record.created + 0.999)
-            notes.take_objects(job, None, project, self._cache.cluster)
-            notes.note_phase(notes.record.created, "Creating", "")
-        self._first_seen.pop(uid, None)
-        for pod, gone in await self.recall_pods(uid) if self.recall_pods else ():
-            notes.note_life(pod, gone)
-            notes.end_lives(pod, gone)
-            notes.note_pod(objects.uid(pod), pod, gone)
-        for event in self._early_events.take(uid):
-            notes.note_event(event)
-        self._runs[uid] = notes
+        notes = notes or self._begin_notes(uid)
+        if notes is not None and self.recall_pods is not None:
+            for pod, gone in await self.recall_pods(uid):
+                notes.note_life(pod, gone)
+                notes.end_lives(pod, gone)
+                notes.note_pod(objects.uid(pod), pod, gone)
+        return self._keep_run(uid, notes)
+
+    def _begin_notes(self, uid: str) -> RunNotes | None:
+        if (first := self._first_seen.get(uid) or self._job_and_project(uid)) is None:
+            return None
+        job, project = first
+        namespace = self._cache.namespace(objects.namespace(job))
+        notes = new_notes(job, project, objects.uid(namespace) if namespace else "", self._clock())
+        notes.take_objects(job, None, project, self._cache.cluster)
+        return notes
+
+    def _keep_run(self, uid: str, notes: RunNotes | None) -> RunNotes | None:
+        """The notes, with the events that came before them; they are in memory from now on."""
+        if notes is not None:
+            self._first_seen.pop(uid, None)
+            for event in self._early_events.take(uid):
+                notes.note_event(event)
+            self._runs[uid] = notes
         return notes
 
     def _note_pods(self, notes: RunNotes, pods: Any, now: float) -> None:
@@ -369,8 +379,7 @@ class RunRecorder:
 
     def _release(self, uid: str) -> None:
         """Drop a finished run from memory."""
-        notes = self._runs.get(uid)
-        if notes is None:
+        if (notes := self._runs.get(uid)) is None:
             return
         if all(objects.phase(pod) in ("Succeeded", "Failed") for pod in notes.pods.values()):
             self._write(notes)

@@ -27,7 +27,7 @@ def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCa
 class EarlyEvents:
     """Events whose run nobody has looked at yet: at most `limit`, so that a storm of them costs no memory."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = 10_000) -> None:
         self._limit, self._count = limit, 0
         self._events: dict[str, list[Object]] = {}
         self._expected: list[str] = []

@@ -122,7 +122,7 @@ class RunNotes:
             "job": without_bookkeeping(self.job) if self.job else record.body.get("job"),
             "group": without_bookkeeping(self.group) if self.group else record.body.get("group"),
             "phases": list(self.phases),
-            "events": self.events(),
+            "events": self.events() if self.secrets else [msgspec.Raw(text) for text in self.event_texts.values()],
             "lives": {name: {life: list(times) for life, times in lives.items()} for name, lives in self.lives.items()},
         }
         return database.put_run(record, redaction.redact(body, self.secrets))
@@ -139,13 +139,18 @@ def _project_body(project: Project) -> dict[str, Any]:
     return {part.name: getattr(project, part.name) for part in fields(project)} | {"quota": None, "limit": None}
 
 
-def new_notes(job: Object, project: Project, namespace_uid: str) -> RunNotes:
+def new_notes(job: Object, project: Project, namespace_uid: str, now: float) -> RunNotes:
     """Notes of a run that is seen for the first time."""
+    stamp = objects.seconds(runai_json.created_at(job))
+    # a stamp has whole seconds; runs of one name are told apart by which was first
+    created = min(max(now, stamp), stamp + 0.999)
     record = RunRecord(
         objects.uid(job), runai_json.workload_id(job), objects.name(job), objects.namespace(job), namespace_uid,
-        project.name, str(job.get("kind")), objects.seconds(runai_json.created_at(job)),
+        project.name, str(job.get("kind")), created,
     )  # fmt: skip
-    return RunNotes(record)
+    notes = RunNotes(record)
+    notes.note_phase(created, "Creating", "")
+    return notes
 
 
 def notes_of_record(record: RunRecord) -> RunNotes:
