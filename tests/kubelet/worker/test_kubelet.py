@@ -97,6 +97,8 @@ def test_a_crash_is_restarted_at_once_then_backed_off_with_its_previous_log(tmp_
         assert node.state("a", "lastState.terminated.exitCode") == 3
         await node.said("a", "attempt 3\n")
         assert await node.log("a", previous=True) == "attempt 2\n"
+        kept = os.listdir(tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "main")
+        assert {name.split(".")[1] for name in kept} == {"2", "3"}, kept
         assert node.pod("a")["status"]["phase"] == "Running"
         await node.delete("a", DeleteOptions(grace=0))
 
@@ -344,7 +346,7 @@ def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypat
     run = read_run(tmp_path, 0)
     assert run is not None and (run.shim, run.shim_ticks) == (os.getppid(), 7)
     assert not made._claim_run(), "the second is told so"
-    assert os.listdir(tmp_path) == ["start.0"]
+    assert sorted(os.listdir(tmp_path)) == ["claim.0", "start.0"]
 
 
 def test_pods_that_vanished_from_the_store_are_killed(tmp_path: Path) -> None:

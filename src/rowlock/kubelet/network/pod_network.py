@@ -214,14 +214,14 @@ class PodNetwork:
         return self._addresses.address_of(uid_of(pod))
 
     def _write_hosts_file(self, name: str, text: str) -> None:
-        path = self.data / "hosts" / name
-        if self._hosts_texts.get(name) == text and path.exists():
+        path = os.path.join(self.data, "hosts", name)
+        if self._hosts_texts.get(name) == text and os.path.exists(path):
             return
         data, flags = text.encode(), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o644)
         except FileNotFoundError:
-            path.parent.mkdir(exist_ok=True)
+            (self.data / "hosts").mkdir(exist_ok=True)
             fd = os.open(path, flags, 0o644)
         with open(fd, "wb") as file:
             file.write(data)

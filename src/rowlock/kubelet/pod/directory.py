@@ -183,9 +183,8 @@ class PodDirectories:
         directory = self.container_directory(card.uid, container)
         if newest > 1 and self._on_logs_aside is not None:
             self._put_aside(card, container, newest - 2)
-        numbered = [
-            f"{name}.{newest - 2}" for name in ("log", "start", "program", "message", "exit", "refused", "errors")
-        ]
+        names = ("log", "claim", "start", "program", "message", "exit", "refused", "errors")
+        numbered = [f"{name}.{newest - 2}" for name in names]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
 

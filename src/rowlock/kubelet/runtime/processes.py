@@ -29,7 +29,7 @@ def read_run(directory: Path, number: int) -> Run | None:
     """One life of a container, from disk; None when it was never claimed.
 
     Programs of this user can write there: what is not as a shim writes it counts as not known."""
-    start = untrusted.read_object(str(directory / f"start.{number}"))
+    start = untrusted.read_object(f"{directory}/start.{number}")
     if start is None:
         return None
     run = Run(
@@ -42,7 +42,7 @@ def read_run(directory: Path, number: int) -> Run | None:
         container=untrusted.text_of(start, "container", _MAX_WORD),
         directory=str(directory),
     )
-    end = _exit_of_fact(untrusted.read_object(str(directory / f"exit.{number}")) or {})
+    end = _exit_of_fact(untrusted.read_object(f"{directory}/exit.{number}") or {})
     return run if end is None else dataclasses.replace(run, exit=dataclasses.replace(end, container=run.container))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.shim import cgroups, netns, stdio
-from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact, write_new_file
 from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
 
 ALREADY_CLAIMED = "taken"
@@ -77,13 +77,14 @@ class ContainerInit:
         """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
         shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
         claim_path = f"{run_fact_path(self._request, 'start')}.{os.getpid()}"
-        write_fact(claim_path, self._shim_identity())
+        write_new_file(claim_path, self._shim_identity())
         try:
             os.link(claim_path, run_fact_path(self._request, "start"))
         except FileExistsError:
-            return False
-        finally:
             os.unlink(claim_path)
+            return False
+        # Kept: ext4 without a journal looks at each inode that was freed in the last minutes whenever it makes a file.
+        os.rename(claim_path, run_fact_path(self._request, "claim"))
         if self._request.message_path:
             create_writable(run_fact_path(self._request, "message"))
         return True

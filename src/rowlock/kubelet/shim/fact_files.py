@@ -41,6 +41,15 @@ def write_fact(
         os.close(fd)
 
 
+def write_new_file(path: str, fact: dict[str, Any]) -> None:
+    """A JSON file of a name that nobody looks for until it is whole."""
+    fd = _create_file(path)
+    try:
+        _write_all(fd, json.dumps(fact).encode())
+    finally:
+        os.close(fd)
+
+
 def _create_file(path: str) -> int:
     """A new file: what lies there, a FIFO or a link perhaps, is neither opened nor followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,9 +1,9 @@
 """One shim per container: a forked copy of the pod host that starts the program, keeps its log and its end.
 
 It needs nobody: the server and the pod host may die. Everything it learns is on disk, written atomically:
-`start.N` (who runs), `program.N` (its environment, for who comes in later: `exec_process.py`), `log.N` (`time text` per
-line, stdout and stderr in order), `exit.N` (how it ended). A byte in the wake pipe tells a living server to look.
-SIGTERM asks it to stop the program: what and how fast is in `stop`.
+`claim.N` (who took this run), `start.N` (who runs), `program.N` (its environment, for who comes in later:
+`exec_process.py`), `log.N` (`time text` per line, stdout and stderr in order), `exit.N` (how it ended). A byte in the wake
+pipe tells a living server to look. SIGTERM asks it to stop the program: what and how fast is in `stop`.
 When the program ends, whatever it left running is killed. Standard library only, few imports: it is copied per pod.
 
 A shim lives as long as its program, and memory that it has once touched is its own for ever. So everything that is done
