@@ -11,9 +11,7 @@ UNFINISHED = ("Running", "Pending")
 
 def clean_pods(context: ReconcileContext, policy: str) -> None:
     """Remove pods and their services. A policy that nobody knows acts like All."""
-    for pod in context.observed.pods:
-        if should_delete_pod(policy, pod):
-            context.delete_with_service(pod)
+    context.delete_with_services([pod for pod in context.observed.pods if should_delete_pod(policy, pod)])
 
 
 def should_delete_pod(policy: str, pod: Object) -> bool:

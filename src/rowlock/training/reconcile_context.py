@@ -133,10 +133,14 @@ class ReconcileContext:
             self.job_event("Normal", f"SuccessfulDelete{kind.name}", f"Deleted {kind.singular}: {name(obj)}")
         )
 
-    def delete_with_service(self, pod: Object) -> None:
-        self.delete(POD, pod)
-        if service := self.services.get(name(pod)):
-            self.delete(SERVICE, service)
+    def delete_with_services(self, pods: Sequence[Object]) -> None:
+        """All pods before all services: writes of one kind in a row go into one commit. (Kubeflow's operator deletes a pod,
+        its service, the next pod, and each waits for the one before it.)"""
+        for pod in pods:
+            self.delete(POD, pod)
+        for pod in pods:
+            if service := self.services.get(name(pod)):
+                self.delete(SERVICE, service)
 
     def delete_job(self) -> None:
         """The job itself goes: nothing is left to write a status on."""

@@ -52,7 +52,7 @@ def test_a_restart_with_many_pods_lets_others_have_their_turns(monkeypatch: pyte
         card = SimpleNamespace(namespace="d", name="p")
         states: Any = {f"uid-{n}": SimpleNamespace(card=card) for n in range(PODS)}
         view: Any = SimpleNamespace(get=lambda *place: None)
-        parts: Any = SimpleNamespace(started_containers=worker.started_containers, dirty=False)
+        parts: Any = SimpleNamespace(started_containers=worker.started_containers, dirty=False, has_old_names=False)
         workers = PodWorkers(
             view, parts, states, directories=parts, network=parts, runs=parts, exit_listeners=[], record=lambda _: None
         )

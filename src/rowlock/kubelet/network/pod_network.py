@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ from rowlock.objects import uid as uid_of
 LOOPBACK = env_rewrite.LOOPBACK
 _MANY_PODS = 500
 """Pods from which hosts files are written in a thread."""
+_FORGET_SHARE, _MAX_FORGET_DELAY = 20.0, 2.0
+"""Names of what has gone stay for so many times what a refresh takes, and for so many seconds at most."""
 PORT_RANGE = (20000, 30000)
 """Where ports are taken from that stand for the pods' own."""
 
@@ -84,6 +87,11 @@ class PodNetwork:
     _hosts_texts: dict[str, str] = field(default_factory=dict)
     _names: NameIndex = field(default_factory=NameIndex)
     dirty: bool = True
+    """Somebody's name is missing in the hosts files, or wrong: no pod starts before they are written."""
+    has_old_names: bool = False
+    """Names of pods and services that have gone stand in the hosts files."""
+    refresh_seconds: float = 0.0
+    """How long the last refresh took."""
     prefix: str = ""
     """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
 
@@ -104,8 +112,17 @@ class PodNetwork:
         self._names.note_change(kind, changed)
 
     def mark_dirty(self) -> None:
-        """Pods or services have changed: the hosts files are out of date."""
+        """Pods or services have come or changed: the hosts files are out of date."""
         self.dirty = True
+
+    def note_gone(self) -> None:
+        """Pods or services have gone: nobody waits for the hosts files to forget them."""
+        self.has_old_names = True
+
+    @property
+    def forget_delay(self) -> float:
+        """Seconds for which names of what has gone gather: each refresh looks at all pods, and a thousand may go one by one."""
+        return min(_FORGET_SHARE * self.refresh_seconds, _MAX_FORGET_DELAY)
 
     def set_engine_prefix(self, prefix: str) -> None:
         """The engine's network is there."""
@@ -133,7 +150,7 @@ class PodNetwork:
 
     def release(self, pod: PodCard) -> None:
         self._addresses.release(pod.uid)
-        self.dirty = True
+        self.note_gone()
         own = _own_hosts_file(pod.namespace, pod.uid)
         if self._hosts_texts.pop(own, ""):
             (self.data / "hosts" / own).unlink(missing_ok=True)
@@ -156,6 +173,7 @@ class PodNetwork:
 
     async def refresh_hosts(self) -> None:
         """The same, without keeping the event loop where there are many pods."""
+        began = time.monotonic()
         collecting = self._collect_addresses()
         while (entries := next(collecting)) is None:
             await asyncio.sleep(0)  # what changes meanwhile makes it `dirty` again
@@ -163,10 +181,11 @@ class PodNetwork:
             self._write_hosts_files(entries)
         else:
             await asyncio.to_thread(self._write_hosts_files, entries)
+        self.refresh_seconds = time.monotonic() - began
 
     def _collect_addresses(self) -> Iterator[_HostsEntries | None]:
         """What the hosts files are to say now, at the end; None after each slice of the work."""
-        self.dirty = False
+        self.dirty = self.has_old_names = False
         if not self.has_namespaces and not self.prefix:
             yield _HostsEntries({}, {}, {})
             return

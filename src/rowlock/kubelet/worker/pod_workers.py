@@ -13,6 +13,7 @@ from rowlock import kinds
 from rowlock.api import Change, Record, View
 from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError
+from rowlock.kinds import Kind
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.gpus import assign_devices
@@ -72,6 +73,8 @@ class PodWorkers:
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._wakeup = asyncio.Event()
+        self._is_forgetting = False
+        """Whether a timer runs that has the names of what has gone forgotten."""
         self._hinted: dict[tuple[str, str], None] = {}
 
     # ------------------------------------------------------------ what causes a turn
@@ -81,8 +84,7 @@ class PodWorkers:
         if change.kind is kinds.POD:
             self._handle_pod_change(change)
         elif change.kind is kinds.SERVICE:
-            self._network.note_change(kinds.SERVICE, key(change.object))
-            self._network.mark_dirty()
+            self._note_names(kinds.SERVICE, change)
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
@@ -91,9 +93,10 @@ class PodWorkers:
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
-        self._network.note_change(kinds.POD, key(pod))
         if change.type in ("Added", "Deleted"):
-            self._network.mark_dirty()
+            self._note_names(kinds.POD, change)
+        else:
+            self._network.note_change(kinds.POD, key(pod))
         if change.type == "Deleted":
             self.mark_dirty(uid)
         elif dig(pod, "spec.nodeName") in self._node.nodes:
@@ -105,6 +108,14 @@ class PodWorkers:
                 return
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
+
+    def _note_names(self, kind: Kind, change: Change) -> None:
+        """A pod or a service has come or gone, or a service has changed."""
+        self._network.note_change(kind, key(change.object))
+        if change.type == "Deleted":
+            self._network.note_gone()
+        else:
+            self._network.mark_dirty()
 
     def _handle_mountable_change(self, changed: Object) -> None:
         """A ConfigMap, a Secret, a claim: pods may wait for it, or show it as files."""
@@ -213,6 +224,9 @@ class PodWorkers:
                 except OSError as error:  # a full disk: pods that start now do not find those that are new
                     ERRORS.report("the hosts files of pods", error, "they are written again")
                     self._retry_after(HOSTS_RETRY, self._wakeup.set)
+            elif self._network.has_old_names and not self._is_forgetting:
+                self._is_forgetting = True
+                asyncio.get_running_loop().call_later(self._network.forget_delay, self._forget_old_names)
             ready = [uid for uid in self._dirty if uid not in self._busy]
             for number, uid in enumerate(ready, 1):
                 del self._dirty[uid]
@@ -221,6 +235,12 @@ class PodWorkers:
                     tasks.create_task(self._sync_pod(pod_worker, uid, self._pod_states[uid]))
                 if number % PODS_PER_TURN == 0:
                     await asyncio.sleep(0)
+
+    def _forget_old_names(self) -> None:
+        self._is_forgetting = False
+        if self._network.has_old_names:
+            self._network.mark_dirty()
+            self._wakeup.set()
 
     async def _sync_pod(self, pod_worker: SyncsPods, uid: str, pod_state: PodState) -> None:
         retry_after: float | None = None
