@@ -115,13 +115,14 @@ def test_pods_that_go_one_by_one_are_forgotten_together(tmp_path: Path, monkeypa
         for name in names:
             await node.phase(name, "Running")
         assert all(f"{name}." in hosts.read_text() for name in names)
-        begun = len(refreshes)
+        before, began = len(refreshes), asyncio.get_running_loop().time()
         for left in range(20, 0, -1):
             await node.delete(names[left - 1], DeleteOptions(grace=0))
             await until(lambda left=left: len(node.kubelet.pod_states) == left, "a pod to go")  # type: ignore[misc]
         await until(lambda: not any(f"{name}." in hosts.read_text() for name in names), "their names to go")
         assert "stays." in hosts.read_text()
-        assert len(refreshes) - begun < 10, "one a second at most, and not one for each pod"
+        seconds = asyncio.get_running_loop().time() - began
+        assert len(refreshes) - before <= 2 + seconds, "one a second, and not one for each pod"
 
     on_namespaces(tmp_path, body)
 
