@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.client import is_alive, running_server
+from rowlock.cli.client import is_alive, is_dying, running_server
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.server_files import process_identity
 
@@ -49,6 +49,26 @@ def test_a_number_that_another_program_got_is_no_server() -> None:
     finally:
         other.kill()
         other.wait()
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "pending", "is_over"),
+    [
+        (b"S", 0x400000, ("0000000000000000", "0000000000000000"), False),
+        (b"R", 0x400000, ("0000000000000100", "0000000000000000"), True),  # kill -9, and it has had no CPU since
+        (b"D", 0x400000, ("0000000000000000", "0000000000004100"), True),  # … and it waits for the disk
+        (b"D", 0x400000, ("0000000000000000", "0000000000004000"), False),  # SIGTERM: it may live for long
+        (b"D", 0x40040C, ("0000000000000000", "0000000000000000"), True),  # it exits
+        (b"Z", 0x40040C, ("0000000000000000", "0000000000000000"), True),
+    ],
+)
+def test_a_server_that_was_killed_and_is_not_gone_yet_is_dying(
+    state: bytes, flags: int, pending: tuple[str, str], is_over: bool
+) -> None:
+    """`kill -9` and `rowlock up` at once said that it runs already; the next request was reset."""
+    stat = [state, b"1", b"1", b"1", b"0", b"-1", b"%d" % flags, b"0"]
+    status = f"Name:\tpython\nSigPnd:\t{pending[0]}\nShdPnd:\t{pending[1]}\nSigBlk:\t0000000000000100\n"
+    assert is_dying(stat, status) is is_over
 
 
 def test_a_copied_directory_does_not_lead_to_the_originals_server(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rowlock.cli import system_server
@@ -25,6 +25,7 @@ from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
+_PF_EXITING, _SIGKILL_MASK = 0x4, 1 << 8
 
 
 class StatusError(CommandError):
@@ -43,8 +44,15 @@ class Unanswered(CommandError):
         self.is_sent = is_sent
 
 
+def is_dying(stat: Sequence[bytes], status: str) -> bool:
+    """Whether the kernel has ended a process, or is about to: SIGKILL is pending, or it exits. `stat`: the fields of /proc/PID/stat
+    behind its name, and `status` is the other file."""
+    pending = (int(row.split()[1], 16) for row in status.splitlines() if row.startswith(("SigPnd:", "ShdPnd:")))
+    return stat[0] in (b"Z", b"X") or bool(int(stat[6]) & _PF_EXITING) or any(mask & _SIGKILL_MASK for mask in pending)
+
+
 def is_alive(server_json: dict[str, Any]) -> bool:
-    """Whether the process that wrote this server.json still runs. A zombie does not count, nor does a younger process with
+    """Whether the process that wrote this server.json still runs. One that is dying does not count, nor does a younger process with
     the same pid. A process of another user counts, although this user cannot signal it."""
     pid = int(server_json.get("pid") or 0)
     try:
@@ -56,11 +64,13 @@ def is_alive(server_json: dict[str, Any]) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = file.read()
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot_id = file.read().strip()
     except OSError:
         return not os.path.isdir("/proc/self")  # without /proc only the signal can tell
-    if fields[0] in (b"Z", b"X"):
+    if is_dying(fields, status):
         return False
     if "startTicks" not in server_json:
         return True  # an older rowlock wrote no start time: only the pid can tell

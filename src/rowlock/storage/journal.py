@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from rowlock.storage import log_format
 from rowlock.storage.log_format import COLUMNS, Row, TranslateErrors, read_rows, row_checksum, row_fields
 
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
+_LOCK_PATIENCE = 1.0
+"""Seconds for which a lock that another server holds is asked for again."""
 _ROWS_PER_INSERT = 64
 """Rows of one INSERT. Each statement takes the interpreter's lock anew, and a busy event loop lets go of it late: a batch
 is as few statements as can be."""
@@ -165,6 +168,18 @@ def _read_value(log: sqlite3.Connection, revision: int) -> bytes | None:
     return bytes(row[0]) if row else None
 
 
+def _flock(file: IO[str]) -> None:
+    """A process that was killed holds its lock until its last write to the disk has ended. Raises OSError."""
+    deadline = time.monotonic() + _LOCK_PATIENCE
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
 def acquire_lock(path: Path) -> IO[str]:
     """An exclusive lock for the life of the process; the kernel releases it however the process ends."""
     try:
@@ -176,7 +191,7 @@ def acquire_lock(path: Path) -> IO[str]:
             f"the data directory {path.parent} cannot be used ({error.strerror}): choose another one"
         ) from error
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(file)
     except OSError as error:
         file.seek(0)
         owner = file.read().strip() or "unknown"
