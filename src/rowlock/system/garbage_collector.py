@@ -52,24 +52,29 @@ class GarbageCollector:
     def decide(self, view: View, key: Key, now: float) -> Decision:
         resource, name, uid = key.name.split("/")
         owner = view.get(kinds.by_resource(resource), key.namespace, name)
-        is_gone = owner is None or objects.uid(owner) != uid
-        policy = _deletion_policy(owner) if owner is not None and objects.is_deleting(owner) else ""
-        if not is_gone and policy not in (ORPHAN, FOREGROUND):
-            return NOTHING  # before its dependents are looked at: each of a thousand that comes or goes asks
-        dependents = [
-            (kind, obj)
-            for kind in KINDS
-            for obj in view.by_owner(kind, uid)
-            if key.namespace in ("", objects.namespace(obj))
-        ]
-        if owner is None or is_gone:
+        if owner is None or objects.uid(owner) != uid:
             return Decision(
-                tuple(w for kind, obj in dependents if (w := _delete_or_remove_owner(view, kind, obj, uid)))
+                tuple(
+                    w
+                    for kind, obj in _dependents(view, key.namespace, uid)
+                    if (w := _delete_or_remove_owner(view, kind, obj, uid))
+                )
             )
+        policy = _deletion_policy(owner) if objects.is_deleting(owner) else ""
+        if policy not in (ORPHAN, FOREGROUND):
+            return NOTHING  # its dependents are not looked at: each of a thousand that comes or goes asks
+        dependents = _dependents(view, key.namespace, uid)
         if policy == ORPHAN:
             release = remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
             return Decision((*(_remove_owners(kind, obj, {uid}) for kind, obj in dependents), release))
         return Decision(_delete_in_foreground(view, kinds.by_resource(resource), owner, dependents))
+
+
+def _dependents(view: View, namespace: str, uid: str) -> list[tuple[Kind, Object]]:
+    """What the owner of this uid holds, in its namespace; anywhere where it is in none."""
+    return [
+        (kind, obj) for kind in KINDS for obj in view.by_owner(kind, uid) if namespace in ("", objects.namespace(obj))
+    ]
 
 
 def _delete_in_foreground(

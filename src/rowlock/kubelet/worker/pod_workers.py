@@ -13,7 +13,6 @@ from rowlock import kinds
 from rowlock.api import Change, Record, View
 from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import ApiError
-from rowlock.kinds import Kind
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.gpus import assign_devices
@@ -84,7 +83,8 @@ class PodWorkers:
         if change.kind is kinds.POD:
             self._handle_pod_change(change)
         elif change.kind is kinds.SERVICE:
-            self._note_names(kinds.SERVICE, change)
+            self._network.note_change(kinds.SERVICE, key(change.object))
+            self._outdate_names(change)
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
@@ -93,10 +93,9 @@ class PodWorkers:
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
+        self._network.note_change(kinds.POD, key(pod))
         if change.type in ("Added", "Deleted"):
-            self._note_names(kinds.POD, change)
-        else:
-            self._network.note_change(kinds.POD, key(pod))
+            self._outdate_names(change)
         if change.type == "Deleted":
             self.mark_dirty(uid)
         elif dig(pod, "spec.nodeName") in self._node.nodes:
@@ -109,9 +108,8 @@ class PodWorkers:
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
-    def _note_names(self, kind: Kind, change: Change) -> None:
+    def _outdate_names(self, change: Change) -> None:
         """A pod or a service has come or gone, or a service has changed."""
-        self._network.note_change(kind, key(change.object))
         if change.type == "Deleted":
             self._network.note_gone()
         else:
