@@ -5,6 +5,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -28,6 +30,32 @@ for host in sys.argv[1:]:
         try: c = socket.create_connection((host, 23456), 5); break
         except ConnectionRefusedError: time.sleep(0.02)
     print(host, c.recv(99).decode()); c.close()
+"""
+
+MANY_PODS = """
+import os, resource
+from rowlock.kubelet.shim import netns
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as the server does
+waiting, ready = os.pipe()
+successor = os.fork()
+if successor == 0:
+    os.read(waiting, 1)
+    os._exit(0 if netns.BridgeNetwork.join_existing(os.getppid()).pod_netns("late", "10.77.1.254") else 1)
+fabric = netns.BridgeNetwork()
+pods = [f"10.77.{1 + n // 250}.{1 + n % 250}" for n in range(1100)]
+for ip in pods:
+    fabric.pod_netns(ip, ip)
+os.write(ready, b".")
+assert os.waitpid(successor, 0)[1] == 0, "the next pod host does not find the bridges that are there"
+server = fabric.pod_socket(pods[-1])
+server.bind((pods[-1], 80)); server.listen()
+gateway = fabric.listen()
+for ip in (pods[0], pods[1], pods[600], pods[-2]):
+    with fabric.pod_socket(ip) as client, fabric.pod_socket(ip) as another:
+        client.settimeout(5); client.connect((pods[-1], 80))
+        another.settimeout(5); another.connect((netns.GATEWAY, netns.PROXY_PORT))
+        print(server.accept()[1][0] == ip == gateway.accept()[1][0])
 """
 
 
@@ -234,5 +262,15 @@ def test_a_hundred_pods_and_nothing_is_left(tmp_path: Path) -> None:
         for i in range(100):
             await node.store.delete(kinds.POD, "default", f"p{i}", options=DeleteOptions(grace=0))
         await until(lambda: not list((tmp_path / "pods").iterdir()), "directories to go")
+
+    on_namespaces(tmp_path, body)
+
+
+def test_more_pods_than_a_bridge_has_ports_reach_each_other(tmp_path: Path) -> None:
+    async def body(_: Node) -> None:
+        fabric = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", MANY_PODS], capture_output=True, text=True
+        )
+        assert (fabric.stdout, fabric.stderr) == ("True\n" * 4, "")
 
     on_namespaces(tmp_path, body)

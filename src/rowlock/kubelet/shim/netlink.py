@@ -1,4 +1,4 @@
-"""Just enough rtnetlink for the pod network: a bridge, veth pairs into another namespace, an address, a link up.
+"""Just enough rtnetlink for the pod network: bridges, veth pairs (into another namespace), an address, a link up.
 
 Spoken by hand because starting `ip` costs ten times what the kernel needs, and because the pod host must not exec:
 it would lose the capabilities it holds in its user namespace. Standard library only; imported by the pod host.
@@ -10,8 +10,10 @@ import struct
 
 _NEWLINK, _GETLINK, _NEWADDR, _ERROR = 16, 18, 20, 2
 _REQUEST, _ACK, _EXCL, _CREATE = 1, 4, 0x200, 0x400
-_IFNAME, _MASTER, _LINKINFO, _NET_NS_FD = 3, 10, 18, 28
+_IFNAME, _MASTER, _LINKINFO, _AF_SPEC, _NET_NS_FD = 3, 10, 18, 26, 28
 _KIND, _DATA, _PEER = 1, 2, 1
+_MULTICAST_SNOOPING, _ADDR_GEN_MODE, _ADDR_GEN_NONE = 23, 8, 1
+_TX_QUEUES, _RX_QUEUES = 31, 32
 _UP = 1
 
 
@@ -29,10 +31,10 @@ def _link_header(index: int = 0, *, up: bool = False) -> bytes:
 
 
 def bridge(name: str) -> bytes:
-    """Body of RTM_NEWLINK: a bridge, up."""
-    return (
-        _link_header(up=True) + _text_attribute(_IFNAME, name) + attribute(_LINKINFO, _text_attribute(_KIND, "bridge"))
-    )
+    """Body of RTM_NEWLINK: a bridge, up. Multicast goes to all its ports: to learn who listens costs timers for each."""
+    no_snooping = attribute(_DATA, attribute(_MULTICAST_SNOOPING, b"\0"))
+    info = attribute(_LINKINFO, _text_attribute(_KIND, "bridge") + no_snooping)
+    return _link_header(up=True) + _text_attribute(_IFNAME, name) + info
 
 
 def veth(name: str, index: int, master: int, peer: tuple[str, int]) -> bytes:
@@ -40,13 +42,41 @@ def veth(name: str, index: int, master: int, peer: tuple[str, int]) -> bytes:
 
     The kernel honours the peer's index only when ours is given too, and refuses a peer that is born up."""
     inside = _link_header(index) + _text_attribute(_IFNAME, peer[0]) + attribute(_NET_NS_FD, struct.pack("=I", peer[1]))
-    info = _text_attribute(_KIND, "veth") + attribute(_DATA, attribute(_PEER, inside))
     return (
-        _link_header(index, up=True)
-        + _text_attribute(_IFNAME, name)
-        + attribute(_MASTER, struct.pack("=I", master))
-        + attribute(_LINKINFO, info)
+        _link_header(index, up=True) + _text_attribute(_IFNAME, name) + _master_attribute(master) + _veth_info(inside)
     )
+
+
+def uplink(name: str, master: int, peer: str) -> bytes:
+    """Body of RTM_NEWLINK: a pair in one namespace, our end up and attached to the bridge `master`."""
+    inside = _link_header() + _end(peer)
+    return _link_header(up=True) + _end(name) + _master_attribute(master) + _veth_info(inside)
+
+
+def attachment(index: int, master: int) -> bytes:
+    """Body of RTM_NEWLINK: a link becomes a port of the bridge `master`, and is up."""
+    return _link_header(index, up=True) + _master_attribute(master)
+
+
+def no_ipv6_address(index: int) -> bytes:
+    """Body of RTM_NEWLINK: a link takes no IPv6 address by itself when it comes up, and so asks nobody about it."""
+    family = attribute(socket.AF_INET6, attribute(_ADDR_GEN_MODE, bytes([_ADDR_GEN_NONE])))
+    return _link_header(index) + attribute(_AF_SPEC, family)
+
+
+def _end(name: str) -> bytes:
+    """Of a pair: its name, and one queue each way. By default there is one for each CPU, of which none is used as long as
+    nobody runs XDP programs there, and each is a directory in sysfs."""
+    one = struct.pack("=I", 1)
+    return _text_attribute(_IFNAME, name) + attribute(_TX_QUEUES, one) + attribute(_RX_QUEUES, one)
+
+
+def _master_attribute(master: int) -> bytes:
+    return attribute(_MASTER, struct.pack("=I", master))
+
+
+def _veth_info(peer: bytes) -> bytes:
+    return attribute(_LINKINFO, _text_attribute(_KIND, "veth") + attribute(_DATA, attribute(_PEER, peer)))
 
 
 def address(index: int, ip: str, prefix: int) -> bytes:
@@ -79,8 +109,11 @@ class Netlink:
     def add_link(self, body: bytes) -> None:
         self._request(_NEWLINK, _CREATE | _EXCL, body)
 
+    def change_link(self, body: bytes) -> None:
+        self._request(_NEWLINK, 0, body)
+
     def set_up(self, index: int) -> None:
-        self._request(_NEWLINK, 0, _link_header(index, up=True))
+        self.change_link(_link_header(index, up=True))
 
     def add_address(self, body: bytes) -> None:
         self._request(_NEWADDR, _CREATE | _EXCL, body)

@@ -1,8 +1,8 @@
 """The pod network's kernel side: namespaces, made by the pod host, joined by each pod's programs.
 
 The pod host lives in the *fabric*: one network and one mount namespace with a bridge in it (inside a user namespace
-when the user is not root). Every pod gets a network namespace with `eth0` on that bridge. The fabric exists as long as
-a process is in it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
+when the user is not root). Every pod gets a network namespace with `eth0` on a bridge that leads to that one: a bridge
+has 1,023 ports, and the kernel looks at all of them when one is added. The fabric exists as long as a process is in it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
 Users keep their own uid: the map is the identity, and capabilities end at exec. Standard library only; Linux only.
 """
 
@@ -22,6 +22,8 @@ GATEWAY, PREFIX = "10.77.0.1", 16
 PROXY_PORT, API_PORT = 3128, 6443
 _BRIDGE = "pods"
 _FIRST_INDEX = 1000
+_BRIDGE_PODS = 256
+"""Addresses of pods that share a bridge."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = getattr(_libc, "prctl", None)
@@ -104,6 +106,9 @@ class BridgeNetwork:
                 _unshare_as_user()
         _mount("none", "/", _REC | _PRIVATE)
         self._open_namespace()
+        for scope in ("default", "all"):
+            with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence
+                _write(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6", "1")
         self._netlink.set_up(1)
         self._netlink.add_link(netlink.bridge(_BRIDGE))
         self._bridge = self._netlink.index_of(_BRIDGE)
@@ -132,6 +137,7 @@ class BridgeNetwork:
         self._netlink = netlink.Netlink()
         self._home_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._pod_fds: dict[str, int] = {}
+        self._branches: dict[int, int] = {}
 
     def probe(self) -> None:
         """Makes one real pod network and enters it, in a child. Raises OSError when pods could not."""
@@ -170,14 +176,16 @@ class BridgeNetwork:
         _call("unshare", _NEWNET)
         try:
             fd = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence on the bridge
-                _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
             inside = netlink.Netlink()
         finally:
             _call("setns", self._home_netns, _NEWNET)
         try:
             inside.set_up(1)
-            self._netlink.add_link(netlink.veth(f"pod{number}", index, self._bridge, ("eth0", fd)))
+            bridge = self._branch(number // _BRIDGE_PODS)
+            self._netlink.add_link(netlink.veth(f"pod{number}", index, bridge, ("eth0", fd)))
+            # Not by /proc/sys: a lookup there goes through the entries of all network namespaces.
+            with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence on the bridge
+                inside.change_link(netlink.no_ipv6_address(index))
             inside.set_up(index)
             inside.add_address(netlink.address(index, ip, PREFIX))
         except OSError:
@@ -186,6 +194,24 @@ class BridgeNetwork:
         finally:
             inside.close()
         return fd
+
+    def _branch(self, number: int) -> int:
+        """The index of the bridge for these pods; made at the first call, with a pair of links to the main one."""
+        if number not in self._branches:
+            name = f"{_BRIDGE}{number}"
+            try:
+                self._branches[number] = self._netlink.index_of(name)
+            except OSError:
+                self._branches[number] = self._create_branch(name)
+        return self._branches[number]
+
+    def _create_branch(self, name: str) -> int:
+        upper, lower = f"{name}-up", f"{name}-down"
+        self._netlink.add_link(netlink.bridge(name))
+        branch = self._netlink.index_of(name)
+        self._netlink.add_link(netlink.uplink(upper, self._bridge, lower))
+        self._netlink.change_link(netlink.attachment(self._netlink.index_of(lower), branch))
+        return branch
 
     def listen(self, port: int = PROXY_PORT) -> socket.socket:
         """A listening socket that pods reach and that anybody, outside too, may serve."""
