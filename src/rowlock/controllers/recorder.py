@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.api import Api, Record
+from rowlock.api import Api, Record, WriteOptions
 from rowlock.controllers.record_queue import MAX_MESSAGE_LENGTH, RecordKey, RecordQueue, record_key
 from rowlock.errors import AlreadyExists, ApiError, NotFound
 from rowlock.objects import Object
@@ -24,6 +24,7 @@ from rowlock.objects import Object
 SERIES_SOURCES = frozenset({"default-scheduler"})
 """Sources whose Events are of `events.k8s.io`: with an `eventTime`, and a series when they repeat."""
 WRITES_PER_SLICE = 64  # Events that are written together: more would keep others waiting
+_SETTLED = WriteOptions(is_settled=True)
 CACHE_SIZE = 4_096  # Events whose counts are kept, least recently used out first
 
 log = logging.getLogger("rowlock.events")
@@ -115,7 +116,7 @@ class Recorder:
             self._last_suffix = max(self._last_suffix + 1, int(now * 1e9))
             body = make_event(record, f"{objects.name(record.regarding)}.{self._last_suffix:016x}", now, repeats)
             try:
-                await self._api.create(kinds.EVENT, body)
+                await self._api.create(kinds.EVENT, body, options=_SETTLED)
             except AlreadyExists:
                 continue
             self._remember(record_key(record), _LastEvent(objects.name(body), repeats))
@@ -148,7 +149,8 @@ def _event_namespace(regarding: Object) -> str:
 
 
 def make_event(record: Record, name: str, now: float, count: int = 1) -> Object:
-    """The Event for a record, with the fields that client-go fills in."""
+    """The Event for a record, with the fields that client-go fills in, as an API server would store it: times that are not
+    known stand last."""
     about, when = record.regarding, objects.timestamp(now)
     involved = {
         "kind": about.get("kind"),
@@ -169,16 +171,25 @@ def make_event(record: Record, name: str, now: float, count: int = 1) -> Object:
         "type": record.type,
         "reportingComponent": record.source,
     }
-    times: dict[str, Any] = {"eventTime": None, "firstTimestamp": None, "lastTimestamp": None}
     if record.source in SERIES_SOURCES:
         moment = objects.micro_timestamp(now)
         series = {"series": {"count": count, "lastObservedTime": moment}} if count > 1 else {}
-        times |= {"eventTime": moment, "source": {}, **series}
         return {
             **body,
-            **times,
+            "eventTime": moment,
+            "source": {},
+            **series,
             "action": ACTION_BY_REASON.get(record.reason, "Scheduling"),
             "reportingInstance": record.source,
+            "firstTimestamp": None,
+            "lastTimestamp": None,
         }
-    times |= {"firstTimestamp": when, "lastTimestamp": when, "count": count}
-    return {**body, **times, "source": {"component": record.source}, "reportingInstance": ""}
+    return {
+        **body,
+        "firstTimestamp": when,
+        "lastTimestamp": when,
+        "count": count,
+        "source": {"component": record.source},
+        "reportingInstance": "",
+        "eventTime": None,
+    }

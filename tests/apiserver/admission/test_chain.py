@@ -10,11 +10,12 @@ import pytest
 from tests.evidence import OPERATOR_CASES
 
 from rowlock import kinds
-from rowlock.api import WriteOptions
+from rowlock.api import Record, WriteOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.apply import managed_fields
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import types
+from rowlock.controllers.recorder import make_event
 from rowlock.errors import ApiError
 from rowlock.kinds import Kind
 
@@ -46,6 +47,24 @@ def test_a_pod_gets_what_a_real_one_shows() -> None:
         "default",
     )
     assert made["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+
+
+@pytest.mark.parametrize("source", ["kubelet", "default-scheduler", "pytorchjob-controller"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("regarding", [{"metadata": {**META, "resourceVersion": "7"}}, {"metadata": {"name": "x"}}])
+def test_events_of_the_server_are_stored_as_if_they_had_been_decoded(
+    source: str, count: int, regarding: dict[str, Any]
+) -> None:
+    record = Record({"apiVersion": "v1", "kind": "Pod", **regarding}, "Warning", "Why", "ü" * 2000, source, "spec")
+    event = make_event(record, "x.1", 1.5, count)
+    settled, decoded = (admit(kinds.EVENT, event, is_settled=is_settled) for is_settled in (True, False))
+    assert json.dumps(settled) == json.dumps(decoded)
+
+
+def test_the_name_of_an_event_of_the_server_is_checked() -> None:
+    event = make_event(Record({"metadata": META}, "Normal", "Why", "x", "kubelet"), "x" * 300, 1.5)
+    with pytest.raises(ApiError, match="no more than 253"):
+        admit(kinds.EVENT, {**event, "metadata": {"name": "x" * 300, "namespace": "n"}}, is_settled=True)
 
 
 def test_an_update_does_not_look_again_at_what_is_stored() -> None:

@@ -196,6 +196,18 @@ def test_what_a_finished_pod_had_is_given_back_once(tmp_path: Path, monkeypatch:
     on_node(tmp_path, body)
 
 
+def test_a_variable_from_a_secret_may_hold_any_bytes(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+        await node.store.create(kinds.SECRET, {**secret, "data": {"k": "/w=="}})
+        source = {"name": "V", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+        await node.add(pod("a", "printenv V | od -An -tx1", container={"env": [source]}))
+        await node.ended("a")
+        assert (await node.log("a")).split() == ["ff", "0a"]
+
+    on_node(tmp_path, body)
+
+
 def test_how_the_pod_host_is_linked_is_not_told_to_programs(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         assert psutil.Process(node.kubelet.host.hello["pid"]).environ()["LD_BIND_NOW"] == "1"

@@ -53,6 +53,26 @@ def test_which_programs_may_start_warm(
     assert (found.program if found else None) == program
 
 
+def test_a_program_that_was_no_python_is_looked_at_again_a_second_later(
+    tmp_path: Path, torchlike: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(eligibility.time, "monotonic", lambda: now)
+    monkeypatch.setattr(eligibility, "_others", {})
+
+    def is_warm() -> bool:
+        return eligibility.plan_warm_start(["tool"], {**ENV, "PATH": str(tmp_path)}, "/") is not None
+
+    assert not is_warm()
+    (tmp_path / "tool").write_text(f"#!{sys.executable}\nimport torch\n")
+    (tmp_path / "tool").chmod(0o755)
+    assert not is_warm()
+    now = 1.1
+    assert is_warm()
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    assert not is_warm(), "a Python is looked at each time"
+
+
 def test_programs_share_a_parent_when_they_agree_on_what_is_read_at_import(torchlike: None) -> None:
     def key(flag: str = "-B", **more: str) -> str:
         found = eligibility.plan_warm_start(["python", flag, "-c", "torch"], {**ENV, **more}, "/")

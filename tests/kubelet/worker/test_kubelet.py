@@ -349,6 +349,12 @@ def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypat
     assert sorted(os.listdir(tmp_path)) == ["claim.0", "start.0"]
 
 
+def test_what_a_program_put_in_the_place_of_a_later_claim_goes(tmp_path: Path) -> None:
+    (tmp_path / "claim.0" / "full").mkdir(parents=True)
+    assert container_init.ContainerInit(shim_request(tmp_path, ["true"]), -1, lambda request: "")._claim_run()
+    assert (tmp_path / "claim.0").is_file()
+
+
 def test_pods_that_vanished_from_the_store_are_killed(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         await node.add(pod("a", "sleep 300"))

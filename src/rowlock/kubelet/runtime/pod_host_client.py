@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import rowlock
 from rowlock.errors import Unavailable
 from rowlock.kubelet.shim import pod_host
@@ -29,6 +31,13 @@ HOST_GONE = {"error": "the pod host has gone"}
 def socket_path(data: Path) -> Path:
     """Where the pod host listens: in the data directory, which only its owner can enter."""
     return data / "podhost.sock"
+
+
+def _encode_request(request: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError:  # a variable from a Secret may hold any bytes, as surrogates: only `json` writes these
+        return json.dumps(request).encode() + b"\n"
 
 
 def _close_unwanted(asking: asyncio.Future[socket.socket]) -> None:
@@ -140,17 +149,17 @@ class PodHostClient:
         self._sequence += 1
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[self._sequence] = future
-        self._writer.write(json.dumps({"op": op, "id": self._sequence, **request}).encode() + b"\n")
+        self._writer.write(_encode_request({"op": op, "id": self._sequence, **request}))
         return await future
 
     def prepare_network(self, uid: str, address: str) -> None:
         """A pod will start: its network may be made meanwhile. Nothing is awaited; the start makes what is missing."""
         if self.is_connected and self._writer is not None:
-            self._writer.write(json.dumps({"op": "network", "uid": uid, "ip": address}).encode() + b"\n")
+            self._writer.write(_encode_request({"op": "network", "uid": uid, "ip": address}))
 
     async def request_socket(self, op: str, **request: Any) -> socket.socket:
         """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
-        message = json.dumps({"op": op, **request}).encode() + b"\n"
+        message = _encode_request({"op": op, **request})
         asking = asyncio.get_running_loop().run_in_executor(None, self._receive_socket, message)
         try:
             return await asyncio.shield(asking)

@@ -84,7 +84,12 @@ class ContainerInit:
             os.unlink(claim_path)
             return False
         # Kept: ext4 without a journal looks at each inode that was freed in the last minutes whenever it makes a file.
-        os.rename(claim_path, run_fact_path(self._request, "claim"))
+        kept_path = run_fact_path(self._request, "claim")
+        try:
+            os.rename(claim_path, kept_path)
+        except IsADirectoryError:  # a program of an earlier run made it
+            beneath.remove_path(kept_path)
+            os.rename(claim_path, kept_path)
         if self._request.message_path:
             create_writable(run_fact_path(self._request, "message"))
         return True

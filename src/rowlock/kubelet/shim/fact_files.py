@@ -12,6 +12,9 @@ from typing import Any
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.shim.shim_request import ShimRequest
 
+_STAT_BYTES = 4096
+"""More than /proc/PID/stat has: 52 numbers and a name of 64 characters at most."""
+
 
 def write_fact(
     path: str, fact: dict[str, Any], *, durable: bool = False, on_written: Callable[[], None] | None = None
@@ -84,8 +87,11 @@ def run_fact_path(request: ShimRequest, name: str) -> str:
 def ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot: with the pid its identity. 0 = gone, or cannot be known."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(fd, _STAT_BYTES).rpartition(b")")[2].split()
+        finally:
+            os.close(fd)
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])

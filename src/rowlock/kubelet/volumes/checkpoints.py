@@ -55,7 +55,8 @@ class Checkpoints:
         directory, mark = self._root / name, self._namespaces / name
         if resumed and not (directory.is_dir() and mark.is_file()):
             raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
-        directory.mkdir(parents=True, exist_ok=True)
+        if not os.path.isdir(directory):  # a job's first pod
+            directory.mkdir(parents=True, exist_ok=True)
         try:
             owner = mark.read_text(encoding="utf-8")
         except FileNotFoundError:  # whoever has it first

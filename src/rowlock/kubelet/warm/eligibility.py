@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from glob import escape, glob
@@ -61,12 +62,13 @@ def plan_warm_start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, readable_path: Callable[[str], str] = lambda path: path
 ) -> WarmStart | None:
     """How a command line may start warm; None = it starts cold. `readable_path`: where a file can be read now."""
-    executable = shutil.which(argv[0], path=env.get("PATH")) if "/" not in argv[0] else os.path.join(cwd, argv[0])
+    where = env.get("PATH") if "/" not in argv[0] else cwd
+    executable, shebang = _find_program(argv[0], where)
     if not executable:
         return None
     interpreter, rest, words = executable, list(argv[1:]), tuple(argv)
     if not _PYTHON_NAME.fullmatch(os.path.basename(executable)):
-        interpreter, rest = _shebang_interpreter(executable), [argv[0] if "/" in argv[0] else executable, *rest]
+        interpreter, rest = shebang, [argv[0] if "/" in argv[0] else executable, *rest]
         words = (interpreter, *rest)
     torch = torch_of(interpreter) if interpreter else ""
     if not torch:
@@ -89,6 +91,27 @@ def plan_warm_start(
         first,
         torch,
     )
+
+
+_others: dict[tuple[str, str | None], float] = {}
+"""Programs that were seen to be no Python, by name and where they were looked for; until when that is believed. All ranks of a
+job ask the same. Who becomes Python meanwhile starts cold; to believe the opposite could start another program."""
+_OTHERS_SECONDS, _MAX_OTHERS = 1.0, 256
+
+
+def _find_program(name: str, where: str | None) -> tuple[str, str]:
+    """The file of a program, and the Python of its first line where it is a script; "" for what it has not. `where`: the
+    search path, or for a name with a slash the working directory."""
+    if _others.get((name, where), 0.0) > time.monotonic():
+        return "", ""
+    executable = os.path.join(where or "", name) if "/" in name else shutil.which(name, path=where)
+    is_python = executable and _PYTHON_NAME.fullmatch(os.path.basename(executable))
+    shebang = _shebang_interpreter(executable) if executable and not is_python else ""
+    if not is_python and not shebang:
+        if len(_others) >= _MAX_OTHERS:
+            _others.clear()
+        _others[name, where] = time.monotonic() + _OTHERS_SECONDS
+    return executable or "", shebang
 
 
 def _is_read_at_import(variable: str) -> bool:
