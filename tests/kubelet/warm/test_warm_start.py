@@ -57,7 +57,7 @@ def test_a_program_that_was_no_python_is_looked_at_again_a_second_later(
     tmp_path: Path, torchlike: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(eligibility.time, "monotonic", lambda: now)
+    monkeypatch.setattr("rowlock.kubelet.warm.eligibility.time.monotonic", lambda: now)
     monkeypatch.setattr(eligibility, "_others", {})
 
     def is_warm() -> bool:
