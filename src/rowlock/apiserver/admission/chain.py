@@ -238,11 +238,17 @@ def _decode_fields(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Objec
     came. Of a custom object only the metadata has a Go type; the rest is pruned."""
     head: Object = {"apiVersion": kind.api_version, "kind": kind.name}
     kept = {k: v for k, v in obj.items() if k not in _HEADER and v is not None and v is stored.get(k)}
+    has_same_metadata = bool(kept) and obj.get("metadata") == stored["metadata"]
+    if has_same_metadata and not kind.custom:
+        kept["metadata"] = stored["metadata"]
     rest = {k: v for k, v in obj.items() if k not in kept} if kept else obj
-    if kind.custom:
+    if kind.custom and has_same_metadata:
+        head["metadata"] = stored["metadata"]
+    elif kind.custom:
         walk.path.append("metadata")
         head["metadata"] = decoding.decode(types.META, obj.get("metadata") or {}, walk)
         walk.path.pop()
+    if kind.custom:
         rest = {k: v for k, v in rest.items() if k != "metadata"}
         new = {**crd_schema.prune(rest, types.schema_of(kind), walk), **head}
     else:

@@ -9,8 +9,7 @@ for themselves, and kills them all above the limit; it cannot hold back CPUs. St
 import contextlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = "/sys/fs/cgroup"
 TOP_GROUP = "rowlock"
@@ -95,8 +94,7 @@ def _read_number(path: str, field: str = "") -> int:
     return 0
 
 
-@dataclass(slots=True)
-class Cgroup:
+class Cgroup(NamedTuple):
     """A container's control group, or nothing at all (`directories` is empty)."""
 
     version: str

@@ -9,10 +9,8 @@ import contextlib
 import errno
 import os
 import resource
-import shutil
 import signal
 import time
-import zlib
 from _signal import signal as handle  # type: ignore[import-not-found] # signal.signal makes enums: 20 page faults
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,6 +25,7 @@ ALREADY_CLAIMED = "taken"
 """Why it did not begin: another shim runs this run already."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
+_FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
 _SIG_DFL, _SIGKILL = int(signal.SIG_DFL), int(signal.SIGKILL)
 _SIGNALS = tuple(
     int(n) for n in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
@@ -103,6 +102,8 @@ class ContainerInit:
         """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
         if not self._request.image_copy:
             return ""
+        import shutil  # only where there is such an image: with it come five libraries, which each fork would map
+
         image, copy = self._request.image_copy
         try:
             beneath.remove_path(copy)
@@ -154,8 +155,10 @@ def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any
 
 def cgroup_name(request: ShimRequest) -> str:
     """The control group of this run: a copied or restored cluster has pods with the same uids, but other directories."""
-    directory = zlib.crc32(os.fsencode(request.directory))
-    return f"{request.hint.replace('/', '.')}.{request.number}.{directory:08x}"
+    checksum = _FNV_BASIS  # FNV-1a: a library for so little would be mapped in each fork
+    for byte in os.fsencode(request.directory):
+        checksum = (checksum ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return f"{request.hint.replace('/', '.')}.{request.number}.{checksum:08x}"
 
 
 def commit_start_fact(request: ShimRequest) -> bool:

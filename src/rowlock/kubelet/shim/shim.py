@@ -11,7 +11,6 @@ once is done in the program's own process (`container_init.py`), which gives all
 """
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -362,4 +361,4 @@ def prime_caches(times: int) -> None:
 
 def set_close_on_exec(fd: int) -> None:
     """An inherited descriptor that the program must not see."""
-    fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    os.set_inheritable(fd, False)

@@ -137,7 +137,7 @@ class PodWorkers:
         address, owner = self._network.address(uid), spec.owner_uid
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
-        self._pod_states[uid] = PodState(card)
+        self._pod_states[uid] = PodState(card, spec=spec)
         if self._network.needs_namespace(pod):  # it is made while the pod's start is worked out here
             self._prepare_network(uid, address)
         self._on_pod_added(key(pod))
