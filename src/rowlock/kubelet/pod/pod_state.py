@@ -23,7 +23,7 @@ class PodState:
     """The pod host has given back what it had of the pod, since it has finished."""
     are_warnings_sent: bool = False
     has_lost_shim: bool = False
-    """A shim was lost: its container may run on."""
+    """A shim was lost: its container, or what its program has started, may run on."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
     volumes: tuple[Volume, ...] | None = None

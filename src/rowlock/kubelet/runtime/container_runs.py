@@ -21,6 +21,8 @@ class ContainerRuns:
     def __init__(self, directories: PodDirectories, clock: Callable[[], float]) -> None:
         self._directories, self._clock = directories, clock
         self._pidfds: dict[int, int] = {}
+        self._pods_with_strays: set[str] = set()
+        self._stray_lock = asyncio.Lock()
 
     def read_facts(self, state: PodState, container: str) -> list[Run]:
         """Reads a container's facts from disk. Returns its run if that is alive and should be watched."""
@@ -35,9 +37,7 @@ class ContainerRuns:
             return []
         if run.exit is None and not processes.is_shim_alive(run):
             run = processes.record_lost_run(directory, run, self._clock())
-            state.has_lost_shim = state.card.contained
-            if run.exit and run.exit.reason:
-                processes.kill_strays([state.card.uid], self._directories.identity)
+            state.has_lost_shim = state.card.contained or bool(run.exit and run.exit.reason)
         last = facts.last
         if newest and (facts.run is None or facts.run.number != newest):
             previous = processes.read_run(directory, newest - 1)
@@ -89,6 +89,15 @@ class ContainerRuns:
         if facts.run is not None and facts.run.exit is None:
             processes.stop_run(facts.run, grace)
             state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
+
+    async def kill_strays(self, uid: str) -> None:
+        """Kills what a lost shim of this pod has left running. Who else waits meanwhile is served by the next look at all
+        processes: a machine that lacks memory may kill a thousand shims."""
+        self._pods_with_strays.add(uid)
+        async with self._stray_lock:
+            if uid in self._pods_with_strays:
+                uids, self._pods_with_strays = self._pods_with_strays, set()
+                await asyncio.to_thread(processes.kill_strays, uids, self._directories.identity)
 
     async def kill_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""

@@ -86,14 +86,15 @@ def is_shim_alive(run: Run) -> bool:
 def record_lost_run(directory: Path, run: Run, now: float) -> Run:
     """A shim that died without a word (kill -9 on it, power): its end is made up, as a real kubelet does.
 
-    Written down, so that the story stays the same after the next restart."""
+    Written down, so that the story stays the same after the next restart; after a loss of power it is made up again. To wait
+    for the disk here would keep everybody waiting, once for each of them."""
     current = read_run(directory, run.number)
     if current is not None and current.exit is not None:
         return current
     message = "The container could not be located when the pod was terminated"
     lost = Exit(LOST_EXIT_CODE, run.started or now, now, 9, message, "ContainerStatusUnknown")
     if directory.is_dir():
-        write_fact(str(directory / f"exit.{run.number}"), dataclasses.asdict(lost), durable=True)
+        write_fact(str(directory / f"exit.{run.number}"), dataclasses.asdict(lost))
     return dataclasses.replace(run, exit=lost)
 
 

@@ -75,9 +75,7 @@ class PodWorker:
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
         spec = state.spec_of(pod)
-        if state.has_lost_shim:
-            state.has_lost_shim = False
-            await self._runtime.remove_orphans()
+        await self._end_lost_runs(state)
         self._prober.sync_probes(spec, state)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         actions = compute_pod_actions(progress, self._backoff)
@@ -106,6 +104,15 @@ class PodWorker:
                 await self._publish_status(spec, state)
         started_facts = [state.containers.get(s.container, NO_FACTS) for s in starts]
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
+
+    async def _end_lost_runs(self, state: PodState) -> None:
+        """What shims that were killed have left, before a container starts anew."""
+        if not state.has_lost_shim:
+            return
+        state.has_lost_shim = False
+        await self._runs.kill_strays(state.card.uid)
+        if state.card.contained:
+            await self._runtime.remove_orphans()
 
     def _report_unsupported(self, pod: PodSpec, state: PodState) -> None:
         """What the pod asks for and does not get, once: before its first program."""
@@ -271,7 +278,9 @@ class PodWorker:
     async def kill_orphaned_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
         self._prober.forget(state.card.uid)
-        if not await self._runs.kill_pod(state):
+        is_over = await self._runs.kill_pod(state)
+        await self._end_lost_runs(state)
+        if not is_over:
             return False
         state.finished = True
         await self._release_resources(state)

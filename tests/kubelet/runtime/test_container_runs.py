@@ -1,0 +1,71 @@
+"""What becomes of programs whose shim was killed."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+
+from rowlock.kubelet.pod.directory import WORK_DIRECTORY, PodDirectories
+from rowlock.kubelet.runtime import processes
+from rowlock.kubelet.runtime.container_runs import ContainerRuns
+from rowlock.kubelet.shim.fact_files import ticks
+
+
+def test_pods_whose_shims_were_killed_together_share_a_look_at_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[set[str]] = []
+    may_end = threading.Event()
+
+    def kill_strays(uids: Iterable[str], identity: str) -> int:
+        assert threading.current_thread() is not threading.main_thread(), "others wait for the event loop"
+        looks.append(set(uids))
+        assert may_end.wait(10)
+        return 0
+
+    async def body() -> None:
+        runs = ContainerRuns(PodDirectories(tmp_path), lambda: 0.0)
+        first = asyncio.create_task(runs.kill_strays("a"))
+        await until(lambda: looks)
+        others = [asyncio.create_task(runs.kill_strays(uid)) for uid in ("b", "c", "a")]
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.gather(first, *others)
+        assert looks == [{"a"}, {"a", "b", "c"}], "what began after the first look may be the second's"
+
+    monkeypatch.setattr(processes, "kill_strays", kill_strays)
+    asyncio.run(body())
+
+
+def test_what_a_killed_shim_leaves_goes_before_the_container_starts_again(tmp_path: Path) -> None:
+    script = "setsid sleep 300 & echo $! >> pids; sleep 300"
+    names = [f"p-{number}" for number in range(4)]
+
+    async def body(node: Node) -> None:
+        await node.add(*(pod(name, script, "OnFailure") for name in names))
+        for name in names:
+            await node.phase(name, "Running")
+        directories = [tmp_path / "pods" / node.pod(name)["metadata"]["uid"] for name in names]
+
+        def started(number: int) -> list[int]:
+            texts = [(directory / WORK_DIRECTORY / "pids").read_text().split() for directory in directories]
+            return [int(text[number]) for text in texts if len(text) > number]
+
+        await until(lambda: all((directory / WORK_DIRECTORY / "pids").exists() for directory in directories))
+        await until(lambda: len(started(0)) == len(names))
+        left = started(0)
+        for directory in directories:
+            run = processes.read_run(directory / "main", 0)
+            assert run is not None
+            os.kill(run.shim, signal.SIGKILL)
+        await until(lambda: all(node.state(name, "restartCount") == 1 for name in names))
+        assert not any(ticks(pid) for pid in left)
+        await until(lambda: len(started(1)) == len(names))
+        assert all(ticks(pid) for pid in started(1)), "nobody takes the new run for what was left"
+
+    on_node(tmp_path, body)
