@@ -75,7 +75,7 @@ async def dump_stack(pid: int) -> StackDump:
     tool = find_py_spy()
     if not tool:
         return StackDump(None, "py-spy is not installed where rowlock runs (`pip install py-spy`)")
-    if has_no_python(pid):
+    if await asyncio.to_thread(has_no_python, pid):  # the kernel's answer waits while a process maps memory
         return StackDump(None, "they are not Python programs")
     dump = StackDump(None)
     for _ in range(_TRIES):
