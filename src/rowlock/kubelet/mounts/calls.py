@@ -22,6 +22,7 @@ _TREE_CLONE, _TREE_RECURSIVE, _EMPTY_PATH, _MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 1,
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
+getattr(_libc, "mount", None)  # looked up once, not by each program's own process
 
 
 def _call_libc(name: str, *args: object) -> None:

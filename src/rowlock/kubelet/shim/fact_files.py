@@ -89,7 +89,7 @@ def ticks(pid: int) -> int:
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fields = os.read(fd, _STAT_BYTES).rpartition(b")")[2].split()
+            fields = os.read(fd, _STAT_BYTES).rpartition(b")")[2].split(None, 20)
         finally:
             os.close(fd)
     except (FileNotFoundError, ProcessLookupError):
