@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 
 from rowlock import objects
 from rowlock.api import Record
@@ -84,9 +85,8 @@ def record_key(record: Record) -> RecordKey:
 def _without_ballast(record: Record) -> Record:
     """Of an object only who it is: a queue must not keep old states of it alive. Of a message what the API takes."""
     about, meta = record.regarding, objects.meta(record.regarding)
-    identity: Object = {"apiVersion": about.get("apiVersion"), "kind": about.get("kind")}
+    identity: Object = {field: about.get(field) for field in ("apiVersion", "kind")}
     identity["metadata"] = {
         field: meta[field] for field in ("name", "namespace", "uid", "resourceVersion") if field in meta
     }
-    message = record.message[:MAX_MESSAGE_LENGTH]
-    return Record(identity, record.type, record.reason, message, record.source, record.field_path)
+    return replace(record, regarding=identity, message=record.message[:MAX_MESSAGE_LENGTH])

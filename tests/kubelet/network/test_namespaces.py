@@ -16,6 +16,7 @@ from tests.kubelet.conftest import Body, Node, on_node, pod, until
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.shim import netlink
 
 SERVER = """
 import socket, sys
@@ -34,7 +35,7 @@ for host in sys.argv[1:]:
 
 MANY_PODS = """
 import os, resource
-from rowlock.kubelet.shim import netns
+from rowlock.kubelet.shim import netlink, netns
 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as the server does
 waiting, ready = os.pipe()
@@ -43,6 +44,7 @@ if successor == 0:
     os.read(waiting, 1)
     os._exit(0 if netns.BridgeNetwork.join_existing(os.getppid()).pod_netns("late", "10.77.1.254") else 1)
 fabric = netns.BridgeNetwork()
+fabric._netlink.add_link(netlink.bridge("pods3"))  # who made it ended before it led anywhere
 pods = [f"10.77.{1 + n // 250}.{1 + n % 250}" for n in range(1100)]
 for ip in pods:
     fabric.pod_netns(ip, ip)
@@ -264,6 +266,11 @@ def test_a_hundred_pods_and_nothing_is_left(tmp_path: Path) -> None:
         await until(lambda: not list((tmp_path / "pods").iterdir()), "directories to go")
 
     on_namespaces(tmp_path, body)
+
+
+def test_both_ends_of_a_pair_have_one_queue_each_way() -> None:
+    pair = netlink.veth("pod1", 7, "eth0", index=1001, namespace=3)
+    assert [pair.count(netlink.attribute(kind, b"\1\0\0\0")) for kind in (31, 32)] == [2, 2]
 
 
 def test_more_pods_than_a_bridge_has_ports_reach_each_other(tmp_path: Path) -> None:

@@ -37,20 +37,16 @@ def bridge(name: str) -> bytes:
     return _link_header(up=True) + _text_attribute(_IFNAME, name) + info
 
 
-def veth(name: str, index: int, master: int, peer: tuple[str, int]) -> bytes:
-    """Body of RTM_NEWLINK: a pair, our end up; `peer` is its name and the namespace (a file descriptor) it is in.
+def veth(name: str, master: int, peer: str, *, index: int = 0, namespace: int = -1) -> bytes:
+    """Body of RTM_NEWLINK: a pair, our end up and attached to the bridge `master`. `index` of both ends, 0 = the kernel
+    chooses; `namespace` that the peer is in, a file descriptor, -1 = ours.
 
     The kernel honours the peer's index only when ours is given too, and refuses a peer that is born up."""
-    inside = _link_header(index) + _text_attribute(_IFNAME, peer[0]) + attribute(_NET_NS_FD, struct.pack("=I", peer[1]))
-    return (
-        _link_header(index, up=True) + _text_attribute(_IFNAME, name) + _master_attribute(master) + _veth_info(inside)
-    )
-
-
-def uplink(name: str, master: int, peer: str) -> bytes:
-    """Body of RTM_NEWLINK: a pair in one namespace, our end up and attached to the bridge `master`."""
-    inside = _link_header() + _end(peer)
-    return _link_header(up=True) + _end(name) + _master_attribute(master) + _veth_info(inside)
+    inside = _link_header(index) + _end(peer)
+    if namespace >= 0:
+        inside += attribute(_NET_NS_FD, struct.pack("=I", namespace))
+    info = _text_attribute(_KIND, "veth") + attribute(_DATA, attribute(_PEER, inside))
+    return _link_header(index, up=True) + _end(name) + _master_attribute(master) + attribute(_LINKINFO, info)
 
 
 def attachment(index: int, master: int) -> bytes:
@@ -73,10 +69,6 @@ def _end(name: str) -> bytes:
 
 def _master_attribute(master: int) -> bytes:
     return attribute(_MASTER, struct.pack("=I", master))
-
-
-def _veth_info(peer: bytes) -> bytes:
-    return attribute(_LINKINFO, _text_attribute(_KIND, "veth") + attribute(_DATA, attribute(_PEER, peer)))
 
 
 def address(index: int, ip: str, prefix: int) -> bytes:

@@ -2,7 +2,8 @@
 
 The pod host lives in the *fabric*: one network and one mount namespace with a bridge in it (inside a user namespace
 when the user is not root). Every pod gets a network namespace with `eth0` on a bridge that leads to that one: a bridge
-has 1,023 ports, and the kernel looks at all of them when one is added. The fabric exists as long as a process is in it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
+has 1,023 ports, and the kernel looks at all of them when one is added. The fabric exists as long as a process is in
+it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
 Users keep their own uid: the map is the identity, and capabilities end at exec. Standard library only; Linux only.
 """
 
@@ -182,7 +183,7 @@ class BridgeNetwork:
         try:
             inside.set_up(1)
             bridge = self._branch(number // _BRIDGE_PODS)
-            self._netlink.add_link(netlink.veth(f"pod{number}", index, bridge, ("eth0", fd)))
+            self._netlink.add_link(netlink.veth(f"pod{number}", bridge, "eth0", index=index, namespace=fd))
             # Not by /proc/sys: a lookup there goes through the entries of all network namespaces.
             with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence on the bridge
                 inside.change_link(netlink.no_ipv6_address(index))
@@ -196,22 +197,17 @@ class BridgeNetwork:
         return fd
 
     def _branch(self, number: int) -> int:
-        """The index of the bridge for these pods; made at the first call, with a pair of links to the main one."""
+        """The index of the bridge for these pods. At the first call what is missing is made: it, and a pair of links to the
+        main one. A pod host before us may have ended halfway."""
         if number not in self._branches:
             name = f"{_BRIDGE}{number}"
-            try:
-                self._branches[number] = self._netlink.index_of(name)
-            except OSError:
-                self._branches[number] = self._create_branch(name)
+            for link in (netlink.bridge(name), netlink.veth(f"{name}-up", self._bridge, f"{name}-down")):
+                with contextlib.suppress(FileExistsError):
+                    self._netlink.add_link(link)
+            branch = self._netlink.index_of(name)
+            self._netlink.change_link(netlink.attachment(self._netlink.index_of(f"{name}-down"), branch))
+            self._branches[number] = branch
         return self._branches[number]
-
-    def _create_branch(self, name: str) -> int:
-        upper, lower = f"{name}-up", f"{name}-down"
-        self._netlink.add_link(netlink.bridge(name))
-        branch = self._netlink.index_of(name)
-        self._netlink.add_link(netlink.uplink(upper, self._bridge, lower))
-        self._netlink.change_link(netlink.attachment(self._netlink.index_of(lower), branch))
-        return branch
 
     def listen(self, port: int = PROXY_PORT) -> socket.socket:
         """A listening socket that pods reach and that anybody, outside too, may serve."""
