@@ -42,6 +42,25 @@ def test_pods_whose_shims_were_killed_together_share_a_look_at_all_processes(
     asyncio.run(body())
 
 
+def test_a_look_that_fails_is_taken_over_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[set[str]] = []
+
+    def kill_strays(uids: Iterable[str], identity: str) -> int:
+        looks.append(set(uids))
+        if len(looks) == 2:
+            raise OSError(24, "too many open files")
+        return 0
+
+    async def body() -> None:
+        runs = ContainerRuns(PodDirectories(tmp_path), lambda: 0.0)
+        ends = await asyncio.gather(*(runs.kill_strays(uid) for uid in "abc"), return_exceptions=True)
+        assert [type(end) for end in ends] == [type(None), OSError, type(None)]
+        assert looks == [{"a"}, {"b", "c"}, {"b", "c"}]
+
+    monkeypatch.setattr(processes, "kill_strays", kill_strays)
+    asyncio.run(body())
+
+
 def test_what_a_killed_shim_leaves_goes_before_the_container_starts_again(tmp_path: Path) -> None:
     script = "setsid sleep 300 & echo $! >> pids; sleep 300"
     names = [f"p-{number}" for number in range(4)]

@@ -242,13 +242,8 @@ def _decode_fields(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Objec
     if has_same_metadata and not kind.custom:
         kept["metadata"] = stored["metadata"]
     rest = {k: v for k, v in obj.items() if k not in kept} if kept else obj
-    if kind.custom and has_same_metadata:
-        head["metadata"] = stored["metadata"]
-    elif kind.custom:
-        walk.path.append("metadata")
-        head["metadata"] = decoding.decode(types.META, obj.get("metadata") or {}, walk)
-        walk.path.pop()
     if kind.custom:
+        head["metadata"] = stored["metadata"] if has_same_metadata else _decode_metadata(obj, walk)
         rest = {k: v for k, v in rest.items() if k != "metadata"}
         new = {**crd_schema.prune(rest, types.schema_of(kind), walk), **head}
     else:
@@ -256,6 +251,13 @@ def _decode_fields(kind: Kind, obj: Object, walk: Walk, stored: Object) -> Objec
     if not kept:
         return {**head, **new}
     return {**head, **{k: kept[k] if k in kept else new[k] for k in (*obj, *new) if k in kept or k in new}}
+
+
+def _decode_metadata(obj: Object, walk: Walk) -> Object:
+    walk.path.append("metadata")
+    metadata: Object = decoding.decode(types.META, obj.get("metadata") or {}, walk)
+    walk.path.pop()
+    return metadata
 
 
 class DecodingError(BadRequest):

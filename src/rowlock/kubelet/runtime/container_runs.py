@@ -97,7 +97,11 @@ class ContainerRuns:
         async with self._stray_lock:
             if uid in self._pods_with_strays:
                 uids, self._pods_with_strays = self._pods_with_strays, set()
-                await asyncio.to_thread(processes.kill_strays, uids, self._directories.identity)
+                try:
+                    await asyncio.to_thread(processes.kill_strays, uids, self._directories.identity)
+                except BaseException:  # who waits for this look was not served: the next one takes it over
+                    self._pods_with_strays |= uids
+                    raise
 
     async def kill_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""

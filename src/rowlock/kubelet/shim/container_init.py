@@ -18,7 +18,14 @@ from typing import Any
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.shim import cgroups, netns, stdio
-from rowlock.kubelet.shim.fact_files import create_writable, run_fact_path, ticks, write_fact, write_new_file
+from rowlock.kubelet.shim.fact_files import (
+    create_writable,
+    rename_over,
+    run_fact_path,
+    ticks,
+    write_fact,
+    write_new_file,
+)
 from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
 
 ALREADY_CLAIMED = "taken"
@@ -83,12 +90,7 @@ class ContainerInit:
             os.unlink(claim_path)
             return False
         # Kept: ext4 without a journal looks at each inode that was freed in the last minutes whenever it makes a file.
-        kept_path = run_fact_path(self._request, "claim")
-        try:
-            os.rename(claim_path, kept_path)
-        except IsADirectoryError:  # a program of an earlier run made it
-            beneath.remove_path(kept_path)
-            os.rename(claim_path, kept_path)
+        rename_over(claim_path, run_fact_path(self._request, "claim"))
         if self._request.message_path:
             create_writable(run_fact_path(self._request, "message"))
         return True

@@ -28,11 +28,7 @@ def write_fact(
         _write_all(fd, json.dumps(fact).encode())
         if durable and on_written is None:
             os.fsync(fd)
-        try:
-            os.rename(temporary, path)
-        except IsADirectoryError:
-            beneath.remove_path(path)
-            os.rename(temporary, path)
+        rename_over(temporary, path)
         if on_written is not None:
             on_written()
             os.fsync(fd)
@@ -42,6 +38,15 @@ def write_fact(
         raise
     finally:
         os.close(fd)
+
+
+def rename_over(source: str, path: str) -> None:
+    """Gives a file the name `path`; a directory that a program has put there goes."""
+    try:
+        os.rename(source, path)
+    except IsADirectoryError:
+        beneath.remove_path(path)
+        os.rename(source, path)
 
 
 def write_new_file(path: str, fact: dict[str, Any]) -> None:

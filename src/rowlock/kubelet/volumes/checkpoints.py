@@ -16,7 +16,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
-from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec
@@ -60,7 +60,7 @@ class Checkpoints:
         if not os.path.isdir(directory):  # a job's first pod
             directory.mkdir(parents=True, exist_ok=True)
         try:
-            owner = _read_mark(str(mark))
+            owner = untrusted.read_file(str(mark), _MARK_BYTES).decode()
         except FileNotFoundError:  # whoever has it first
             owner = pod.namespace
             self._note_namespace(mark, owner)
@@ -141,12 +141,3 @@ def live_owner_uids(view: View) -> set[str]:
         resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")
         uids |= {uid(pod), resumed, str((controller_of(pod) or {}).get("uid") or "")}
     return uids
-
-
-def _read_mark(path: str) -> str:
-    """The namespace that a mark names. Raises FileNotFoundError. Each pod's start asks: `Path.read_text` takes four times as long."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(fd, _MARK_BYTES).decode()
-    finally:
-        os.close(fd)

@@ -63,11 +63,9 @@ def plan_warm_start(
 ) -> WarmStart | None:
     """How a command line may start warm; None = it starts cold. `readable_path`: where a file can be read now."""
     where = env.get("PATH") if "/" not in argv[0] else cwd
-    executable, shebang = _find_program(argv[0], where)
-    if not executable:
-        return None
+    executable, shebang = _find_python_program(argv[0], where)
     interpreter, rest, words = executable, list(argv[1:]), tuple(argv)
-    if not _PYTHON_NAME.fullmatch(os.path.basename(executable)):
+    if shebang:
         interpreter, rest = shebang, [argv[0] if "/" in argv[0] else executable, *rest]
         words = (interpreter, *rest)
     torch = torch_of(interpreter) if interpreter else ""
@@ -99,19 +97,20 @@ job ask the same. Who becomes Python meanwhile starts cold; to believe the oppos
 _OTHERS_SECONDS, _MAX_OTHERS = 1.0, 256
 
 
-def _find_program(name: str, where: str | None) -> tuple[str, str]:
-    """The file of a program, and the Python of its first line where it is a script; "" for what it has not. `where`: the
-    search path, or for a name with a slash the working directory."""
+def _find_python_program(name: str, where: str | None) -> tuple[str, str]:
+    """The file of a Python, and ""; of a script, and the Python of its first line; else "" twice. `where`: the search path,
+    or for a name with a slash the working directory."""
     if _others.get((name, where), 0.0) > time.monotonic():
         return "", ""
     executable = os.path.join(where or "", name) if "/" in name else shutil.which(name, path=where)
-    is_python = executable and _PYTHON_NAME.fullmatch(os.path.basename(executable))
-    shebang = _shebang_interpreter(executable) if executable and not is_python else ""
-    if not is_python and not shebang:
-        if len(_others) >= _MAX_OTHERS:
-            _others.clear()
-        _others[name, where] = time.monotonic() + _OTHERS_SECONDS
-    return executable or "", shebang
+    if executable and _PYTHON_NAME.fullmatch(os.path.basename(executable)):
+        return executable, ""
+    if executable and (shebang := _shebang_interpreter(executable)):
+        return executable, shebang
+    if len(_others) >= _MAX_OTHERS:
+        _others.clear()
+    _others[name, where] = time.monotonic() + _OTHERS_SECONDS
+    return "", ""
 
 
 def _is_read_at_import(variable: str) -> bool:

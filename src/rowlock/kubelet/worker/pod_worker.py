@@ -110,9 +110,13 @@ class PodWorker:
         if not state.has_lost_shim:
             return
         state.has_lost_shim = False
-        await self._runs.kill_strays(state.card.uid)
-        if state.card.contained:
-            await self._runtime.remove_orphans()
+        try:
+            await self._runs.kill_strays(state.card.uid)
+            if state.card.contained:
+                await self._runtime.remove_orphans()
+        except BaseException:  # no descriptor is free, or the server stops: the next turn does it
+            state.has_lost_shim = True
+            raise
 
     def _report_unsupported(self, pod: PodSpec, state: PodState) -> None:
         """What the pod asks for and does not get, once: before its first program."""
