@@ -23,7 +23,7 @@ def _read(path: Path, **options: object) -> bytes:
         over = asyncio.Event()
         over.set()
         chosen = LogOptions(**options)  # type: ignore[arg-type] # names of options
-        return b"".join([p async for p in read(path, chosen, lambda: True, lambda: over, LogWatcher())])
+        return b"".join([p async for p in read(path, chosen, lambda: True, over, LogWatcher())])
 
     return asyncio.run(whole())
 
@@ -89,7 +89,7 @@ def test_a_follower_is_woken_by_new_lines_and_by_the_end(tmp_path: Path) -> None
 
     async def body() -> None:
         over, done, watcher = asyncio.Event(), False, LogWatcher()
-        follower = read(path, LogOptions(follow=True), lambda: done, lambda: over, watcher)
+        follower = read(path, LogOptions(follow=True), lambda: done, over, watcher)
         file = os.open(path, os.O_WRONLY | os.O_APPEND)
         for stamp, text in LINES[:3]:
             waiting = asyncio.ensure_future(anext(follower))
@@ -153,7 +153,7 @@ def test_a_follower_that_was_slower_than_the_log_goes_on_with_what_is_kept(tmp_p
 
     async def whole() -> list[bytes]:
         pieces = []
-        async for piece in read(path, LogOptions(follow=True), lambda: over, asyncio.Event, LogWatcher()):
+        async for piece in read(path, LogOptions(follow=True), lambda: over, asyncio.Event(), LogWatcher()):
             pieces.append(piece)
             if len(pieces) == 1:
                 ended()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
@@ -68,25 +68,36 @@ async def _copy_log(
     chunks: AsyncGenerator[bytes], disconnect: asyncio.Task[None], send: Send, warnings: list[str]
 ) -> None:
     """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory. Until the end,
-    or until the client leaves."""
+    or until the client leaves. No task for each piece: the first byte of a log would wait for two turns of the event loop more."""
     started = False
-    while True:
-        piece = asyncio.ensure_future(anext(chunks, None))
-        try:
-            await asyncio.wait({piece, disconnect}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not piece.done():
-                piece.cancel()
-                await asyncio.gather(piece, return_exceptions=True)
-        if disconnect.done():
+    try:
+        async with asyncio.timeout(None) as presence, _expire_timeout(presence, disconnect):
+            async for chunk in chunks:  # an error of the first comes before the answer has begun
+                if not started:
+                    started = True
+                    await begin_stream(send, b"text/plain", warnings)
+                await send_chunk(send, chunk)
+    except TimeoutError:
+        if presence.expired():
             return
-        chunk = piece.result()  # an error of the first comes before the answer has begun
-        if not started:
-            started = True
-            await begin_stream(send, b"text/plain", warnings)
-        if chunk is None:
-            return await end_stream(send)
-        await send_chunk(send, chunk)
+        raise
+    if not started:
+        await begin_stream(send, b"text/plain", warnings)
+    await end_stream(send)
+
+
+@asynccontextmanager
+async def _expire_timeout(timeout: asyncio.Timeout, event: asyncio.Task[None]) -> AsyncIterator[None]:
+    """Ends the time of `timeout` when the task is done."""
+
+    def end(_: asyncio.Task[None]) -> None:
+        timeout.reschedule(asyncio.get_running_loop().time())
+
+    event.add_done_callback(end)
+    try:
+        yield
+    finally:
+        event.remove_done_callback(end)
 
 
 def log_options(call: Call, pod: Object) -> LogOptions:

@@ -1,6 +1,7 @@
 """What the kubelet remembers of a pod between turns; all of it can be made again from disk."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -32,7 +33,8 @@ class PodState:
     """Runs whose bad end has been told."""
     spec: PodSpec | None = None
     """Of the pod's object that was seen last."""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _watchers: set[asyncio.Event] = field(default_factory=set)
+    """Set at each change of the facts."""
 
     def facts(self) -> PodFacts:
         card = self.card
@@ -86,5 +88,19 @@ class PodState:
     def set_facts(self, container: str, facts: ContainerFacts) -> None:
         """New facts; wakes whoever waits for this pod."""
         self.containers[container] = facts
-        previous, self.changed = self.changed, asyncio.Event()
-        previous.set()
+        for event in self._watchers:
+            event.set()
+
+    @contextlib.contextmanager
+    def wake_on_change(self, event: asyncio.Event) -> Iterator[asyncio.Event]:
+        """Sets `event` whenever there are new facts."""
+        self._watchers.add(event)
+        try:
+            yield event
+        finally:
+            self._watchers.discard(event)
+
+    async def wait_for_change(self) -> None:
+        """Until there are new facts."""
+        with self.wake_on_change(asyncio.Event()) as changed:
+            await changed.wait()

@@ -66,11 +66,9 @@ class PodLogs:
             run = state.containers[container].run
             return run is None or run.number > number or run.exit is not None
 
-        def changed_event() -> asyncio.Event:
-            return state.changed
-
-        async for piece in logs.read(path, options, is_finished, changed_event, self._watcher):
-            yield piece
+        with state.wake_on_change(asyncio.Event()) as woken:
+            async for piece in logs.read(path, options, is_finished, woken, self._watcher):
+                yield piece
 
     def announce_pod(self, pod_key: Key) -> None:
         """The kubelet has a new pod: whoever waits for its start looks on."""
@@ -90,7 +88,7 @@ class PodLogs:
                     if not _is_on_its_way(pod, state, container):
                         break
                     has_waited = True
-                    await (self._wait_for_pod(pod_key) if state is None else state.changed.wait())
+                    await (self._wait_for_pod(pod_key) if state is None else state.wait_for_change())
         return has_waited
 
     async def _wait_for_pod(self, pod_key: Key) -> None:
@@ -117,9 +115,7 @@ class PodLogs:
         path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:
             raise not_found("pods", pod_key.name)
-        ended = asyncio.Event()
-        ended.set()
-        async for piece in logs.read(path, options, lambda: True, lambda: ended, self._watcher):
+        async for piece in logs.read(path, options, lambda: True, asyncio.Event(), self._watcher):
             yield piece
 
     def close(self) -> None:

@@ -25,6 +25,8 @@ _BLOCK = 1 << 18
 _MAX_LINE = 1 << 20
 """The most bytes that are read to find a line's end: a program may have made its log 200 GB of nothing."""
 _TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
+_LONGEST_WAIT = 2.0
+"""Seconds after which a follower looks again, whatever it was told."""
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
 
 
@@ -159,21 +161,17 @@ class LogWatcher:
                     event.set()
 
     @contextlib.contextmanager
-    def watch_file(self, path: Path) -> Iterator[asyncio.Event | None]:
-        """An event that is set whenever the file grows; None where the system cannot tell."""
-        if not self._open():
-            yield None
-            return
-        watch = int(ctypes.CDLL(None).inotify_add_watch(self._fd, os.fsencode(path), _MODIFY))
+    def watch_file(self, path: Path, woken: asyncio.Event) -> Iterator[bool]:
+        """Sets `woken` whenever the file grows; False where the system cannot tell."""
+        watch = int(ctypes.CDLL(None).inotify_add_watch(self._fd, os.fsencode(path), _MODIFY)) if self._open() else -1
         if watch < 0:
-            yield None
+            yield False
             return
-        event = asyncio.Event()
-        self._events.setdefault(watch, set()).add(event)
+        self._events.setdefault(watch, set()).add(woken)
         try:
-            yield event
+            yield True
         finally:
-            self._events[watch].discard(event)
+            self._events[watch].discard(woken)
             if not self._events[watch]:
                 del self._events[watch]
                 ctypes.CDLL(None).inotify_rm_watch(self._fd, watch)
@@ -189,16 +187,16 @@ async def read(
     path: Path,
     options: LogOptions,
     is_finished: Callable[[], bool],
-    change_event: Callable[[], asyncio.Event],
+    woken: asyncio.Event,
     watcher: LogWatcher,
 ) -> AsyncIterator[bytes]:
-    """The log of one run. `is_finished` says that nothing will be added; `change_event` gives an event set when that may be."""
+    """The log of one run. `is_finished` says that nothing will be added; whoever knows that this may have changed sets `woken`."""
     try:
         fd = untrusted.open_regular(str(path))
     except OSError:  # there is none, or what is there is no log
         return
     bytes_left = options.limit_bytes
-    with open(fd, "rb") as file, watcher.watch_file(path) as grown:
+    with open(fd, "rb") as file, watcher.watch_file(path, woken) as is_told:
         start = start_offset(file, options)
         file.seek(max(0, start - 1))
         strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")
@@ -206,8 +204,7 @@ async def read(
         pause = 0.005
         while bytes_left is None or bytes_left > 0:
             at_end = not options.follow or is_finished()
-            if grown is not None:
-                grown.clear()
+            woken.clear()
             position = file.tell()
             if (begin := _next_read_offset(file, position)) != position:  # we were slower than the log is long
                 file.seek(begin)
@@ -224,21 +221,12 @@ async def read(
             elif at_end:
                 return
             else:
-                await _wait_for_growth(grown, change_event(), pause)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LONGEST_WAIT if is_told else pause):
+                        await woken.wait()
                 pause = min(0.2, pause * 2)
 
 
 def _next_read_offset(file: BinaryIO, position: int) -> int:
     """Where to read on: here, unless that is gone; from the start where a file had to be emptied."""
     return first_kept_offset(file, position) if os.fstat(file.fileno()).st_size >= position else 0
-
-
-async def _wait_for_growth(grown: asyncio.Event | None, ended: asyncio.Event, pause: float) -> None:
-    """Until the file grows or its program ends; at most two seconds, or `pause` where growth cannot be told."""
-    events = [ended.wait()] if grown is None else [grown.wait(), ended.wait()]
-    tasks = [asyncio.ensure_future(event) for event in events]
-    try:
-        await asyncio.wait(tasks, timeout=pause if grown is None else 2.0, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
