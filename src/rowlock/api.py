@@ -131,6 +131,9 @@ LOG = LogOptions()
 class Api(Protocol):
     """The seam. See the module's docstring for the contract."""
 
+    keeps_order: bool
+    """Whether writes that are issued together are made in their order, and `WriteOptions.sequence` is followed."""
+
     async def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
 
     async def list(

@@ -12,6 +12,7 @@ import pytest
 
 from rowlock import controllers, kinds, objects
 from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
+from rowlock.controllers.writer import batch_steps, plan_steps
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.store import Store
@@ -123,6 +124,61 @@ def test_what_comes_after_a_refused_creation_is_not_made(tmp_path: Path, on_disk
     assert sorted(objects.name(s) for s in store.view.all(SECRET)) == ["a", "b"]
     said = {event["message"] for event in store.view.all(EVENT)}
     assert said == {"a", 'b: secrets "b" already exists', 'a: secrets "a" already exists'}
+
+
+def _made_and_said(view: View, key: Key, now: float) -> Decision:
+    """What a job's operator writes: pods, services, and what became of the job."""
+    parent = view.get(CM, *key)
+    assert parent
+    if parent["data"].get("state") == "made":
+        return Decision()
+    return Decision(
+        (
+            Create(SECRET, secret("first")),
+            Create(CM, config("beside", state="made")),
+            Create(SECRET, secret("second")),
+            Update(CM, {**parent, "data": {"state": "made"}}),
+        )
+    )
+
+
+def test_objects_of_several_kinds_and_a_status_wait_for_the_disk_once(tmp_path: Path) -> None:
+    commits = []
+
+    async def begin(store: Store) -> None:
+        await store.create(CM, config("a"))
+        commits.append(store.commits)
+
+    def settled(store: Store) -> bool:
+        return (store.view.get(CM, "default", "a") or {}).get("data") == {"state": "made"}
+
+    store = play([Toy(_made_and_said)], settled, begin, tmp_path / "cluster.db")
+    assert (count(store, SECRET), count(store, CM)) == (2, 2)
+    assert store.commits - commits[0] == 1
+
+
+def test_no_status_says_that_what_was_refused_is_made() -> None:
+    async def begin(store: Store) -> None:
+        await store.create(CM, config("beside", state="made"))  # has the name that is to be made
+        await store.create(CM, config("a"))
+
+    toy = Toy(_made_and_said)
+    store = play([toy], lambda _: len(toy.turns) > 4, begin)
+    assert [objects.name(o) for o in store.view.all(SECRET)] == ["first"]
+    assert (store.view.get(CM, "default", "a") or {}).get("data") == {}
+
+
+def test_a_cluster_that_keeps_no_order_gets_one_kind_at_a_time() -> None:
+    decision = (
+        Create(SECRET, secret("a")),
+        Create(SECRET, secret("b")),
+        Create(CM, config("c")),
+        Update(CM, config("c", n="1")),
+        Update(CM, config("d")),
+    )
+    steps = plan_steps(decision)[1]
+    assert [len(batch) for batch in batch_steps(steps)] == [2, 1, 2]
+    assert [len(batch) for batch in batch_steps(steps, keeps_order=True)] == [3, 2]  # `c` as it was made first
 
 
 def test_warnings_have_an_allowance_of_their_own() -> None:

@@ -52,18 +52,19 @@ def plan_steps(writes: Sequence[Write]) -> tuple[list[Record], list[Step]]:
     return early_records, result
 
 
-def batch_steps(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Runs of writes that may go together: of one class and kind, each on another object."""
-    for _, group in groupby(steps, key=_batch_key):
+def batch_steps(steps: Sequence[Step], *, keeps_order: bool = False) -> Iterator[list[Step]]:
+    """Runs of writes that may go together: of one class and kind, each on another object. Where the API keeps the order of
+    what is issued together, a job's pods, services and status are one run: each run waits for the disk."""
+    for _, group in groupby(steps, key=_ordered_batch_key if keeps_order else _batch_key):
         batch: list[Step] = []
-        targets: set[Key] = set()
+        targets: set[tuple[Kind | None, Key]] = set()
         for step in group:
             target = _target_key(step.write)
             if target in targets:
                 yield batch
                 batch, targets = [], set()
             batch.append(step)
-            if target.name:
+            if target[1].name:
                 targets.add(target)
         yield batch
 
@@ -74,24 +75,29 @@ def _batch_key(step: Step) -> tuple[type, Kind | None, str]:
     return type(write), None if isinstance(write, Bind) else write.kind, subresource
 
 
-def _target_key(write: ApiWrite) -> Key:
+def _ordered_batch_key(step: Step) -> tuple[type, Kind | None, str]:
+    return (Create, None, "") if isinstance(step.write, Create | Update) else _batch_key(step)
+
+
+def _target_key(write: ApiWrite) -> tuple[Kind | None, Key]:
     match write:
         case Create() | Update():
-            return objects.key(write.object)
+            return write.kind, objects.key(write.object)
         case Patch() | Delete():
-            return Key(write.namespace, write.name)
+            return write.kind, Key(write.namespace, write.name)
         case Bind():
-            return Key(write.namespace, write.pod)
+            return None, Key(write.namespace, write.pod)
 
 
 async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | None = None) -> Object | None:
     """One call. What the API says about the object then, if it says anything. What is made in a run is made in its
-    order: nothing comes to be behind what was refused."""
+    order: nothing comes to be behind what was refused, and no status says that it has."""
     match write:
         case Create():
             return await api.create(write.kind, write.object, options=WriteOptions(sequence=sequence))
         case Update():
-            return await api.update(write.kind, write.object, subresource=write.subresource)
+            options = WriteOptions(sequence=sequence)
+            return await api.update(write.kind, write.object, subresource=write.subresource, options=options)
         case Patch(kind, namespace, name, patch):
             return await api.patch(kind, namespace, name, patch, type=write.type, subresource=write.subresource)
         case Delete():

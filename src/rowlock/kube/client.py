@@ -67,6 +67,8 @@ class WatchTarget:
 class Kube:
     """`Api` of a real cluster. Make one with `Kube.connect`, and `close` it."""
 
+    keeps_order = False
+
     def __init__(self, connection: Connection | UserConnection, *, decoder: ObjectDecoder | None = None) -> None:
         """With a `decoder` watches share what is equal, and leave out who wrote which field: together nine tenths of
         what pods take in memory. Updates of such objects keep their managedFields, as the API server takes absent ones for

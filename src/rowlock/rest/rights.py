@@ -87,6 +87,7 @@ class AuthorizedApi:
 
     def __init__(self, api: Api, rights: Rights) -> None:
         self._api, self._rights = api, rights
+        self.keeps_order = api.keeps_order
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         require(self._rights, "get", kind, namespace, name=name)

@@ -66,6 +66,8 @@ def no_logs(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[byte
 class Store:
     """Made by `Store.open`; one per data directory."""
 
+    keeps_order = True
+
     def __init__(
         self,
         core: Core,
@@ -255,7 +257,9 @@ class Store:
         )
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        return await self._write_durably(lambda: self.core.update(kind, obj, subresource, options))
+        return await self._write_durably(
+            lambda: self.core.update(kind, obj, subresource, options), options.sequence
+        )
 
     async def patch(
         self,
