@@ -264,3 +264,37 @@ def test_a_job_whose_pods_name_several_schedulers_is_told_so(world: World) -> No
     (write,) = decided_for_real_cluster(world, "rowlock-scheduler", "").writes
     assert isinstance(write, Record) and (write.reason, write.source) == ("MixedSchedulers", "rowlock-scheduler")
     assert "Worker no schedulerName" in write.message and "the same spec.schedulerName" in write.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "is_woken"),
+    [
+        ("metadata.resourceVersion", "9", False),
+        ("metadata.annotations", {"gpu": "0"}, False),
+        ("metadata.labels", {"a": "b"}, True),
+        ("metadata.deletionTimestamp", "2026-01-01T00:00:00Z", True),
+        ("metadata.ownerReferences", [], True),  # the job that it leaves
+        ("status.phase", "Failed", True),
+        ("status.containerStatuses", [{"name": "pytorch", "state": {"waiting": {"message": "no image"}}}], True),
+        ("status.conditions", [{"type": "Initialized", "status": "False", "message": "a volume is missing"}], True),
+    ],
+)
+def test_a_pod_that_got_its_node_and_nothing_else_wakes_no_operator(
+    world: World, path: str, value: Any, is_woken: bool
+) -> None:
+    world.create(PYTORCHJOB, job(PYTORCHJOB, {"Worker": 1}))
+    obj = world.get(PYTORCHJOB, "team", "j")
+    assert obj is not None
+    scheduled = [{"type": "PodScheduled", "status": "True"}]
+    meta = {"name": "j-worker-0", "namespace": "team", "ownerReferences": [owner_reference(obj)]}
+    waiting: Object = {"metadata": meta, "spec": {}, "status": {"phase": "Pending"}}
+    bound = {**waiting, "spec": {"nodeName": "n"}, "status": {"phase": "Pending", "conditions": scheduled}}
+    controller = JobController(PYTORCHJOB)
+    woken = [Key("team", "j")]
+    assert list(controller.keys(world, Change("Modified", 2, POD, bound, waiting))) == []
+    changed = with_field(bound, path, value)
+    assert list(controller.keys(world, Change("Modified", 2, POD, changed, waiting))) == (woken if is_woken else [])
+    for other in (Change("Modified", 3, POD, changed, bound), Change("Added", 2, POD, changed)):
+        assert list(controller.keys(world, other)) == (
+            [] if path == "metadata.ownerReferences" and not other.old else woken
+        )

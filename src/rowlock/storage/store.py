@@ -257,9 +257,7 @@ class Store:
         )
 
     async def update(self, kind: Kind, obj: Object, *, subresource: str = "", options: WriteOptions = WRITE) -> Object:
-        return await self._write_durably(
-            lambda: self.core.update(kind, obj, subresource, options), options.sequence
-        )
+        return await self._write_durably(lambda: self.core.update(kind, obj, subresource, options), options.sequence)
 
     async def patch(
         self,
