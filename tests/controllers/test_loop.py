@@ -168,6 +168,29 @@ def test_no_status_says_that_what_was_refused_is_made() -> None:
     assert (store.view.get(CM, "default", "a") or {}).get("data") == {}
 
 
+@pytest.mark.parametrize("with_status", [True, False])
+def test_nothing_rests_on_a_refused_update_but_others_of_its_kind_are_tried(with_status: bool) -> None:
+    """A Service that somebody else has changed is not adopted, so the job's status does not say that it was."""
+
+    def decide(view: View, key: Key, now: float) -> Decision:
+        outdated = {**secret("a"), "metadata": {**secret("a")["metadata"], "resourceVersion": "1"}}
+        parent = view.get(CM, *key)
+        assert parent
+        status = (Update(CM, {**parent, "data": {"n": "1"}}),) if with_status else ()
+        return Decision((Update(SECRET, outdated), Update(SECRET, {**secret("b"), "data": {"n": "MQ=="}}), *status))
+
+    async def begin(store: Store) -> None:
+        for name in ("a", "b"):
+            await store.create(SECRET, secret(name))
+        await store.create(CM, config("x"))
+
+    toy = Toy(decide)
+    store = play([toy], lambda _: len(toy.turns) > 3, begin)
+    assert "data" not in (store.view.get(SECRET, "default", "a") or {})
+    assert ("data" in (store.view.get(SECRET, "default", "b") or {})) is not with_status
+    assert (store.view.get(CM, "default", "x") or {}).get("data") == {}
+
+
 def test_a_cluster_that_keeps_no_order_gets_one_kind_at_a_time() -> None:
     decision = (
         Create(SECRET, secret("a")),

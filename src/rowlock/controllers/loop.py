@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from rowlock import objects
-from rowlock.api import Api, Change, Controller, Create, Decision, View, WriteSequence
+from rowlock.api import Api, Change, Controller, Decision, View, WriteSequence
 from rowlock.controllers import writer
 from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
@@ -256,7 +256,7 @@ class _Loop:
         """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
         else; nobody waits between the slices, and each commit takes along what has come in."""
         tasks: list[asyncio.Task[Object | None]] = []
-        sequence = WriteSequence() if any(isinstance(step.write, Create) for step in batch) else None
+        sequence = WriteSequence() if writer.is_sequence(batch) else None
         if len(batch) == 1:  # most are: no task is needed
             try:
                 return [await writer.execute_write(self.api, batch[0].write, sequence)]

@@ -69,6 +69,11 @@ def batch_steps(steps: Sequence[Step], *, keeps_order: bool = False) -> Iterator
         yield batch
 
 
+def is_sequence(batch: Sequence[Step]) -> bool:
+    """Do later writes of the run rest on earlier ones? Updates of one kind do not: each is tried, whatever becomes of the others."""
+    return any(isinstance(step.write, Create) for step in batch) or len({_batch_key(step) for step in batch}) > 1
+
+
 def _batch_key(step: Step) -> tuple[type, Kind | None, str]:
     write = step.write
     subresource = write.subresource if isinstance(write, Update | Patch) else ""
