@@ -18,14 +18,13 @@ from tests.kube.scripted import Answer, Asked, Scripted, refusal
 
 from rowlock import kinds
 from rowlock.api import Change, DeleteOptions, LogOptions, WriteOptions
-from rowlock.errors import ApiError, Expired, Forbidden, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
+from rowlock.errors import ApiError, Expired, Internal, Timeout, TooManyRequests, Unauthorized, Unavailable
 from rowlock.kube.client import Kube
 from rowlock.kube.config import ClientConfig, Credentials
 from rowlock.kube.connection import Request
 from rowlock.kube.http_client import choose_proxy
 from rowlock.kube.rate_limit import Limits
 from rowlock.kube.watches.object_decoder import ObjectDecoder
-from rowlock.objects import Object
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -97,22 +96,6 @@ def test_connections_are_kept_and_bounded(tmp_path: Path) -> None:
     server = Scripted(Answer(body=POD))
     asyncio.run(run(server))
     assert len(server.asked) == 40 and server.connections <= 4
-
-
-def test_a_refusal_right_after_a_restart_is_asked_about_again(tmp_path: Path) -> None:
-    """An API server that has just started does not know its roles yet. Otherwise a refusal is the answer."""
-    refused = Answer(403, refusal(403, "Forbidden"))
-
-    async def break_and_create(kube: Kube) -> Object:
-        with pytest.raises(Unavailable):
-            await kube.create(kinds.POD, POD)
-        return await kube.create(kinds.POD, POD)
-
-    assert against(Scripted(Answer(cut=True), refused, refused, Answer(201, POD)), tmp_path, break_and_create)
-    server = Scripted(refused)
-    with pytest.raises(Forbidden):
-        against(server, tmp_path, lambda kube: kube.create(kinds.POD, POD))
-    assert len(server.asked) == 1
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """One API server over HTTPS: sends requests, keeps within limits, renews credentials, and raises `ApiError`s.
 
-What is tried again: after 401, and where the server's certificate is not known, once with renewed credentials; after 403 for a moment, where a connection broke just before; after
-429 whatever the verb, when and only when the server says how long to wait; GETs also when the connection breaks or a server is
-briefly unavailable. A write whose answer was lost is never repeated here: the caller looks at the cluster, which knows.
+What is tried again: after 401, and where the server's certificate is not known, once with renewed credentials; after 403
+for a moment, where a connection broke just before; after 429 whatever the verb, when and only when the server says how long
+to wait; GETs also when the connection breaks or a server is briefly unavailable. A write whose answer was lost is never
+repeated here: the caller looks at the cluster, which knows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ ANSWER_GRACE_S = 5.0
 """Seconds for which an answer is waited for that was asked for before an outage which is over."""
 SETTLING_S, REFUSAL_PATIENCE_S = 15.0, 3.0
 """Seconds after a connection broke in which a 403 may be that of an API server which has just started and does not know its roles yet;
-and for how long it is then asked again."""
+and for how long it is then asked again. After that it is asked whether it is ready."""
 RENEWAL_PAUSE_S, PLUGIN_PAUSE_S = 1.0, 5.0
 """Seconds after credentials were read, and after a plugin was run for them, until that is done again: requests that are refused all the
 same come in dozens."""
@@ -132,7 +133,7 @@ class Connection:
             hang_up(response)
 
     async def _send_with_retries(self, request: Request, endless: bool) -> aiohttp.ClientResponse:
-        backoff, renewed, tries_left = Backoff(), False, self.limits.max_tries
+        backoff, renewed, is_ready, tries_left = Backoff(), False, False, self.limits.max_tries
         clock = asyncio.get_running_loop().time
         began = clock()
         while True:
@@ -163,15 +164,25 @@ class Connection:
                     f"the cluster does not accept the credentials ({refusal.message}): {self._credentials.advice}"
                 )
             delay = _retry_delay(request, response, refusal, backoff)
-            if (
-                response.status == 403
-                and clock() - self._broke_at < SETTLING_S
-                and clock() - began < REFUSAL_PATIENCE_S
-            ):
+            if response.status == 403 and not is_ready and clock() - self._broke_at < SETTLING_S:
+                if clock() - began >= REFUSAL_PATIENCE_S:
+                    is_ready = await self._require_ready(config, refusal)  # and is asked once more
                 delay, tries_left = backoff.next_delay(), tries_left + 1
             if delay is None or tries_left <= 0:
                 raise refusal
             await asyncio.sleep(delay)
+
+    async def _require_ready(self, config: ClientConfig, refusal: ApiError) -> bool:
+        """True, when the API server knows its roles by now. Raises Unavailable, with the refusal that nobody can rely on yet."""
+        with suppress(aiohttp.ClientError):
+            response = await self._send_once(Request("GET", "/readyz"), False, config)
+            hang_up(response)
+            if response.status == 200:
+                return True
+        raise Unavailable(
+            f"the API server has just started and does not say yet that it is ready, so its refusal may not last: try again"
+            f" in some seconds ({refusal.message})"
+        )
 
     async def _send_once(self, request: Request, endless: bool, config: ClientConfig) -> aiohttp.ClientResponse:
         await self._bucket.take()
