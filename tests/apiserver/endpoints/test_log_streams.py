@@ -7,23 +7,19 @@ from typing import Any
 import pytest
 
 from rowlock.apiserver.endpoints import subresources
+from rowlock.apiserver.endpoints.watches import send_until_disconnect
 
 
 async def _copy(chunks: AsyncGenerator[bytes], left: asyncio.Event, sent: list[Any]) -> None:
     async def send(message: Any) -> None:
         sent.append(message.get("body", message.get("status")))
 
-    async def wait() -> None:
+    async def receive() -> Any:
         await left.wait()
+        return {"type": "http.disconnect"}
 
-    disconnect = asyncio.create_task(wait())
-    try:
-        await subresources._copy_log(chunks, disconnect, send, [])
-    finally:
-        await chunks.aclose()
-        disconnect.cancel()
-        await asyncio.gather(disconnect, return_exceptions=True)
-        await asyncio.sleep(0)
+    await send_until_disconnect(subresources._copy_log(chunks, send, []), receive)
+    await asyncio.sleep(0)
 
 
 def test_a_client_that_leaves_a_quiet_log_ends_it() -> None:

@@ -20,10 +20,8 @@ TEXT = "".join(f"{text}\n" for _, text in LINES).encode()
 
 def _read(path: Path, **options: object) -> bytes:
     async def whole() -> bytes:
-        over = asyncio.Event()
-        over.set()
         chosen = LogOptions(**options)  # type: ignore[arg-type] # names of options
-        return b"".join([p async for p in read(path, chosen, lambda: True, over, LogWatcher())])
+        return b"".join([p async for p in read(path, chosen, lambda: True, asyncio.Event(), LogWatcher())])
 
     return asyncio.run(whole())
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
@@ -16,7 +15,7 @@ from rowlock.api import LogOptions, PatchType
 from rowlock.apiserver.admission.chain import SPEC_REPLICAS_PATHS
 from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.endpoints.deletes import options_of
-from rowlock.apiserver.endpoints.watches import wait_disconnect
+from rowlock.apiserver.endpoints.watches import send_until_disconnect
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
@@ -50,54 +49,28 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
     options = log_options(call, pod)
     if not options.follow and not objects.dig(pod, "spec.nodeName"):
         return await answer(send, b"", code=204)
-    disconnect = asyncio.create_task(wait_disconnect(receive))  # from the beginning: a log may be quiet for hours
+    chunks = cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))
     try:
-        async with aclosing(cast("AsyncGenerator[bytes]", store.log(target.namespace, target.name, options))) as chunks:
-            await _copy_log(chunks, disconnect, send, call.warnings)
+        await send_until_disconnect(_copy_log(chunks, send, call.warnings), receive)
     except ApiError:
         pod = await store.get(kinds.POD, target.namespace, target.name)
         if objects.dig(pod, "spec.nodeName"):
             raise
         await answer(send, b"", code=204)
-    finally:
-        disconnect.cancel()
-        await asyncio.gather(disconnect, return_exceptions=True)
 
 
-async def _copy_log(
-    chunks: AsyncGenerator[bytes], disconnect: asyncio.Task[None], send: Send, warnings: list[str]
-) -> None:
-    """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory. Until the end,
-    or until the client leaves. No task for each piece: the first byte of a log would wait for two turns of the event loop more."""
+async def _copy_log(chunks: AsyncGenerator[bytes], send: Send, warnings: list[str]) -> None:
+    """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory."""
     started = False
-    try:
-        async with asyncio.timeout(None) as presence, _expire_timeout(presence, disconnect):
-            async for chunk in chunks:  # an error of the first comes before the answer has begun
-                if not started:
-                    started = True
-                    await begin_stream(send, b"text/plain", warnings)
-                await send_chunk(send, chunk)
-    except TimeoutError:
-        if presence.expired():
-            return
-        raise
+    async with aclosing(chunks):
+        async for chunk in chunks:  # an error of the first comes before the answer has begun
+            if not started:
+                started = True
+                await begin_stream(send, b"text/plain", warnings)
+            await send_chunk(send, chunk)
     if not started:
         await begin_stream(send, b"text/plain", warnings)
     await end_stream(send)
-
-
-@asynccontextmanager
-async def _expire_timeout(timeout: asyncio.Timeout, event: asyncio.Task[None]) -> AsyncIterator[None]:
-    """Ends the time of `timeout` when the task is done."""
-
-    def end(_: asyncio.Task[None]) -> None:
-        timeout.reschedule(asyncio.get_running_loop().time())
-
-    event.add_done_callback(end)
-    try:
-        yield
-    finally:
-        event.remove_done_callback(end)
 
 
 def log_options(call: Call, pod: Object) -> LogOptions:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,21 +65,27 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     lines = _WatchStream(call, target, store)
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
-    sender = asyncio.create_task(_send_lines(lines, send, call.pass_on))
-    disconnect = asyncio.create_task(wait_disconnect(receive))
-    try:
-        await asyncio.wait({sender, disconnect}, timeout=timeout or MAX_WATCH_S, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sender, disconnect):
-            task.cancel()
-        results = await asyncio.gather(sender, disconnect, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    await send_until_disconnect(_send_lines(lines, send, call.pass_on), receive, timeout or MAX_WATCH_S)
     await end_stream(send)
 
 
-async def wait_disconnect(receive: Receive) -> None:
+async def send_until_disconnect(
+    sending: Coroutine[Any, Any, None], receive: Receive, timeout: float | None = None
+) -> None:
+    """Send, until that is done, the client has gone or the time is over. Raises what the sending raises."""
+    tasks = asyncio.create_task(sending), asyncio.create_task(_wait_disconnect(receive))
+    try:
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+async def _wait_disconnect(receive: Receive) -> None:
     """Returns when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -92,8 +92,9 @@ class PodState:
             event.set()
 
     @contextlib.contextmanager
-    def wake_on_change(self, event: asyncio.Event) -> Iterator[asyncio.Event]:
-        """Sets `event` whenever there are new facts."""
+    def watch_facts(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever there are new facts; who waits again clears it."""
+        event = asyncio.Event()
         self._watchers.add(event)
         try:
             yield event
@@ -102,5 +103,5 @@ class PodState:
 
     async def wait_for_change(self) -> None:
         """Until there are new facts."""
-        with self.wake_on_change(asyncio.Event()) as changed:
+        with self.watch_facts() as changed:
             await changed.wait()

@@ -66,7 +66,7 @@ class PodLogs:
             run = state.containers[container].run
             return run is None or run.number > number or run.exit is not None
 
-        with state.wake_on_change(asyncio.Event()) as woken:
+        with state.watch_facts() as woken:
             async for piece in logs.read(path, options, is_finished, woken, self._watcher):
                 yield piece
 
