@@ -132,7 +132,7 @@ class Api(Protocol):
     """The seam. See the module's docstring for the contract."""
 
     keeps_order: bool
-    """Whether writes that are issued together are made in their order, and `WriteOptions.sequence` is followed."""
+    """Whether writes that are issued together are made in their order, and creates and updates follow `WriteOptions.sequence`."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object: ...
 

@@ -256,12 +256,12 @@ class _Loop:
         """The outcome of each write. A long run goes out in slices, so that a thousand pods do not stall everybody
         else; nobody waits between the slices, and each commit takes along what has come in."""
         tasks: list[asyncio.Task[Object | None]] = []
-        sequence = WriteSequence() if writer.is_sequence(batch) else None
         if len(batch) == 1:  # most are: no task is needed
             try:
-                return [await writer.execute_write(self.api, batch[0].write, sequence)]
+                return [await writer.execute_write(self.api, batch[0].write)]
             except Exception as error:  # noqa: BLE001 (returned)
                 return [error]
+        sequence = WriteSequence() if writer.is_sequence(batch) else None
         try:
             for start in range(0, len(batch), WRITES_PER_SLICE):
                 if start:

@@ -166,19 +166,20 @@ class Connection:
             delay = _retry_delay(request, response, refusal, backoff)
             if response.status == 403 and not is_ready and clock() - self._broke_at < SETTLING_S:
                 if clock() - began >= REFUSAL_PATIENCE_S:
-                    is_ready = await self._require_ready(config, refusal)  # and is asked once more
+                    await self._require_ready(config, refusal)
+                    is_ready = True  # and is asked once more
                 delay, tries_left = backoff.next_delay(), tries_left + 1
             if delay is None or tries_left <= 0:
                 raise refusal
             await asyncio.sleep(delay)
 
-    async def _require_ready(self, config: ClientConfig, refusal: ApiError) -> bool:
-        """True, when the API server knows its roles by now. Raises Unavailable, with the refusal that nobody can rely on yet."""
+    async def _require_ready(self, config: ClientConfig, refusal: ApiError) -> None:
+        """Raises Unavailable, with the refusal that nobody can rely on yet, where the API server may not know its roles."""
         with suppress(aiohttp.ClientError):
             response = await self._send_once(Request("GET", "/readyz"), False, config)
             hang_up(response)
             if response.status == 200:
-                return True
+                return
         raise Unavailable(
             f"the API server has just started and does not say yet that it is ready, so its refusal may not last: try again"
             f" in some seconds ({refusal.message})"

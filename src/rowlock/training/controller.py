@@ -83,8 +83,6 @@ class JobController:
         if change.kind is job_kind:
             self._track_job(change)
             return (key(change.object),)
-        if change.kind is POD and _is_only_bound(change):
-            return ()
         owner_keys = []
         for obj in (change.object, change.old):
             owner = controller_of(obj) if obj else None
@@ -94,6 +92,8 @@ class JobController:
                 and str(owner.get("apiVersion", "")).startswith(job_kind.group)
             ):
                 owner_keys.append(Key(namespace(change.object), str(owner["name"])))
+        if owner_keys and change.kind is POD and _is_only_bound(change):
+            return ()
         return tuple(dict.fromkeys(owner_keys))
 
     def _track_job(self, change: Change) -> None:
