@@ -2,14 +2,17 @@
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from rowlock.api import LogOptions
 from rowlock.kubelet.files import log_writer
 from rowlock.kubelet.files.log_writer import TIMESTAMP_WIDTH, LineTimestamper, LogFile, punch
+from rowlock.kubelet.streams import logs
 from rowlock.kubelet.streams.logs import LogWatcher, TimestampStripper, read
 from rowlock.objects import seconds
 
@@ -71,6 +74,68 @@ def test_what_is_stamped_is_read_back(tmp_path: Path, chunks: list[bytes]) -> No
     stamp = LineTimestamper()
     (tmp_path / "log.0").write_bytes(b"".join(stamp(chunk) for chunk in chunks))
     assert _read(tmp_path / "log.0") == b"".join(chunks)
+
+
+@pytest.mark.parametrize("tail", [1, 9_000, 10_000, 19_999, 20_000, 20_001, 10**17])
+@pytest.mark.parametrize("end", [b"", b"a line without end"])
+def test_the_last_lines_of_a_long_log(path: Path, tail: int, end: bytes) -> None:
+    lines = [f"{LINES[0][0]}line {n}\n".encode() for n in range(20_000 - bool(end))] + [
+        LINES[0][0].encode() + end
+    ] * bool(end)
+    path.write_bytes(b"".join(lines))
+    assert _read(path, tail=tail, timestamps=True) == b"".join(lines[-tail:])
+    assert _read(path, tail=tail, timestamps=True, since=0.0) == b"".join(lines[-tail:])
+
+
+def _note_searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """For each search for the last lines: how far back it may go, and whether it holds up the event loop."""
+    searches, search, loop_thread = list[tuple[int, bool]](), logs._tail_offset, threading.get_ident()
+
+    def noted(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
+        searches.append((bounds[1] - bounds[0], threading.get_ident() == loop_thread))
+        return search(file, bounds, lines)
+
+    monkeypatch.setattr(logs, "_tail_offset", noted)
+    return searches
+
+
+def test_a_long_search_for_the_last_lines_holds_up_nobody_and_a_short_one_asks_no_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(STORED * 10_000)
+    searches = _note_searches(monkeypatch)
+    assert _read(path, tail=10) == TEXT
+    assert searches == [(logs._BLOCK, True)]
+    searches.clear()
+    assert _read(path, tail=50_000) == TEXT * 5_000
+    assert searches == [(logs._BLOCK, True), (len(STORED) * 10_000, False)]
+
+
+def test_the_last_lines_are_looked_for_no_further_back_than_a_log_is_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may have made its log one line of 4 GiB, with a byte here and there in it."""
+    searches, limit = _note_searches(monkeypatch), 1 << 20
+    with path.open("wb") as file:
+        for offset in range((1 << 32) - (1 << 24), 1 << 32, 1 << 18):
+            os.pwrite(file.fileno(), b"x", offset)
+
+    async def first_piece() -> None:
+        log = read(path, LogOptions(tail=1), lambda: True, asyncio.Event(), LogWatcher(), log_limit=limit)
+        await anext(log)
+        await log.aclose()  # type: ignore[attr-defined] # it is a generator
+
+    asyncio.run(first_piece())
+    assert max(length for length, _ in searches) <= limit
+    path.write_bytes(STORED * 10_000)  # more than is kept, as after a start with a smaller limit: whole lines, too
+    searches.clear()
+
+    async def whole() -> bytes:
+        options, woken = LogOptions(tail=10**6), asyncio.Event()
+        return b"".join([p async for p in read(path, options, lambda: True, woken, LogWatcher(), log_limit=limit)])
+
+    assert (TEXT * 10_000).endswith(b"\n" + asyncio.run(whole()))
+    assert limit - 100 < searches[-1][0] <= limit
 
 
 def test_stamping_is_cheap() -> None:

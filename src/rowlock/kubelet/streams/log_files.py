@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from rowlock import kinds
 from rowlock.api import LOG, LogOptions, View
 from rowlock.errors import BadRequest, not_found
+from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import (
     NO_FACTS,
@@ -32,8 +33,14 @@ _REMOVAL_TIMEOUT = 5.0
 class PodLogs:
     """The logs of all pods of this machine; of deleted ones while they are kept."""
 
-    def __init__(self, view: View, directories: PodDirectories, pod_states: Mapping[str, PodState]) -> None:
-        self._view, self._directories, self._pod_states = view, directories, pod_states
+    def __init__(
+        self,
+        view: View,
+        directories: PodDirectories,
+        pod_states: Mapping[str, PodState],
+        log_limit: int = DEFAULT_LOG_LIMIT,
+    ) -> None:
+        self._view, self._directories, self._pod_states, self._log_limit = view, directories, pod_states, log_limit
         self._watcher = logs.LogWatcher()
         self._arrivals: dict[Key, set[asyncio.Event]] = {}
 
@@ -67,7 +74,7 @@ class PodLogs:
             return run is None or run.number > number or run.exit is not None
 
         with state.watch_facts() as woken:
-            async for piece in logs.read(path, options, is_finished, woken, self._watcher):
+            async for piece in logs.read(path, options, is_finished, woken, self._watcher, log_limit=self._log_limit):
                 yield piece
 
     def announce_pod(self, pod_key: Key) -> None:
@@ -115,7 +122,8 @@ class PodLogs:
         path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:
             raise not_found("pods", pod_key.name)
-        async for piece in logs.read(path, options, lambda: True, asyncio.Event(), self._watcher):
+        woken, limit = asyncio.Event(), self._log_limit
+        async for piece in logs.read(path, options, lambda: True, woken, self._watcher, log_limit=limit):
             yield piece
 
     def close(self) -> None:

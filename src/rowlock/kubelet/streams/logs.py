@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from rowlock.api import LogOptions
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.files.log_writer import TIMESTAMP_WIDTH
+from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT, TIMESTAMP_WIDTH
 from rowlock.objects import seconds
 
 _BLOCK = 1 << 18
@@ -83,17 +83,24 @@ def first_kept_offset(file: BinaryIO, position: int) -> int:
     return file.tell()
 
 
-def start_offset(file: BinaryIO, options: LogOptions) -> int:
-    """The offset where the wanted part begins."""
-    size, first = file.seek(0, os.SEEK_END), first_kept_offset(file, 0)
-    start = first if options.since is None else _since_offset(file, (first, size), options.since)
-    if options.tail is not None:
-        start = max(start, _tail_offset(file, (first, size), options.tail))
-    return start
+async def find_start(file: BinaryIO, options: LogOptions, log_limit: int) -> int:
+    """The offset where the wanted part begins. `log_limit`: how far before the end the last lines are looked for; no log of an honest
+    program is longer."""
+    size, start = file.seek(0, os.SEEK_END), first_kept_offset(file, 0)
+    if options.since is not None:
+        start = _since_offset(file, (start, size), options.since)
+    if options.tail is None:
+        return start
+    near = max(start, size - _BLOCK)
+    offset = _tail_offset(file, (near, size), options.tail)
+    if offset > near or near == start:
+        return offset
+    far = start if size - start <= log_limit else _next_line_offset(file, size - log_limit)
+    return await asyncio.to_thread(_tail_offset, file, (far, size), options.tail)
 
 
 def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
-    """Where the last `lines` lines begin, read backwards in blocks."""
+    """Where the last `lines` lines begin, read backwards in blocks; the lower bound where there are fewer."""
     first, size = bounds
     if lines <= 0:
         return size
@@ -105,12 +112,11 @@ def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
         if block.count(0) == len(block) == _BLOCK:  # a hole: no shim writes such a block without a line's beginning
             return end
         stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
-        while (newline := block.rfind(b"\n", 0, stop)) >= 0:
-            missing -= 1
-            if missing == 0:
-                return begin + newline + 1
-            stop = newline
-        end = begin
+        if (count := block.count(b"\n", 0, stop)) < missing:
+            missing -= count
+            end = begin
+            continue
+        return begin + len(block[:stop].rsplit(b"\n", missing)[0]) + 1
     return first
 
 
@@ -189,15 +195,18 @@ async def read(
     is_finished: Callable[[], bool],
     woken: asyncio.Event,
     watcher: LogWatcher,
+    *,
+    log_limit: int = DEFAULT_LOG_LIMIT,
 ) -> AsyncIterator[bytes]:
-    """The log of one run. `is_finished` says that nothing will be added; whoever knows that this may have changed sets `woken`."""
+    """The log of one run. `is_finished` says that nothing will be added; whoever knows that this may have changed sets `woken`.
+    `log_limit`: bytes of a log that are kept."""
     try:
         fd = untrusted.open_regular(str(path))
     except OSError:  # there is none, or what is there is no log
         return
     bytes_left = options.limit_bytes
     with open(fd, "rb") as file, watcher.watch_file(path, woken) as is_told:
-        start = start_offset(file, options)
+        start = await find_start(file, options, log_limit)
         file.seek(max(0, start - 1))
         strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")
         file.seek(start)

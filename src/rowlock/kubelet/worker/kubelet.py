@@ -166,7 +166,7 @@ class Kubelet:
         self.node, self.host, self.pod_states, self.directories = node, host, pod_states, directories
         self.engine_images, self.network, self._runs = engine_images, network, runs
         self.recorder = Recorder(api, node.clock)
-        self.logs = PodLogs(view, directories, pod_states)
+        self.logs = PodLogs(view, directories, pod_states, settings.log_limit)
         self.streaming = StreamingServer(view, host, network, directories, pod_states, self.logs.read_log)
         self.exit_listeners: list[ExitListener] = []
         """Told of every run of a container that has ended, once or more."""
