@@ -99,7 +99,7 @@ class LocalCluster:
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = Scheduler(planning, stopwatch=time.perf_counter) if has_scheduler else None
-        self.archive = Archive(settings.data_dir / "archive", settings.retention)
+        self.archive = Archive(settings.data_dir / "archive", settings.retention, log_limit=settings.kubelet.log_limit)
         self.archive.watch_spool(settings.data_dir / "logs")
         self.archive.watch_spool(settings.data_dir / "logs" / EARLIER_RUNS)
         self.kubelet: Kubelet | None = None

@@ -53,7 +53,16 @@ class Archive:
     """Seconds after which the thread looks around, though nothing was handed over."""
     _gather = _SETTLE
 
-    def __init__(self, directory: Path, keep: Retention | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        keep: Retention | None = None,
+        clock: Callable[[], float] = time.time,
+        *,
+        log_limit: int = log_intake.MAX_LOG_BYTES,
+    ) -> None:
+        """`log_limit`: of each log the newest so many bytes are kept, no fewer than its writer keeps."""
+        self._log_limit = log_limit
         self.directory, self._keep, self._clock = directory, keep or Retention(), clock
         self._place = str(directory)
         """What people are told is the place of the archive."""
@@ -290,7 +299,7 @@ class Archive:
         with source:
             self._check_space()
             name = f"{file.pod_uid}.{file.container}.{file.number}.gz"
-            packed = log_intake.compress_log(source, self.logs / name)
+            packed = log_intake.compress_log(source, self.logs / name, self._log_limit, check_space=self._check_space)
         where = "" if packed.body is not None else name
         if where:
             self._keep_log_file(name)

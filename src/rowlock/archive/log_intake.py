@@ -3,16 +3,19 @@
 The kubelet moves the logs of a pod that goes into a directory `<namespace>_<pod>_<uid>`, as `<container>.<run>.log`. A move
 is whole or not there, so that nothing is lost whenever the server dies: what lies there and is not in the archive is taken
 in by the next look. A log's lines are `time text`; its beginning may have been given back to the disk (a hole).
+A hostile pod may have made its own log TiBs of nothing: what one costs is bounded by the bytes that are kept of it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -23,8 +26,12 @@ from rowlock import objects
 
 INLINE_BYTES = 32 << 10
 """A compressed log up to this size lies in the database, a larger one in a file of its own."""
+MAX_LOG_BYTES = 50 << 20
+"""Of a log, as much as a kubelet keeps of it where nothing else is asked for (`--log-limit`): the newest."""
 _BLOCK = 1 << 18
 _MAX_LINE = 1 << 20
+_MAX_PIECES = 1 << 16
+"""Pieces between holes that are looked for; a file that was made of more is read to its end with the holes."""
 _MAX_OWNER = 4096
 OWNER_FILE = ".owner.json"
 """In the directory of a pod: the uid of the job that it belonged to."""
@@ -122,23 +129,26 @@ class CompressedLog:
     body: bytes | None
 
 
-def compress_log(source: BinaryIO, target: Path) -> CompressedLog:
-    """The log, from its first line that is kept; a large one is written to `target`, whole or not at all. Raises OSError."""
-    _skip_hole(source)
+def compress_log(
+    source: BinaryIO, target: Path, limit: int = MAX_LOG_BYTES, *, check_space: Callable[[], None]
+) -> CompressedLog:
+    """The newest `limit` bytes of a log; a large one is written to `target`, whole or not at all. `check_space` is asked before
+    each write, and raises OSError where the disk shall take no more. Raises OSError."""
     compressor, size, head = zlib.compressobj(1, zlib.DEFLATED, 31), 0, b""
-    began = os.fstat(source.fileno()).st_mtime
+    changed = os.fstat(source.fileno()).st_mtime
     pieces: list[bytes] = []
     stored = 0
     temporary = target.with_name(target.name + ".new")
     file: BinaryIO | None = None
     try:
-        while block := source.read(_BLOCK):
+        for block in _read_newest(source.fileno(), limit):
             if not size:
                 head = block[:26]
             size += len(block)
             pieces.append(compressor.compress(block))
             stored += len(pieces[-1])
             if stored > INLINE_BYTES:
+                check_space()
                 file = file or temporary.open("wb")
                 file.write(b"".join(pieces))
                 pieces = []
@@ -155,19 +165,65 @@ def compress_log(source: BinaryIO, target: Path) -> CompressedLog:
     finally:
         if file is not None:
             file.close()
-    return CompressedLog(_time_of(head) or began, size, stored, None if file is not None else b"".join(pieces))
+    return CompressedLog(_time_of(head) or changed, size, stored, None if file is not None else b"".join(pieces))
 
 
-def _skip_hole(source: BinaryIO) -> None:
-    """To the first whole line that is kept, where the oldest part was given back to the disk."""
-    fd = source.fileno()
+def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
+    """The newest `limit` bytes that were written to a log, in blocks, from a whole line on. Where older ones are left out, the first
+    line says so. Raises OSError."""
+    status = os.fstat(fd)
+    pieces, is_cut = _find_newest(fd, status.st_size, limit)
+    for number, (begin, end) in enumerate(pieces):
+        at = begin
+        while at < end and (block := os.pread(fd, min(_MAX_LINE, end - at), at)):
+            text = block
+            if at == begin > 0:
+                text = text.lstrip(b"\0")  # the disk has holes in whole blocks, so zeros are left beside them
+                if number == 0 and len(text) == len(block):
+                    text = text.partition(b"\n")[2]  # behind half a line
+            at += len(block)
+            if at == end < status.st_size:
+                text = text.rstrip(b"\0")
+            if is_cut:
+                said = f"older lines are left out here: of a log the archive keeps the newest {limit} bytes"
+                text, is_cut = _own_line(said, text, status.st_mtime) + text, False
+            if text:
+                yield text
+
+
+def _find_newest(fd: int, size: int, limit: int) -> tuple[deque[tuple[int, int]], bool]:
+    """Where the newest `limit` bytes are in a file of this size, the oldest piece first, without the holes between them; and
+    whether there are older ones. Raises OSError."""
+    pieces, kept, is_cut = deque[tuple[int, int]](), 0, False
+    at = looks = 0
+    while at < size:
+        looks += 1
+        begin, at = _next_data(fd, at, size) if looks <= _MAX_PIECES else (max(at, size - limit), size)
+        pieces.append((begin, at))
+        kept += at - begin
+        while kept > limit:
+            first, end = pieces.popleft()
+            surplus = min(kept - limit, end - first)
+            if first + surplus < end:
+                pieces.appendleft((first + surplus, end))
+            kept, is_cut = kept - surplus, True
+    return pieces, is_cut
+
+
+def _next_data(fd: int, at: int, size: int) -> tuple[int, int]:
+    """Where the next piece of a file begins and ends that is no hole. Where system or file system know of no holes there is none."""
+    if not hasattr(os, "SEEK_DATA"):
+        return at, size
     try:
-        data = os.lseek(fd, 0, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else 0
-    except OSError:
-        data = 0  # an empty file, or a file system that does not know
-    source.seek(data)
-    if data:
-        source.readline(_MAX_LINE)
+        begin = os.lseek(fd, at, os.SEEK_DATA)
+        return min(begin, size), min(os.lseek(fd, begin, os.SEEK_HOLE), size)
+    except OSError as error:
+        return (size if error.errno == errno.ENXIO else at), size  # ENXIO: nothing but a hole up to the end
+
+
+def _own_line(text: str, next_line: bytes, otherwise: float) -> bytes:
+    """A line of the archive's own, with the time of the next one, or `otherwise` where that has none."""
+    return f"{objects.micro_timestamp(_time_of(next_line) or otherwise)} rowlock: {text}\n".encode()
 
 
 def _time_of(line: bytes) -> float:
