@@ -114,25 +114,28 @@ class StdinForwarder:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def run(self) -> None:
-        """Until the program reads no more, or (`once`) the first client has finished."""
+        """Until the program reads no more, or (`once`) the first client has finished. While the program reads nothing,
+        clients wait to be read, but are let in."""
         clients: list[socket.socket] = []
+        rest = b""
         while True:
-            ready, _, _ = select.select([self._listener, *clients], [], [])
+            readers = [self._listener] if rest else [self._listener, *clients]
+            ready, writable, _ = select.select(readers, [self._sink] if rest else [], [])
+            if writable:
+                rest = rest[os.write(self._sink, rest[: select.PIPE_BUF]) :]
             for sock in ready:
                 if sock is self._listener:
                     clients.append(self._listener.accept()[0])
-                elif not self._forward_chunk(sock):
+                elif not rest and not (rest := _receive_chunk(sock)):
                     clients.remove(sock)
                     sock.close()
                     if self._once:
                         return
 
-    def _forward_chunk(self, client: socket.socket) -> bool:
-        """One piece; False when the client has finished. Waits while the program reads nothing."""
-        data = b""
-        with contextlib.suppress(ConnectionError):
-            data = client.recv(CHUNK)
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._sink, rest) :]
-        return bool(data)
+
+def _receive_chunk(client: socket.socket) -> bytes:
+    """The next piece; b"" when the client has finished."""
+    try:
+        return client.recv(CHUNK)
+    except ConnectionError:
+        return b""

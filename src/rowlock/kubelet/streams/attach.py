@@ -32,8 +32,10 @@ class AttachSession:
         self._ended = asyncio.Event()
 
     def open_input(self, path: Path) -> None:
-        """Connects to the program's stdin. Raises OSError when it has ended (somebody had it before)."""
+        """Connects to the program's stdin. Raises OSError when it has ended (somebody had it before), BlockingIOError
+        when nobody lets us in: who listens there is the pod's, and must not be waited for here."""
         sock = socket.socket(socket.AF_UNIX)
+        sock.setblocking(False)
         try:
             with short_socket_path(str(path)) as name:
                 sock.connect(name)

@@ -168,10 +168,13 @@ class StreamingServer:
         )
         session = AttachSession(output, run.pid, tty=tty and bool(container_spec.get("tty")))
         if stdin and container_spec.get("stdin"):
-            with contextlib.suppress(OSError):  # its stdin has ended: what is written is lost, as everywhere
-                session.open_input(
-                    self.directories.container_directory(pod_state.card.uid, container) / f"in.{run.number}"
-                )
+            path = self.directories.container_directory(pod_state.card.uid, container) / f"in.{run.number}"
+            try:
+                session.open_input(path)
+            except BlockingIOError:
+                raise Internal(f"the stdin of container {container} takes no more clients: try again later") from None
+            except OSError:
+                pass  # its stdin has ended: what is written is lost, as everywhere
         return session
 
     async def dial(self, key: Key, port: int) -> socket.socket:
