@@ -64,6 +64,14 @@ class Bench:
         for i in range(pods):
             self.pod(f"{name}-{i}", gpus, ownerReferences=owners["ownerReferences"])
 
+    def remove_gang(self, name: str) -> None:
+        self.store.core.delete(POD_GROUP, "t", f"pg-{name}")
+        self.store.core.delete(PYTORCHJOB, "t", name)
+        for pod in self.all(POD):
+            if pod.startswith(f"{name}-"):
+                self.store.core.delete(POD, "t", pod, api.DeleteOptions(grace=0))
+        self.store.commit()
+
     def all(self, kind: Kind) -> dict[str, Object]:
         return {name(o): o for o in self.store.view.all(kind)}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.scheduling.cluster import Bench
 
 from rowlock import api
 from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
 from rowlock.objects import condition, dig, is_condition_true, is_deleting, with_field
+from rowlock.scheduling.explain.explanations import Explainer
 
 
 def bench(gpus: int = 4) -> Bench:
@@ -83,6 +85,39 @@ def test_what_a_gang_was_told_is_told_anew_though_nothing_changes_then() -> None
         b.turn()
     assert "2 of 4 pods fit now (1 node: 2 GPUs free)" in dig(b.all(POD_GROUP)["pg-j"], "status.explanation.message")
     assert b.again is None, "the scheduler rests"
+
+
+def test_another_gang_of_the_same_name_is_told_at_once() -> None:
+    b = bench(gpus=2)
+    for _ in range(2):
+        b.gang("j", 3)
+        b.now += 2
+        b.turn()
+        assert dig(b.all(POD_GROUP)["pg-j"], "status.explanation.message")
+        b.remove_gang("j")
+        b.turn()
+    assert not b.scheduler.last_explanations, "of gangs that are gone nothing is kept"
+
+
+def test_a_cycle_that_fails_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = bench()
+    b.turn()
+    b.gang("fits", 2)
+    b.gang("waits", 8)
+    b.now += 2
+
+    def fail(*_: object) -> None:
+        raise KeyError("an odd object")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Explainer, "explain", fail)
+        with pytest.raises(KeyError):
+            b.turn()
+    b.turn()
+    assert b.node_of("fits-0") == b.node_of("fits-1") == "n1"
+    b.gang("next", 2)
+    b.turn()
+    assert b.node_of("next-0") == "n1", "nothing of the plan that failed is left"
 
 
 def test_a_gang_whose_pods_are_being_made_is_not_told_so_before_a_second_is_over() -> None:

@@ -98,21 +98,23 @@ class Scheduler:
             return api.Decision(
                 tuple(usage_writes), 0.0
             )  # the plan waits for the rest, and others have their turn meanwhile
-        self.has_unplanned_changes = False
         for name, q in self.tracker.planner.session.queues.items():
             q.usage = self.usage.shares.get(name, q.queue.usage)
         self.queue_status_dirty = self.queue_status_dirty or changed
         if not changed and (self.next_cycle_at is None or now < self.next_cycle_at):
             return api.Decision(tuple(usage_writes), None if self.next_cycle_at is None else self.next_cycle_at - now)
         planner = self.tracker.planner
-        plan = planner.run_cycle(keep_plan=True)
-        self.cycles += 1
-        planner.session.reservations = {r.gang: r for r in plan.reservations}
-        planner.session.set_node_reservations(plan.node_reservations)
-        explanation_writes, explain_in = self._explanation_writes(view, now, changed)
-        planner.reset()
+        try:
+            plan = planner.run_cycle(keep_plan=True)
+            self.cycles += 1
+            planner.session.reservations = {r.gang: r for r in plan.reservations}
+            planner.session.set_node_reservations(plan.node_reservations)
+            explanation_writes, explain_in = self._explanation_writes(view, now, changed)
+        finally:
+            planner.reset()
         plan_writes = list(self._plan_writes(view, plan, now))
         queue_writes, queue_writes_in = self._queue_status_writes(view, plan, now)
+        self.has_unplanned_changes = False  # only now: a cycle that fails is repeated
         delays = [w for w in (plan.next_cycle_in, explain_in, queue_writes_in, usage_due_in) if w is not None]
         next_cycle_in = min(delays, default=None)
         self.next_cycle_at = None if next_cycle_in is None else now + next_cycle_in
@@ -185,6 +187,8 @@ class Scheduler:
         explanations: list[api.Write] = []
         next_in: float | None = None
         explainer = Explainer(self.tracker.planner.session)
+        for gone in self.last_explanations.keys() - self.tracker.planner.session.gangs.keys():
+            del self.last_explanations[gone]
         for hold in islice(self.tracker.planner.holds(), MAX_HOLDS_PER_CYCLE):
             if len(explanations) >= MAX_STATUS_WRITES_PER_CYCLE:
                 next_in = 0.05
