@@ -71,6 +71,8 @@ class WriteSequence:
     raise `NotTried`. A cluster across the network cannot keep the order of what is under way at once, and need not."""
 
     refused: bool = False
+    failed_commits: int | None = None
+    """Commits that had failed when its first write was made: one more, and what was written before is lost."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import pytest
 from tests.storage.conftest import Opened, config, run, story, take
 
 from rowlock import errors, kinds, objects
+from rowlock.api import WriteOptions, WriteSequence
 from rowlock.storage.group_commit import HISTORY_SECONDS
 from rowlock.storage.journal import Journal
 from rowlock.storage.store import Store
@@ -154,6 +155,37 @@ def test_a_full_disk_refuses_writes_and_heals(file: Path) -> None:
             assert [objects.name(o) for o in (await store.list(CM)).items] == ["before", "big0"]
 
     run(again())
+
+
+def test_a_failed_commit_ends_a_sequence(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written before it is lost: nothing behind it is made, not even what comes before the writers are told."""
+
+    async def body() -> None:
+        async with Opened(file) as store:
+            assert store._journal
+            append, outcomes = store._journal.append, list[Exception]()
+            options = WriteOptions(sequence=WriteSequence())
+
+            def issue_the_next() -> None:
+                try:
+                    store.create(CM, config("meanwhile"), options=options).send(None)
+                except (errors.NotTried, StopIteration) as error:  # StopIteration: it was made
+                    outcomes.append(error)
+
+            def refuse(*_: object) -> None:
+                monkeypatch.setattr(store._journal, "append", append)
+                asyncio.get_running_loop().call_soon(issue_the_next)
+                raise errors.Unavailable("the disk is full")
+
+            monkeypatch.setattr(store._journal, "append", refuse)
+            with pytest.raises(errors.Unavailable, match="the disk is full"):
+                await store.create(CM, config("first"), options=options)
+            with pytest.raises(errors.NotTried):
+                await store.create(CM, config("later"), options=options)
+            assert [type(outcome) for outcome in outcomes] == [errors.NotTried]
+            assert not (await store.list(CM)).items
+
+    run(body())
 
 
 def test_compaction_keeps_pace_with_writes(file: Path) -> None:

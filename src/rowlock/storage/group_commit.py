@@ -95,6 +95,8 @@ class GroupCommit:
         self.compacted_revision = 0
         self.count = 0
         """Commits so far; each was one fsync."""
+        self.failed_count = 0
+        """Commits that failed; with each, all that was staged was dropped."""
         self.kept_revisions = 10_000
         """Revisions of history that stay in the journal, if they are not older than `HISTORY_SECONDS`."""
         self._clock = clock
@@ -162,6 +164,7 @@ class GroupCommit:
         self._busy = False
         self._pace = max(duration, self._pace * PACE_DECAY)
         if error is not None:
+            self.failed_count += 1
             self._core.discard_staged()
             waiters = batch.waiters + self._waiters
             self._waiters = []

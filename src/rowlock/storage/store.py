@@ -289,14 +289,17 @@ class Store:
 
     async def _write_durably(self, write: Callable[[], Object], sequence: WriteSequence | None = None) -> Object:
         """Do it, and answer when it and all that it was checked against is on disk; that holds for refusals too."""
-        if sequence and sequence.refused:
-            raise NotTried("a write before this one was refused")
+        if sequence:
+            failed = self._group_commit.failed_count if self._group_commit else 0
+            if sequence.refused or sequence.failed_commits not in (None, failed):
+                raise NotTried("a write before this one was refused")
+            sequence.failed_commits = failed
         try:
             result = write()
-        except ApiError:
+        except Exception as error:
             if sequence:
                 sequence.refused = True
-            if self._group_commit:
+            if self._group_commit and isinstance(error, ApiError):
                 await self._group_commit.wait_durable()
             raise
         if self._group_commit:
