@@ -28,6 +28,9 @@ from rowlock.storage.watcher import TryDeliver
 MAX_WATCH_S = 3600.0
 """Seconds after which a watch ends although its client set no limit; clients begin again where they were."""
 
+END_TIMEOUT_S = 5.0
+"""Seconds that a client, which may have stopped reading, has for the rest of an answer whose time is up."""
+
 _TYPES = {"Added": b"ADDED", "Modified": b"MODIFIED", "Deleted": b"DELETED"}
 _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 
@@ -66,7 +69,11 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
     timeout = call.number("timeoutSeconds")
     await begin_stream(send, warnings=call.warnings)
     await send_until_disconnect(_send_lines(lines, send, call.pass_on), receive, timeout or MAX_WATCH_S)
-    await end_stream(send)
+    stuck = asyncio.get_running_loop().call_later(END_TIMEOUT_S, call.cut)
+    try:
+        await end_stream(send)
+    finally:
+        stuck.cancel()
 
 
 async def send_until_disconnect(

@@ -34,6 +34,10 @@ def _cannot_send(chunk: bytes) -> bool:
     return False
 
 
+def _leave_connection() -> None:
+    """Below another ASGI server the connection is not ours to end."""
+
+
 def path_not_found() -> NotFound:
     """A path that leads nowhere. A real server's answer has `details`, with nothing in them."""
     return NotFound("the server could not find the requested resource", details={})
@@ -78,6 +82,8 @@ class Call:
     """What it is about; None where that is no resource."""
     pass_on: Callable[[bytes], bool] = _cannot_send
     """Sends a chunk of a begun answer without waiting for anything; False: it cannot now (see `http_protocol.py`)."""
+    cut: Callable[[], None] = _leave_connection
+    """Ends the connection of a client that takes nothing."""
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")

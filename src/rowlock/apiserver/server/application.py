@@ -155,7 +155,7 @@ class ApiServer:
             call.stream_scope = scope
         exchange = extensions.get("rowlock")
         if exchange is not None:
-            call.pass_on = exchange.pass_on
+            call.pass_on, call.cut = exchange.pass_on, exchange.cut
         if not is_open(path):
             if self._settings.id_tokens is not None and (token := _provided_token(headers)):
                 await self._settings.id_tokens.look_up(token)
