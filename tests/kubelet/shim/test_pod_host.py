@@ -16,7 +16,7 @@ from tests.kubelet.conftest import Node, on_node, pod, shim_request, until
 
 from rowlock import kinds
 from rowlock.errors import Unavailable
-from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient
+from rowlock.kubelet.runtime.pod_host_client import HOST_GONE, PodHostClient, socket_path
 from rowlock.kubelet.shim import pod_host
 from rowlock.kubelet.shim.pod_host import PodHost
 from rowlock.kubelet.shim.shim_request import ShimRequest
@@ -36,6 +36,30 @@ def test_a_pod_host_that_cannot_start_is_one_sentence(tmp_path: Path, monkeypatc
     with pytest.raises(Unavailable, match=r"podhost\.log says why"):
         asyncio.run(connect())
     assert "no such thing" in (tmp_path / "podhost.log").read_text()
+
+
+def test_what_was_asked_before_the_connection_was_closed_is_answered(tmp_path: Path) -> None:
+    """A refused `hello` closes it while the turns of pods wait for their starts."""
+
+    async def body() -> tuple[Any, bool]:
+        left = asyncio.Event()
+
+        async def answer_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            left.set()
+
+        async with asyncio.timeout(10), await asyncio.start_unix_server(answer_nothing, str(socket_path(tmp_path))):
+            host = PodHostClient(tmp_path)
+            assert await host._open_connection()
+            start = asyncio.create_task(host.ask("start", request={}))
+            await asyncio.sleep(0)
+            await host.close()
+            await left.wait()
+            return await start, host.disconnected.is_set()
+
+    assert asyncio.run(body()) == (HOST_GONE, True)
 
 
 def test_a_socket_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> None:

@@ -127,20 +127,22 @@ class PodHostClient:
                 os.waitpid(self._child, os.WNOHANG)
 
     async def _read_answers(self, reader: asyncio.StreamReader) -> None:
-        with contextlib.suppress(OSError):
-            while line := await reader.readline():
-                answer = json.loads(line)
-                future = self._pending.pop(answer.get("id"), None)
-                if future is not None and not future.done():
-                    future.set_result(answer)
-        if self._writer is not None:
-            self._writer.close()
-        self._reap_child()
-        for future in self._pending.values():
-            if not future.done():
-                future.set_result(dict(HOST_GONE))
-        self._pending.clear()
-        self.disconnected.set()
+        try:
+            with contextlib.suppress(OSError):
+                while line := await reader.readline():
+                    answer = json.loads(line)
+                    future = self._pending.pop(answer.get("id"), None)
+                    if future is not None and not future.done():
+                        future.set_result(answer)
+        finally:  # whatever ended it, `close` too: nobody waits for an answer that does not come
+            if self._writer is not None:
+                self._writer.close()
+            self._reap_child()
+            for future in self._pending.values():
+                if not future.done():
+                    future.set_result(dict(HOST_GONE))
+            self._pending.clear()
+            self.disconnected.set()
 
     async def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
