@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
+from rowlock.errors import TooLarge
+
 NUL_PATH = {"spec": {"volumes": [{"name": "v", "hostPath": {"path": "/tmp/a\u0000b", "type": "DirectoryOrCreate"}}]},
             "container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}}  # fmt: skip
 ODD: dict[str, dict[str, Any]] = {
@@ -46,8 +48,19 @@ def _copied(more: dict[str, Any]) -> dict[str, Any]:
     return {key: dict(value) for key, value in more.items()}
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug"),
+        (
+            TooLarge("the status finds no room"),
+            "TooLarge: the status finds no room",
+        ),  # not over by itself, as a conflict is
+    ],
+    ids=["bug", "refusal"],
+)
 def test_what_a_turn_raises_is_told_to_the_pod_and_the_pod_heals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
 ) -> None:
     async def body(node: Node) -> None:
         workers, broken = node.kubelet.pod_workers, True
@@ -55,15 +68,16 @@ def test_what_a_turn_raises_is_told_to_the_pod_and_the_pod_heals(
 
         def raise_for_one(pod_object: Any, state: Any) -> None:
             if broken and pod_object["metadata"]["name"] == "odd":
-                raise ZeroDivisionError("a bug")
+                raise error
             refresh(pod_object, state)
 
         monkeypatch.setattr(workers, "_await_master", raise_for_one)
         await node.add(pod("odd", "true"))
         await _works(node, "plain")
         await until(lambda: node.events("odd"), "the pod to be told")
-        said = "Error syncing pod, it is tried again after 0.5 s: ZeroDivisionError: a bug"
-        assert ("Warning", "FailedSync", said) in node.events("odd")
+        assert ("Warning", "FailedSync", f"Error syncing pod, it is tried again after 0.5 s: {said}") in node.events(
+            "odd"
+        )
         broken = False
         await node.phase("odd", "Succeeded")
 

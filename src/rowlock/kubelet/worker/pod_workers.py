@@ -12,7 +12,7 @@ from typing import Protocol
 from rowlock import kinds
 from rowlock.api import Change, Record, View
 from rowlock.controllers.supervisor import ERRORS, back_off
-from rowlock.errors import ApiError
+from rowlock.errors import Conflict, NotFound, Timeout, TooManyRequests, Unavailable
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.gpus import assign_devices
@@ -251,7 +251,7 @@ class PodWorkers:
                 self._await_master(pod, pod_state)
                 retry_after = await pod_worker.sync_pod(pod, pod_state)
             self._failures.pop(uid, None)
-        except ApiError:
+        except (Conflict, NotFound, TooManyRequests, Unavailable, Timeout):
             retry_after = 0.2  # somebody wrote first, or the store is busy: look again
         except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
             retry_after = self._report_error(pod, uid, error)
