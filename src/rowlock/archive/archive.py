@@ -251,12 +251,18 @@ class Archive:
         while True:
             with self._lock:
                 directories = list(self._directories)[:_LOGS_PER_BATCH]
+                for (
+                    directory
+                ) in directories:  # before they are looked at: what is announced meanwhile is taken in its turn
+                    del self._directories[directory]
             if not directories:
                 return
-            self._take(connection, directories)
-            with self._lock:
-                for directory in directories:
-                    self._directories.pop(directory, None)
+            try:
+                self._take(connection, directories)
+            except BaseException:
+                with self._lock:
+                    self._directories.update(dict.fromkeys(directories))
+                raise
 
     def _take(self, connection: sqlite3.Connection, directories: list[str]) -> None:
         """What lies in these directories and is not in the archive. Raises sqlite3.Error, OSError for the archive's own disk."""

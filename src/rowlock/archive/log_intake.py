@@ -110,7 +110,10 @@ def mark_taken(directory: str, files: list[AsideLog], *, remove: bool) -> None:
     """These logs of a directory are in the archive. `remove`: they are needed nowhere else."""
     with contextlib.suppress(OSError):  # it has gone, or the disk is full: it is looked at again
         if not remove:
-            os.close(os.open(f"{directory}/{TAKEN_FILE}", os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+            mark = f"{directory}/{TAKEN_FILE}"
+            os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+            if find_log_files(directory) != files:  # more has come; what comes from here on removes the mark itself
+                os.unlink(mark)
             return
         for file in files:
             os.unlink(file.path)

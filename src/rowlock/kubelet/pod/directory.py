@@ -128,11 +128,7 @@ class PodDirectories:
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
                 for entry in _entries(directory / container):
                     if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
-                        log_directory.mkdir(exist_ok=True, mode=0o700, parents=True)
-                        os.rename(entry.path, log_directory / f"{container}.{found[1]}.log")
-        if card.owner and log_directory.is_dir():
-            with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
-                write_fact(str(log_directory / OWNER_FACT), {"uid": card.owner})
+                        _move_log(entry.path, log_directory, f"{container}.{found[1]}.log", card.owner)
         if self._on_logs_aside is not None and log_directory.is_dir():
             self._on_logs_aside(str(log_directory))
         for _ in range(_ATTEMPTS):
@@ -200,6 +196,17 @@ class PodDirectories:
             )
             assert self._on_logs_aside is not None
             self._on_logs_aside(str(aside))
+
+
+def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
+    """Raises OSError. The archive may look into `aside` at any moment."""
+    aside.mkdir(exist_ok=True, mode=0o700, parents=True)
+    if owner and not (aside / OWNER_FACT).exists():  # first: without it the log would be no job's
+        with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
+            write_fact(str(aside / OWNER_FACT), {"uid": owner})
+    os.rename(log, aside / name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside / ARCHIVED_FACT)  # it is not true any more
 
 
 def _entries(directory: str | Path) -> list[os.DirEntry[str]]:

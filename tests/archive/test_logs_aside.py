@@ -1,0 +1,147 @@
+"""A kubelet puts logs aside while the archive takes others of the same pod: whatever comes in between, none is lost."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from rowlock.archive import database, log_intake
+from rowlock.archive.archive import Archive
+from rowlock.archive.database import Statement
+from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard, PodDirectories
+
+CARD = PodCard("runai-default", "train-worker-0", "uid-1", "node", "", 5.0, owner="job-1")
+
+
+class InterruptedArchive(Archive):
+    """Something happens in the middle of a round: what was found is being written."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def _store(self, connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+        super()._store(connection, statements)
+        happens, self.meanwhile = self.meanwhile, lambda: None
+        happens()
+
+    def work(self, connection: sqlite3.Connection) -> None:
+        """One round of its thread, which looks around as well."""
+        self._last_look = float("-inf")
+        self._work_round(connection)
+
+
+def open_archive(data: Path) -> InterruptedArchive:
+    archive = InterruptedArchive(data / "archive")
+    archive.watch_spool(data / "logs")
+    archive.watch_spool(data / "logs" / EARLIER_RUNS)
+    return archive
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> InterruptedArchive:
+    return open_archive(tmp_path)
+
+
+@pytest.fixture
+def connection(archive: InterruptedArchive) -> Iterator[sqlite3.Connection]:
+    with closing(archive._open()) as connection:
+        yield connection
+
+
+@pytest.fixture
+def directories(archive: InterruptedArchive, tmp_path: Path) -> PodDirectories:
+    directories = PodDirectories(tmp_path, archive.take_logs)
+    directories.write_card(CARD)
+    return directories
+
+
+def write_log(directories: PodDirectories, container: str, run: int = 0) -> None:
+    directory = directories.container_directory(CARD.uid, container)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"log.{run}").write_bytes(b"2026-11-23T21:00:00.000000000Z hello\n")
+
+
+def archived(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+    return [(log.container, log.number) for log in database.read_logs(connection, CARD.owner)]
+
+
+def remove_with(directories: PodDirectories, container: str) -> None:
+    write_log(directories, container)
+    directories.remove(CARD)
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["the server goes on", "the server is killed"])
+def test_a_log_that_comes_while_others_are_taken_is_taken(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    tmp_path: Path,
+    *,
+    is_killed: bool,
+) -> None:
+    """Its announcement was swallowed, and its directory marked as archived."""
+    remove_with(directories, "first")
+
+    def put_second_aside() -> None:
+        remove_with(directories, "second")
+        if is_killed:  # before the archive comes to it
+            archive._directories.clear()
+
+    archive.meanwhile = put_second_aside
+    archive.work(connection)
+    if is_killed:
+        archive = open_archive(tmp_path)
+        archive.work(connection)
+    assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
+    assert not archive._directories and log_intake.find_new_directories(tmp_path / "logs") == []
+
+
+def test_a_log_that_comes_when_others_are_taken_is_found_by_the_next_server(
+    archive: InterruptedArchive, connection: sqlite3.Connection, directories: PodDirectories, tmp_path: Path
+) -> None:
+    remove_with(directories, "first")
+    archive.work(connection)
+    remove_with(directories, "second")
+    open_archive(tmp_path).work(connection)
+    assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
+
+
+def test_what_could_not_be_written_waits(
+    archive: InterruptedArchive, connection: sqlite3.Connection, directories: PodDirectories
+) -> None:
+    remove_with(directories, "first")
+
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    archive.meanwhile = fail
+    with pytest.raises(OSError, match="No space"):
+        archive.work(connection)
+    assert len(archive._directories) == 1
+    archive.work(connection)
+    assert not archive._directories
+
+
+def test_the_archive_may_look_at_any_moment(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A log whose owner came later was the log of no job."""
+    rename = os.rename
+
+    def rename_and_look(*paths: str | Path) -> None:
+        rename(*paths)
+        archive.work(connection)
+
+    write_log(directories, "first")
+    write_log(directories, "second")
+    monkeypatch.setattr(os, "rename", rename_and_look)
+    directories.remove(CARD)
+    archive.work(connection)
+    assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
