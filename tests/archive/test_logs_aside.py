@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +70,28 @@ def write_log(directories: PodDirectories, container: str, run: int = 0) -> None
 
 def archived(connection: sqlite3.Connection) -> list[tuple[str, int]]:
     return [(log.container, log.number) for log in database.read_logs(connection, CARD.owner)]
+
+
+def begin_third_run(directories: PodDirectories, container: str) -> None:
+    """The log of the first one goes aside."""
+    write_log(directories, container)
+    directories.drop_old_runs(CARD, container, 2)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, call: int, happens: Callable[[], object]) -> None:
+    """Something happens once, before this one of the calls that change directories."""
+    calls = itertools.count()
+
+    def wrap(change: Callable[..., None]) -> Callable[..., None]:
+        def changed(*args: Any, **options: Any) -> None:
+            if next(calls) == call:
+                happens()
+            change(*args, **options)
+
+        return changed
+
+    for name in ("mkdir", "rename", "unlink", "rmdir"):
+        monkeypatch.setattr(os, name, wrap(getattr(os, name)))
 
 
 def remove_with(directories: PodDirectories, container: str) -> None:
@@ -145,3 +170,67 @@ def test_the_archive_may_look_at_any_moment(
     directories.remove(CARD)
     archive.work(connection)
     assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("who", ["the kubelet", "the archive"])
+def test_an_earlier_runs_log_is_taken_whoever_is_interrupted(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    who: str,
+    call: int,
+) -> None:
+    """The archive removes a directory that it has emptied, into which the kubelet moves the next one."""
+
+    def put_aside() -> None:
+        begin_third_run(directories, "second")
+
+    def take() -> None:
+        archive.work(connection)
+
+    begin_third_run(directories, "first")
+    interrupted, *others = (put_aside, take) if who == "the kubelet" else (take, put_aside)
+    with monkeypatch.context() as patch:
+        interrupt(patch, call, lambda: others.pop()())
+        interrupted()
+    for late in others:  # there were fewer calls
+        late()
+    archive.work(connection)
+    assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
+    assert os.listdir(directories.logs / EARLIER_RUNS) == []
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOSPC, errno.ENOENT], ids=["a full disk", "no attempt is left"])
+def test_a_log_that_cannot_be_put_aside_stays_until_its_pod_goes(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: int,
+) -> None:
+    def refuse(*args: Any, **options: Any) -> None:
+        raise OSError(refusal, os.strerror(refusal))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", refuse)
+        begin_third_run(directories, "first")
+    assert (directories.container_directory(CARD.uid, "first") / "log.0").exists()
+    directories.remove(CARD)
+    archive.work(connection)
+    assert archived(connection) == [("first", 0)]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda p: p.symlink_to("/etc/passwd"), os.mkfifo, os.mkdir], ids=["link", "fifo", "dir"]
+)
+def test_what_a_program_has_put_in_its_logs_place_is_no_log(
+    directories: PodDirectories, make: Callable[[Path], None]
+) -> None:
+    container = directories.container_directory(CARD.uid, "first")
+    container.mkdir()
+    make(container / "log.0")
+    directories.drop_old_runs(CARD, "first", 2)
+    assert os.listdir(container) == [] and not (directories.logs / EARLIER_RUNS).exists()

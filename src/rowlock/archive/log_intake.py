@@ -117,9 +117,15 @@ def mark_taken(directory: str, files: list[AsideLog], *, remove: bool) -> None:
             return
         for file in files:
             os.unlink(file.path)
+        owner, spare = f"{directory}/{OWNER_FILE}", f"{directory}{OWNER_FILE}"
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{directory}/{OWNER_FILE}")
-        os.rmdir(directory)  # refused where the next one has come meanwhile
+            os.rename(owner, spare)
+        try:
+            os.rmdir(directory)
+        except OSError:
+            os.rename(spare, owner)  # the next log has come meanwhile, of the same job
+        else:
+            os.unlink(spare)
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,34 +177,41 @@ class PodDirectories:
         if newest == 0:
             return
         directory = self.container_directory(card.uid, container)
-        if newest > 1 and self._on_logs_aside is not None:
-            self._put_aside(card, container, newest - 2)
-        names = ("log", "claim", "start", "program", "message", "exit", "refused", "errors")
+        names = ["claim", "start", "program", "message", "exit", "refused", "errors"]
+        if newest == 1 or self._on_logs_aside is None or self._put_aside(card, container, newest - 2):
+            names.append("log")
         numbered = [f"{name}.{newest - 2}" for name in names]
         for name in (*numbered, f"error.{newest - 2}.json", "stop"):
             beneath.remove_path(str(directory / name))
 
-    def _put_aside(self, card: PodCard, container: str, number: int) -> None:
-        """The log of an earlier run, for the archive; it is dropped where that cannot be done."""
+    def _put_aside(self, card: PodCard, container: str, number: int) -> bool:
+        """The log of an earlier run, for the archive. False: the disk refuses it now, and it stays until its pod goes."""
+        assert self._on_logs_aside is not None
+        log = str(self.container_directory(card.uid, container) / f"log.{number}")
+        if os.path.islink(log) or not os.path.isfile(log):
+            return True  # a program has removed it, or put something else there
         aside = self.logs / EARLIER_RUNS / f"{card.namespace}_{card.name}_{card.uid}"
-        with contextlib.suppress(OSError):
-            aside.mkdir(exist_ok=True, mode=0o700, parents=True)
-            if card.owner:
-                write_fact(str(aside / OWNER_FACT), {"uid": card.owner})
-            os.rename(
-                self.container_directory(card.uid, container) / f"log.{number}", aside / f"{container}.{number}.log"
-            )
-            assert self._on_logs_aside is not None
-            self._on_logs_aside(str(aside))
+        try:
+            _move_log(log, aside, f"{container}.{number}.log", card.owner)
+        except OSError:
+            return False
+        self._on_logs_aside(str(aside))
+        return True
 
 
 def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
     """Raises OSError. The archive may look into `aside` at any moment."""
-    aside.mkdir(exist_ok=True, mode=0o700, parents=True)
-    if owner and not (aside / OWNER_FACT).exists():  # first: without it the log would be no job's
-        with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
-            write_fact(str(aside / OWNER_FACT), {"uid": owner})
-    os.rename(log, aside / name)
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            aside.mkdir(exist_ok=True, mode=0o700, parents=True)
+            if owner and not (aside / OWNER_FACT).exists():  # first: without it the log would be no job's
+                with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
+                    write_fact(str(aside / OWNER_FACT), {"uid": owner})
+            os.rename(log, aside / name)
+            break
+        except (FileNotFoundError, FileExistsError):  # the archive has removed the directory, which it had emptied
+            if not attempts_left:
+                raise
     with contextlib.suppress(FileNotFoundError):
         os.unlink(aside / ARCHIVED_FACT)  # it is not true any more
 
