@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
+from rowlock.api import DeleteOptions
 from rowlock.errors import Unavailable
+from rowlock.kubelet.runtime import container_runs, pod_host_client
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
 from rowlock.kubelet.shim import stdio
 
@@ -120,3 +124,55 @@ def test_when_it_is_killed_under_short_pods_they_keep_their_network(tmp_path: Pa
         assert node.kubelet.host.hello["fabric"]
 
     on_node(tmp_path, body, network="auto")
+
+
+def test_a_stopped_pod_host_is_replaced_while_pods_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_host_client, "_ANSWER_TIMEOUT", 0.1)
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"))
+        await node.phase("a", "Running")
+        old = node.kubelet.host.hello["pid"]
+        os.kill(old, signal.SIGSTOP)
+        await node.add(pod("b", "echo new"))
+        await node.ended("b")
+        assert await node.log("b") == "new\n" and node.kubelet.host.hello["pid"] != old
+        assert node.state("a", "state.running")
+
+    on_node(tmp_path, body)
+
+
+def test_a_stopped_pod_host_does_not_keep_the_next_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_host_client, "_ANSWER_TIMEOUT", 0.1)
+
+    async def body() -> bool:
+        first, second = PodHostClient(tmp_path), PodHostClient(tmp_path)
+        stopped = (await first.connect("none"))["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        await first.close()
+        started = (await second.connect("none"))["pid"]
+        await second.dismiss()
+        await second.close()
+        os.waitpid(stopped, 0)
+        return bool(started != stopped)
+
+    assert asyncio.run(asyncio.wait_for(body(), 60))
+
+
+def test_a_stopped_shim_keeps_no_pod_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its program may do (`kill -STOP $PPID`) does not save it."""
+    monkeypatch.setattr(container_runs, "STOPPED_SHIM_MARGIN", 0.1)
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "sleep 600"))
+        await node.phase("a", "Running")
+        start = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "main" / "start.0"
+        facts = json.loads(start.read_text())
+        program = psutil.Process(facts["pid"])
+        os.kill(facts["shim"], signal.SIGSTOP)
+        await node.delete("a", DeleteOptions(grace=1))
+        await until(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE, "the program's end")
+
+    on_node(tmp_path, body)

@@ -14,6 +14,9 @@ from rowlock.kubelet.shim.fact_files import ticks
 CONTAINERS_PER_SLICE = 16
 """Of one pod, that are dealt with before others have their turn."""
 
+STOPPED_SHIM_MARGIN = 2.0
+"""Seconds that a shim has to kill its program when the grace period is over, before it is looked at."""
+
 
 class ContainerRuns:
     """The runs of all pods of this machine."""
@@ -89,6 +92,9 @@ class ContainerRuns:
         if facts.run is not None and facts.run.exit is None:
             processes.stop_run(facts.run, grace)
             state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
+            if facts.run.shim:
+                delay = grace + STOPPED_SHIM_MARGIN
+                asyncio.get_running_loop().call_later(delay, processes.kill_stopped_shim, facts.run)
 
     async def kill_strays(self, uid: str) -> None:
         """Kills what a lost shim of this pod has left running. Who else waits meanwhile is served by the next look at all

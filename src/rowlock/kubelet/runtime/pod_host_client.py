@@ -6,6 +6,7 @@ One connection carries requests and answers as JSON lines (see `shim/pod_host.py
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import socket
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 import rowlock
 from rowlock.errors import Unavailable
@@ -25,7 +27,11 @@ _DISMISS_TIMEOUT = 5.0
 """Seconds that a pod host may take to end."""
 _HOST_ENVIRONMENT = {"LD_BIND_NOW": "1"}
 """Links to the C library are made once in the pod host, not again by each of its forks: 40 page faults fewer for a container."""
+_ANSWER_TIMEOUT = 10.0
+"""Seconds without an answer after which the pod host is looked at: it may be busy, or stopped by a pod."""
 HOST_GONE = {"error": "the pod host has gone"}
+
+log = logging.getLogger("rowlock.kubelet")
 
 
 def socket_path(data: Path) -> Path:
@@ -38,6 +44,16 @@ def _encode_request(request: dict[str, Any]) -> bytes:
         return msgspec.json.encode(request) + b"\n"
     except UnicodeEncodeError:  # a variable from a Secret may hold any bytes, as surrogates: only `json` writes these
         return json.dumps(request).encode() + b"\n"
+
+
+def _kill_stopped_hosts(path: str) -> None:
+    """Programs of this user can stop the pod host that listens at `path` (SIGSTOP). Pods do not need it: the next one takes
+    its place. Shims have its command line, too; those that are stopped can end nothing either."""
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if process.info["status"] == psutil.STATUS_STOPPED and path in (process.info["cmdline"] or ()):
+            log.warning("process %d, a pod host or a shim, has been stopped and is killed", process.pid)
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                process.kill()
 
 
 def _close_unwanted(asking: asyncio.Future[socket.socket]) -> None:
@@ -152,7 +168,9 @@ class PodHostClient:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[self._sequence] = future
         self._writer.write(_encode_request({"op": op, "id": self._sequence, **request}))
-        return await future
+        while not (await asyncio.wait((future,), timeout=_ANSWER_TIMEOUT))[0]:
+            await asyncio.to_thread(_kill_stopped_hosts, str(self._path))
+        return future.result()
 
     def prepare_network(self, uid: str, address: str) -> None:
         """A pod will start: its network may be made meanwhile. Nothing is awaited; the start makes what is missing."""

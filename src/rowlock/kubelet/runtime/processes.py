@@ -6,6 +6,7 @@ read again. A process is known by its pid *and* its start time, so a reused pid 
 
 import contextlib
 import dataclasses
+import logging
 import os
 import re
 import signal
@@ -13,10 +14,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks, write_fact
 from rowlock.objects import is_digits
+
+log = logging.getLogger("rowlock.kubelet")
 
 _START_FACT = re.compile(r"start\.([0-9]{1,9})")
 _MAX_TICKS = 1 << 62
@@ -106,6 +111,14 @@ def stop_run(run: Run, grace: float) -> None:
     if is_shim_alive(run):
         with contextlib.suppress(ProcessLookupError):
             os.kill(run.shim, signal.SIGTERM)
+
+
+def kill_stopped_shim(run: Run) -> None:
+    """A shim that its program has stopped (SIGSTOP) ends nothing. It is killed, and what it leaves behind as after any that is lost."""
+    with contextlib.suppress(psutil.Error, ProcessLookupError):
+        if is_shim_alive(run) and psutil.Process(run.shim).status() == psutil.STATUS_STOPPED:
+            log.warning("the shim of %s has been stopped and is killed", run.directory)
+            os.kill(run.shim, signal.SIGKILL)
 
 
 def find_strays(uids: Iterable[str], data_directory: str) -> list[int]:
