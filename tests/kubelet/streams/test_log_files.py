@@ -9,9 +9,10 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod
 
 from rowlock import kinds
-from rowlock.api import LogOptions
+from rowlock.api import DeleteOptions, LogOptions
 from rowlock.errors import BadRequest
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.streams import log_files
 
 
 def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,28 @@ def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypat
         await node.delete("a")
         assert await node.log("a") == "the second\n"  # not the first one's, and not "not found"
         assert begun.is_set()
+
+    on_node(tmp_path, body)
+
+
+def test_a_pod_that_took_nobodys_place_has_no_previous_log_and_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 60.0)
+
+    async def body(node: Node) -> None:
+        job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "job-1", "controller": True}
+        await node.add(pod("a", "echo the first; sleep 100", ownerReferences=[job]))
+        await node.phase("a", "Running")
+        await node.said("a", "the first")
+        async with asyncio.timeout(10):
+            with pytest.raises(BadRequest, match='previous terminated container "main" in pod "a" not found'):
+                await node.log("a", previous=True, owner="job-1")
+        await node.delete("a", DeleteOptions(grace=0))
+        await node.add(pod("a", "echo the second; sleep 100", ownerReferences=[job]))
+        await node.phase("a", "Running")
+        await node.said("a", "the second")
+        assert await node.log("a", previous=True, owner="job-1") == "the first\n"
 
     on_node(tmp_path, body)
 

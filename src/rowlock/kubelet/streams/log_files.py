@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 
 from rowlock import kinds
 from rowlock.api import LOG, LogOptions, View
-from rowlock.errors import BadRequest, not_found
+from rowlock.errors import ApiError, BadRequest, not_found
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import (
@@ -22,7 +22,7 @@ from rowlock.kubelet.pod.facts import (
 )
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.streams import logs
-from rowlock.objects import Key, Object, condition, dig, is_deleting, phase
+from rowlock.objects import Key, Object, condition, dig, is_deleting, key, phase
 from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
 
@@ -48,7 +48,8 @@ class PodLogs:
         """A container's log, as `Api.log` has it. Raises ApiError before the first byte."""
         pod = self._view.get(kinds.POD, namespace, pod_name)
         if pod is None:
-            async for piece in self._read_deleted_pod_log(Key(namespace, pod_name), options):
+            pod_key = Key(namespace, pod_name)
+            async for piece in self._read_deleted_pod_log(pod_key, options, not_found("pods", pod_name)):
                 yield piece
             return
         container = select_container(pod, options.container)
@@ -58,12 +59,13 @@ class PodLogs:
         facts = state.containers.get(container, NO_FACTS) if state else NO_FACTS
         number = facts.run.number if facts.run is not None else None
         if options.previous:
-            if not number and options.owner:
-                async for piece in self._read_deleted_pod_log(Key(namespace, pod_name), options):
+            if not number:
+                absent = BadRequest(f'previous terminated container "{container}" in pod "{pod_name}" not found')
+                if not options.owner:
+                    raise absent
+                async for piece in self._read_deleted_pod_log(key(pod), options, absent, uid_of(pod)):
                     yield piece
                 return
-            if not number:
-                raise BadRequest(f'previous terminated container "{container}" in pod "{pod_name}" not found')
             number -= 1
         if number is None or state is None or (facts.run is not None and not facts.run.started and not facts.run.exit):
             raise BadRequest(_waiting_message(pod, container))
@@ -109,19 +111,22 @@ class PodLogs:
             if not waiting:
                 self._arrivals.pop(pod_key, None)
 
-    def _is_leaving(self, pod_key: Key) -> bool:
-        """Has the pod gone from the store, and its directory not yet?"""
-        leaving = (Key(state.card.namespace, state.card.name) for state in self._pod_states.values())
-        return pod_key in self._directories.being_removed or pod_key in leaving
+    def _is_leaving(self, pod_key: Key, present_uid: str) -> bool:
+        """Has a pod of that name, other than that with `present_uid`, gone from the store, and its directory not yet?"""
+        cards = (state.card for state in self._pod_states.values() if state.card.uid != present_uid)
+        return pod_key in self._directories.being_removed or pod_key in {Key(c.namespace, c.name) for c in cards}
 
-    async def _read_deleted_pod_log(self, pod_key: Key, options: LogOptions) -> AsyncIterator[bytes]:
+    async def _read_deleted_pod_log(
+        self, pod_key: Key, options: LogOptions, absent: ApiError, present_uid: str = ""
+    ) -> AsyncIterator[bytes]:
+        """What the last pod of that name wrote; `present_uid`: the one that is there now. Raises `absent` where nothing is kept."""
         deadline = time.monotonic() + _REMOVAL_TIMEOUT
-        while self._is_leaving(pod_key) and time.monotonic() < deadline:
+        while self._is_leaving(pod_key, present_uid) and time.monotonic() < deadline:
             await asyncio.sleep(0.02)  # its logs are in neither place meanwhile, but an earlier pod's may be
         find = self._directories.find_deleted_pod_log
         path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:
-            raise not_found("pods", pod_key.name)
+            raise absent
         woken, limit = asyncio.Event(), self._log_limit
         async for piece in logs.read(path, options, lambda: True, woken, self._watcher, log_limit=limit):
             yield piece
