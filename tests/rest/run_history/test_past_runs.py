@@ -132,6 +132,11 @@ def test_logs_of_all_attempts_are_answered(world: World, tmp_path: Path) -> None
     pod = f"{WORKLOADS}/{identity}/pods/dist-train1-worker-0/logs"
     assert (text(pod, attempt=1), text(pod, attempt=2)) == ("line 0\nline 1\n", "now\n")
     assert text(f"{WORKLOADS}/{identity}/pods/rank-0/logs", attempt=1) == "line 0\n"
+    for path, whose in ((logs, "dist-train1"), (pod, "dist-train1-worker-0")):
+        refused = world.client.get(path, params={"container": "foo", "attempt": 1})
+        assert (
+            refused.status_code == 400 and f"{whose} has no container foo with a log: it has pytorch." in refused.text
+        )
     for attempt in ("3", "0", "x"):
         assert world.client.get(logs, params={"attempt": attempt}).status_code == 400
     remove(world, identity, job, "dist-train1-worker-0")

@@ -83,10 +83,15 @@ def _lives_of_pod(pod: Object) -> list[Life]:
     return lives
 
 
-def choose_container(lives: list[Life], requested: str, job: Object) -> list[Life]:
-    """The lives of one container per rank: the requested one, else the first of the replica's template."""
+def choose_container(lives: list[Life], requested: str, job: Object, whose: str = "") -> list[Life]:
+    """The lives of one container per rank: the requested one, else the first of the replica's template. Raises BadRequest when there are
+    lives, of the pod or job `whose`, but none of the requested one."""
     if requested:
-        return [life for life in lives if life.container == requested]
+        chosen = [life for life in lives if life.container == requested]
+        if lives and not chosen:
+            names = ", ".join(sorted({life.container for life in lives}))
+            raise BadRequest(f"{whose} has no container {requested} with a log: it has {names}.")
+        return chosen
     firsts = {
         str(containers[0].get("name"))
         for spec in replica_specs(job).values()
@@ -190,8 +195,8 @@ async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) ->
 
 
 async def _answer_merged(call: RestCall, job: Object, options: LogOptions, attempt: int | None) -> Any:
-    lives = choose_container(await find_lives(call, objects.uid(job)), options.container, job)
     name = objects.name(job)
+    lives = choose_container(await find_lives(call, objects.uid(job)), options.container, job, name)
     if not lives:
         raise NotFound(f"{name} wrote no log that is kept: none of its programs began, or the archive has cut it.")
     chosen = choose_attempt(lives, name, attempt, previous=options.previous)
@@ -227,7 +232,7 @@ async def _answer_pod(call: RestCall, job: Object, options: LogOptions, attempt:
     if not pod_name and (own := next((life for life in lives if life.pod_uid == word), None)):
         pod_name, pod_uid = own.pod, own.pod_uid
     mine = [life for life in lives if life.pod == pod_name and pod_uid in ("", life.pod_uid)]
-    mine = choose_container(mine, options.container, job)
+    mine = choose_container(mine, options.container, job, pod_name)
     if not mine:
         raise NotFound(f"Failed to find pod: '{word}' of job: '{objects.name(job)}'.{did_you_mean(word, names)}")
     life = choose_attempt(mine, pod_name, attempt, previous=options.previous)[pod_name]
