@@ -220,6 +220,9 @@ def test_names_without_a_name(served: Served) -> None:
         ("runai submit-dist pytorch j -i x --interactive", 2, "unknown flag: --interactive. `runai submit-dist"),
         ("runai logs nothing", 1, "The job nothing does not exist in project default"),
         ("runai delete job nothing", 1, "Job nothing does not exist in project default"),
+        ("runai delete job", 2, "`runai delete` needs the name of a job"),
+        ("runai delete jobs -y", 2, "`runai delete` needs the name of a job"),
+        ("runai delete job job", 1, "Job job does not exist in project default"),
         ("runai list pods", 2, "has no command `pods`"),
     ],
 )
@@ -229,6 +232,12 @@ def test_refusals(served: Served, line: str, code: int, words: str) -> None:
     assert found == code, out + err
     assert words in out + err
     assert not list(served.store.view.all(kinds.PYTORCHJOB))
+
+
+@pytest.mark.parametrize("line", ["runai delete job", "runai delete job job"])
+def test_a_job_may_be_named_job(served: Served, line: str) -> None:
+    served.ok("runai submit-dist pytorch job -i x")
+    assert served.ok(line) == "Job job deleted successfully.\n"
 
 
 def test_lists_of_context(served: Served) -> None:

@@ -193,13 +193,22 @@ def _show_structured(value: dict[str, Any], form: str) -> int:
 
 def delete_any(line: CommandLine) -> int:
     """`runai delete job A B`, and the older `runai delete A B`."""
-    if line.words[:1] in (["job"], ["jobs"]) and (len(line.words) > 1 or line.all):
+    if line.words[:1] in (["job"], ["jobs"]) and (len(line.words) > 1 or line.all or not _is_job(line, line.words[0])):
         line.words = line.words[1:]
     if line.all and not line.yes and (job_names := jobs.selected_job_names(line)):
         jobs.confirm_delete(line, len(job_names))
     return _for_each_job(
         line, "deleted", lambda server, workload_id: server.delete(f"{WORKLOADS}/distributed/{workload_id}")
     )
+
+
+def _is_job(line: CommandLine, name: str) -> bool:
+    return bool(_find_named(client.connect(line), name, project(line)))
+
+
+def _find_named(server: client.ServerClient, name: str, project_name: str) -> list[Any]:
+    workloads: list[Any] = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+    return workloads
 
 
 def suspend(line: CommandLine) -> int:
@@ -220,7 +229,7 @@ def _for_each_job(line: CommandLine, word: str, act: Any) -> int:
     job_names, project_name = jobs.selected_job_names(line), project(line)
     server, failed = client.connect(line), False
     for name in job_names:
-        workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+        workloads = _find_named(server, name, project_name)
         if not workloads:
             hint = "If the job exists in a different project, use -p <project-name>."
             existing = [
