@@ -28,6 +28,8 @@ from rowlock.objects import Key
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
+_DOOMED = "~"
+"""Ends the name of a pod's directory whose removal has begun; a uid cannot end so (`is_name`)."""
 WORK_DIRECTORY = ".work"
 """Below the pod's directory: its own empty one. No container can have this name."""
 OWNER_FACT = ".owner.json"
@@ -108,7 +110,7 @@ class PodDirectories:
             card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
             if card is not None and card.uid == entry.name:
                 cards.append(card)
-            else:
+            elif not entry.name.endswith(_DOOMED):
                 log.warning("%s is left alone: its pod.json does not say whose directory it is", entry.path)
         return cards
 
@@ -131,11 +133,21 @@ class PodDirectories:
                         _move_log(entry.path, log_directory, f"{container}.{found[1]}.log", card.owner)
         if self._on_logs_aside is not None and log_directory.is_dir():
             self._on_logs_aside(str(log_directory))
+        doomed = f"{directory}{_DOOMED}"  # its name says so after a crash, when `pod.json` may have gone first
         for _ in range(_ATTEMPTS):
-            beneath.remove_path(str(directory))
-            if not directory.exists():
+            with contextlib.suppress(OSError):  # nothing is there, or what an earlier attempt has left
+                os.rename(directory, doomed)
+            beneath.remove_path(doomed)
+            if not directory.exists() and not os.path.lexists(doomed):
                 return
             time.sleep(0.02)  # the last of its programs wrote while we looked
+        log.warning("%s cannot be removed whole: something in it is immutable (lsattr) or mounted; remove it by hand", doomed)
+
+    def finish_removals(self) -> None:
+        """What a server that was killed has not removed to the end."""
+        for entry in _entries(self.pods):
+            if entry.name.endswith(_DOOMED):
+                beneath.remove_path(entry.path)
 
     def forget_old_logs(self) -> None:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""

@@ -338,6 +338,7 @@ class Kubelet:
 
     async def _collect_garbage(self) -> None:
         """What deleted pods and claims left behind."""
+        await asyncio.to_thread(self.directories.finish_removals)
         await asyncio.to_thread(self.directories.forget_old_logs)
         await self._runtime.remove_orphans()
         remove_expired = self._checkpoints.remove_expired
