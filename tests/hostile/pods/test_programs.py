@@ -146,3 +146,17 @@ def test_a_gap_within_the_mark_is_said_again(tmp_path: Path, monkeypatch: pytest
     log.close()
     texts = [line[log_writer.TIMESTAMP_WIDTH :] for line in (tmp_path / "log").read_bytes().splitlines()]
     assert texts[-1] == b"last" and b"are missing here" in texts[-2]
+
+
+def test_what_was_lost_last_is_said_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    log = log_writer.LogFile(str(tmp_path / "log"))
+    disk.room = 0
+    log.write(b"lost\n")
+    log.write(b"")  # as a shim does before each try to write how its program ended
+    disk.room = 1 << 30
+    log.write(b"")
+    log.write(b"")
+    log.close()
+    (text,) = [line[log_writer.TIMESTAMP_WIDTH :] for line in (tmp_path / "log").read_bytes().splitlines()]
+    assert b"are missing here" in text

@@ -148,6 +148,19 @@ def test_a_refused_job_takes_its_secret_along() -> None:
     play(script)
 
 
+def test_a_job_of_an_earlier_try_gets_the_secrets_that_a_crash_has_left_without_owner() -> None:
+    async def script(api: Lossy, client: httpx.AsyncClient) -> None:
+        assert (await submit(client, KEY)).status_code == 202
+        (secret,) = api.store.view.all(kinds.SECRET, "runai-team-a")
+        orphan = {"metadata": {"ownerReferences": None}}
+        await api.store.patch(kinds.SECRET, "runai-team-a", objects.name(secret), orphan)
+        assert (await submit(client, KEY)).status_code == 202
+        (secret,) = api.store.view.all(kinds.SECRET, "runai-team-a")
+        assert objects.meta(secret)["ownerReferences"][0]["name"] == "job"
+
+    play(script)
+
+
 def test_a_job_of_an_earlier_try_is_not_taken_back() -> None:
     async def script(api: Lossy, client: httpx.AsyncClient) -> None:
         assert (await submit(client, KEY)).status_code == 202

@@ -34,9 +34,9 @@ class LogFile:
         self._ends_line = True
 
     def write(self, chunk: bytes) -> None:
-        """What the program said. A full disk loses output, not the program; where some is missing a line says so."""
+        """What the program said; b"" at its end. A full disk loses output, not the program; where some is missing a line says so."""
         mark = self._stamp.mark_gap(self._lost_bytes, ends_line=self._ends_line) if self._lost_bytes else b""
-        data = mark + self._stamp(chunk)
+        data = mark + (self._stamp(chunk) if chunk else b"")
         written = 0
         with contextlib.suppress(OSError):
             while written < len(data):  # a disk that is nearly full takes a part

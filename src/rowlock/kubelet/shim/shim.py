@@ -250,6 +250,7 @@ class Shim:
         if self._stop_begun:
             fact["stopped"] = True
         while True:
+            self._log.write(b"")  # what a full disk lost last is said, if there is room by now
             try:
                 write_fact(self._fact_path("exit"), fact, on_written=lambda: self._notify_server("exited"))
                 return

@@ -82,7 +82,12 @@ async def create_job(
     new claims (True: the job owns it) and its gang. What is refused leaves nothing behind, but for a job of an earlier try.
     `options` are the job's; `has_gang`: whether it gets a gang where its scheduler needs one. Raises ApiError."""
     earlier = find_earlier_try(call.context.cache, job)
-    created, is_new = (earlier, False) if earlier else await _create_with_secrets(call, job, secrets, options)
+    if earlier is None:
+        created, is_new = await _create_with_secrets(call, job, secrets, options)
+    else:
+        created, is_new = earlier, False
+        with suppress(NotFound):  # that try came further
+            await _pass_to_job(call, secrets, earlier)
     try:
         await _create_claims(call, created, claims)
         if has_gang:
@@ -109,10 +114,17 @@ async def _create_with_secrets(
             with suppress(ApiError):
                 await api.delete(kinds.SECRET, namespace, name)
         raise
-    owner = {"metadata": {"ownerReferences": [objects.owner_reference(created)]}}
-    for name in names:
-        await api.patch(kinds.SECRET, namespace, name, owner, options=_OPTIONS)
+    await _pass_to_job(call, secrets, created)
     return created, is_new
+
+
+async def _pass_to_job(call: RestCall, secrets: Sequence[Object], job: Object) -> None:
+    """The job owns these Secrets, and takes them along when it goes."""
+    owner = {"metadata": {"ownerReferences": [objects.owner_reference(job)]}}
+    for secret in secrets:
+        await call.context.api.patch(
+            kinds.SECRET, objects.namespace(secret), objects.name(secret), owner, options=_OPTIONS
+        )
 
 
 async def _create_or_find(call: RestCall, wanted: Object, options: WriteOptions = _OPTIONS) -> tuple[Object, bool]:
