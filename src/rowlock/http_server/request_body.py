@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 
+from rowlock.documents.yaml_reader import MAX_DEPTH
 from rowlock.errors import BadRequest, TooLarge
 
 
@@ -21,8 +22,26 @@ async def read_body(request: Request, limit: int, refusal: str = "") -> bytes:
 
 
 def decode_json(raw: bytes) -> Any:
-    """Raises BadRequest when it is no JSON."""
+    """Raises BadRequest when it is no JSON, or nested more deeply than the Kubernetes API takes it."""
     try:
-        return msgspec.json.decode(raw)
+        value = msgspec.json.decode(raw)
     except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
         raise BadRequest(f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep_error() from None
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _is_too_deep(value):
+        raise _too_deep_error()
+    return value
+
+
+def _too_deep_error() -> BadRequest:
+    return BadRequest(f"the body is nested more than {MAX_DEPTH} levels deep")
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Level by level: whoever sends it chooses how deep it is, so nothing here calls itself."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        collections = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for collection in collections for one in collection]
+    return any(isinstance(one, dict | list) for one in level)
