@@ -98,6 +98,20 @@ def test_whole_gpus_are_limits(world: World) -> None:
             "must be the name or the address of the NFS server",
         ),
         ({"minReplicas": 3, "maxReplicas": 2}, "spec.maxReplicas", "no less than minReplicas"),
+        ({"backoffLimit": 2**40}, "spec.backoffLimit", "must be no more than 2,147,483,647"),
+        (
+            {"environmentVariables": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
+            "spec.environmentVariables[1].name",
+            "sets A a second time",
+        ),
+        (
+            {"environmentVariables": [{"name": "A", "value": "a\0b"}]},
+            "spec.environmentVariables[0].value",
+            "has a NUL character",
+        ),
+        ({"args": ["a", "\0"]}, "spec.args", "has a NUL character"),
+        ({"compute": {"gpuPortionLimit": 0.2}}, "spec.compute.gpuPortionLimit", "limits a share of a GPU, but none"),
+        ({"compute": {"gpuMemoryLimit": "2G"}}, "spec.compute.gpuMemoryLimit", "with gpuMemoryRequest, or leave"),
     ],
 )
 def test_bad_input_names_field_rule_and_fix(world: World, body: dict[str, Any], field: str, words: str) -> None:

@@ -20,6 +20,8 @@ MOST_CAUSES = 100
 """Mistakes that are told of one body."""
 MOST_ITEMS = 5_000
 """Entries of all lists of one body together: each is read on the event loop, and some are compared with those before them."""
+LARGEST_INTEGER = 2**31 - 1
+"""The most that Kubernetes' fields of type int32 hold, which most whole numbers of a body become."""
 _LONGEST_WORD, _MOST_NAMES = 100, 500
 """Characters of a word for which a like name is looked for, and names that are compared: both are chosen by whoever asks, and each
 comparison holds the event loop."""
@@ -91,8 +93,22 @@ class Fields:
     def text(self, name: str) -> str:
         value = self.get(name)
         if value is None or isinstance(value, str):
-            return value or ""
+            return self._without_nul(name, value or "")
         self.add_error(name, "type", f"must be a string, not {_describe_value(value)}.")
+        return ""
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """A list of strings; None when it is something else, which is for the caller to say."""
+        value = self.get(name)
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            return None
+        return tuple(self._without_nul(name, word) for word in value)
+
+    def _without_nul(self, name: str, text: str) -> str:
+        if "\0" not in text:
+            return text
+        rule = "has a NUL character, but variables, arguments and names of files cannot hold one. Take it out."
+        self.add_error(name, "format", rule)
         return ""
 
     def label(self, name: str) -> str:
@@ -110,7 +126,7 @@ class Fields:
         self.add_error(name, "type", f"must be true or false, not {_describe_value(value)}.")
         return False
 
-    def integer(self, name: str, least: int = 0) -> int | None:
+    def integer(self, name: str, least: int = 0, most: int = LARGEST_INTEGER) -> int | None:
         value = self.get(name)
         if value is None:
             return None
@@ -119,6 +135,9 @@ class Fields:
             return None
         if value < least:
             self.add_error(name, "min", f"must be no less than {least}, but is {_show(value)}.")
+            return None
+        if value > most:
+            self.add_error(name, "max", f"must be no more than {most:,}, but is {_show(value)}.")
             return None
         return value
 

@@ -71,6 +71,7 @@ def parse_compute(body: Fields) -> Compute:
     body.allow_only(*submit_fields.field_names("compute"))
     devices = body.integer("gpuDevicesRequest")
     portion, memory = _parse_portion(body), _parse_gpu_memory(body)
+    _check_limits_have_requests(body)
     _check_request_type(body, portion, memory)
     if portion == 1:
         portion = None
@@ -122,6 +123,17 @@ def _parse_gpu_memory(body: Fields) -> int | None:
             "gpuMemoryLimit", "unsupported", "bursting above the request is not supported yet. Leave it out."
         )
     return mib
+
+
+def _check_limits_have_requests(body: Fields) -> None:
+    """A limit alone would be ignored: what it limits is a share that is asked for."""
+    for limit, request, example in (
+        ("gpuPortionLimit", "gpuPortionRequest", "a share such as 0.5"),
+        ("gpuMemoryLimit", "gpuMemoryRequest", "memory such as 2G"),
+    ):
+        if body.get(limit) is not None and body.get(request) is None:
+            message = f"limits a share of a GPU, but none is asked for. Ask for {example} with {request}, or leave the limit out."
+            body.add_error(limit, "required", message)
 
 
 def _check_request_type(body: Fields, portion: Decimal | None, memory: int | None) -> None:

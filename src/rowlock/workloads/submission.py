@@ -320,7 +320,7 @@ def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Role
         pull=body.choice("imagePullPolicy", "Always", "IfNotPresent", "Never"),
         command=_parse_words(body, "command"),
         args=_parse_words(body, "args"),
-        env=tuple(made for item in body.items("environmentVariables") if (made := _parse_variable(item))),
+        env=_parse_variables(body),
         working_dir=body.text("workingDir"),
         compute=compute.parse_compute(body.object("compute")),
         labels=_parse_pairs(body, "labels"),
@@ -343,9 +343,8 @@ def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> Role
 
 
 def _parse_words(body: Fields, name: str) -> tuple[str, ...]:
-    value = body.get(name)
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return tuple(value)
+    if (words := body.texts(name)) is not None:
+        return words
     text = body.text(name)
     try:
         return tuple(shlex.split(text))
@@ -357,6 +356,18 @@ def _parse_words(body: Fields, name: str) -> tuple[str, ...]:
 _SOURCES = {
     "podFieldRef": "fieldRef", "secret": "secretKeyRef", "configMap": "configMapKeyRef", USER_CREDENTIAL: USER_CREDENTIAL,
 }  # fmt: skip
+
+
+def _parse_variables(body: Fields) -> tuple[dict[str, Any], ...]:
+    variables: dict[str, dict[str, Any]] = {}
+    for item in body.items("environmentVariables"):
+        variable = _parse_variable(item)
+        if variable and variable["name"] in variables:
+            rule = f"sets {variable['name']} a second time, and a variable has one value. Set it once."
+            item.add_error("name", "unique", rule)
+        elif variable:
+            variables[variable["name"]] = variable
+    return tuple(variables.values())
 
 
 def _parse_variable(item: Fields) -> dict[str, Any] | None:
