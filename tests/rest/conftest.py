@@ -19,13 +19,15 @@ from tests.rest.served import Served, serving
 from rowlock import kinds
 from rowlock.accounts.user_accounts import FILE_NAME, UserAccounts
 from rowlock.accounts.user_credentials import UserCredentials
-from rowlock.api import LogOptions
+from rowlock.api import LogOptions, View
+from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.archive.archive import Archive
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.storage.store import Store
+from rowlock.storage.write_verbs import Admission, AlwaysAdmit
 
 CLUSTER = "71f69d83-ba66-4822-adf5-55ce55efd210"
 TOKEN = "secret"
@@ -146,14 +148,21 @@ def locked(tmp_path: Path) -> Iterator[World]:
     yield from _world(RestSettings(token=TOKEN, user="ana", cluster_id=CLUSTER), tmp_path)
 
 
-def _world(settings: RestSettings, directory: Path) -> Iterator[World]:
+def admitting_world(directory: Path) -> Iterator[World]:
+    """A face over a store that checks what comes in as the embedded cluster's does."""
+    yield from _world(RestSettings(user="ana", cluster_id=CLUSTER), directory, lambda _: AdmissionChain())
+
+
+def _world(
+    settings: RestSettings, directory: Path, admission: Callable[[View], Admission] = lambda _: AlwaysAdmit()
+) -> Iterator[World]:
     logs: dict[str, list[bytes]] = {}
 
     async def log(namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
         for line in logs.get(pod, []):
             yield line if options.timestamps else line.partition(b" ")[2]
 
-    store = Store.open(None, log_source=log)
+    store = Store.open(None, log_source=log, admission=admission)
     archive = Archive(directory / "archive")
     face = RestApi(store, settings, archive=archive)
 

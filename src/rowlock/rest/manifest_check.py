@@ -12,6 +12,7 @@ from rowlock.errors import AlreadyExists, ApiError
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.scheduler import parse_manifests, project_namespace
+from rowlock.rest.workload_routes.pod_trial import pod_causes
 from rowlock.training.admission import advice
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
@@ -49,10 +50,18 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
     refused = await _refusal(call, kind, placed)
     if kind in kinds.JOBS and not refused:
         refused = advice.late_refusal(kind, placed)
-        result["remarks"] = [] if refused else advice.job_remarks(kind, placed)
+        result["remarks"] = [] if refused else advice.job_remarks(kind, placed) + await _pod_remarks(call, placed)
     if not refused:
         result["remarks"] += await image_problems(call, kind, placed)
     return {**result, "refused": refused, "hint": advice.hint_for(refused) if refused else ""}
+
+
+async def _pod_remarks(call: RestCall, job: Object) -> list[str]:
+    """What the operator accepts, and no pod can be made with. (A replica's restartPolicy has a remark of its own.)"""
+    causes = [cause for _, cause in await pod_causes(call, job) if cause.field != "spec.restartPolicy"]
+    return [
+        f"the job is accepted, but no pod can be made with it: {c.field}: {c.message}" for c in dict.fromkeys(causes)
+    ]
 
 
 async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:

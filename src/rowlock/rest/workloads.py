@@ -31,11 +31,12 @@ from rowlock.rest.workload_routes.job_creation import (
     find_earlier_try,
     submit_identity,
 )
-from rowlock.rest.workload_routes.preview import preview
+from rowlock.rest.workload_routes.pod_trial import check_pods
+from rowlock.rest.workload_routes.preview import preview, try_creation
 from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause
+from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
 from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
 from rowlock.workloads.phase import V1_STATUSES
 from rowlock.workloads.projects import Project
@@ -98,6 +99,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     _check_cluster(cache, request)
     _check_kind_is_served(cache, request.framework.kind)
     _check_feasible(cache, request, project)
+    _check_room(call, request)
     identity = submit_identity(call, project, request)
     if request.is_name_prefix:
         request = _generate_name(request, identity)
@@ -113,8 +115,12 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         *environment_secrets(request, project, identity),
         *credential_secrets(request, project, identity, secrets_of_submit(call, request, only_shown=dry_run)),
     ]
+    await check_pods(call, job, request.body)
     if dry_run:
-        return preview(call, [*(claim for claim, _ in claims), *secrets, job])
+        made = [*(claim for claim, _ in claims), *secrets, job]
+        await require_queue(call, job)
+        await try_creation(call, made)
+        return preview(call, made)
     is_again = find_earlier_try(cache, job) is not None
     if not is_again:
         await ensure_name_is_free(cache, project, request.name)
@@ -160,6 +166,13 @@ def _check_feasible(cache: InformerCache, request: Submission, project: Project)
     cause = queue_limit_cause(request, _queue_path(cache, project))
     if cause is not None:
         raise BadRequest(cause.message, causes=[cause])
+
+
+def _check_room(call: RestCall, request: Submission) -> None:
+    """Raises BadRequest for more pods than the nodes hold; a real cluster may get more nodes when pods wait."""
+    embedded = call.context.settings.dialect is None
+    if embedded and (message := too_many_pods_message(request.pod_count, call.context.cache.nodes())):
+        raise BadRequest(message, causes=[Cause("max", message, "spec.numWorkers")])
 
 
 def _queue_path(cache: InformerCache, project: Project) -> list[Object]:

@@ -48,6 +48,19 @@ def infeasible_cause(compute: Compute, nodes: Iterable[Object], pool: str = "") 
     return _infeasible_cause(shape_of_compute(compute, pool), nodes, None)
 
 
+def too_many_pods_message(count: int, nodes: Iterable[Object]) -> str:
+    """Why so many pods never run together, and would only keep everybody busy; "" when they may. Without any node nobody knows yet what
+    there will be."""
+    rooms = [from_objects.parse_node(node).pods for node in nodes]
+    if not rooms or count <= sum(rooms):
+        return ""
+    nodes_hold = "the cluster's only node holds" if len(rooms) == 1 else f"all {len(rooms)} nodes together hold"
+    return (
+        f"the job asks for {count} pods, but {nodes_hold} {sum(rooms)}: ask for fewer replicas with more processes each,"
+        " or start the cluster with a larger --max-pods"
+    )
+
+
 def never_fits_message(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
     """The same of a pod template, as a sentence, and without the nodes that are closed now; "" when a node could, or when
     the template cannot be read."""

@@ -29,7 +29,7 @@ from rowlock.scheduling.model.scheduler_identity import EMBEDDED
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.pod_group import queue_of
-from rowlock.workloads.feasibility import never_fits_message
+from rowlock.workloads.feasibility import never_fits_message, too_many_pods_message
 
 REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.JOBS})
 
@@ -68,18 +68,8 @@ def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], pa
 
 
 def _check_pod_count(kind: Kind, job: Object, view: View) -> None:
-    """More pods than all nodes hold together never run, and tens of thousands of them would only keep everybody busy.
-    Without any node nobody knows yet what there will be."""
-    rooms = [from_objects.parse_node(node).pods for node in view.all(kinds.NODE)]
-    count = parse_job(FRAMEWORKS[kind], job).total_replicas
-    if rooms and count > sum(rooms):
-        nodes = "the cluster's only node holds" if len(rooms) == 1 else f"all {len(rooms)} nodes together hold"
-        raise Forbidden(
-            denial_message(
-                f"the job asks for {count} pods, but {nodes} {sum(rooms)}: ask for fewer replicas with more processes each,"
-                " or start the cluster with a larger --max-pods"
-            )
-        )
+    if message := too_many_pods_message(parse_job(FRAMEWORKS[kind], job).total_replicas, view.all(kinds.NODE)):
+        raise Forbidden(denial_message(message))
 
 
 def _pod_templates(kind: Kind, job: Object) -> Iterator[tuple[str, Object]]:

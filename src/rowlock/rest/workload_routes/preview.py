@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import yaml
 from starlette.responses import Response
 
+from rowlock import kinds
+from rowlock.api import WriteOptions
+from rowlock.errors import AlreadyExists
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 
@@ -16,6 +20,15 @@ class _PlainDumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
+
+
+async def try_creation(call: RestCall, made: list[Object]) -> None:
+    """Create all of it in a dry run. Raises what admission and validation refuse; a name may be taken: asked is what would be made."""
+    for obj in made:
+        with suppress(AlreadyExists):
+            await call.context.api.create(
+                kinds.by_object(obj), obj, options=WriteOptions(manager="rowlock", dry_run=True)
+            )
 
 
 def preview(call: RestCall, made: list[Object]) -> Any:

@@ -1,0 +1,75 @@
+"""Whether the pods of a job could be made: asked of the API server by a dry run of one pod of each replica type, before there is
+a job that waits for pods for ever.
+
+What else may be in the way of a pod now, such as a quota that is used up, is no reason to refuse its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rowlock import kinds, objects
+from rowlock.api import Create, WriteOptions
+from rowlock.errors import BadRequest, Cause, Invalid
+from rowlock.objects import Object
+from rowlock.rest.call import RestCall
+from rowlock.training.framework import Framework
+from rowlock.training.frameworks.registry import FRAMEWORKS
+from rowlock.training.job import reconcile
+from rowlock.training.model import TYPE_LABEL, WORKER
+from rowlock.training.reconcile_context import Observed
+
+_FIELDS = (
+    ("metadata.labels", "labels"), ("metadata.annotations", "annotations"), ("spec.tolerations", "tolerations"),
+    ("spec.nodeSelector", "nodeType"), ("spec.affinity", "nodeAffinityRequired"), ("spec.initContainers", "storage"),
+    ("spec.volumes", "storage"), ("volumeMounts", "storage"), ("env[", "environmentVariables"), ("ports[", "ports"),
+    ("readinessProbe", "probes"), ("securityContext", "security"), ("resources.", "compute.extendedResources"),
+    ("image", "image"),
+)  # fmt: skip
+"""A part of a path in a pod, and the field of a submit that it comes from."""
+
+
+async def check_pods(call: RestCall, job: Object, body: Mapping[str, Any]) -> None:
+    """Raises BadRequest, with the fields of the submit `body`, for a job that would never get a pod."""
+    causes: dict[Cause, None] = {}
+    for replica_type, cause in await pod_causes(call, job):
+        field = next((name for part, name in _FIELDS if part in cause.field), "")
+        section = (
+            "spec" if replica_type == WORKER or field.partition(".")[0] not in _master_spec(body) else "masterSpec"
+        )
+        path = f"{section}.{field}" if field else section
+        causes[Cause("format", f"no pod can be made with it: {cause.message}", path)] = None
+    if causes:
+        raise BadRequest("; ".join(f"{cause.field}: {cause.message}" for cause in causes), causes=list(causes))
+
+
+def _master_spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    return body.get("masterSpec") or {}
+
+
+async def pod_causes(call: RestCall, job: Object) -> list[tuple[str, Cause]]:
+    """What the API server would refuse in the job's pods, each with the replica type of its pod. A real cluster is not asked: who may
+    make jobs there need not be allowed to make pods."""
+    causes: list[tuple[str, Cause]] = []
+    if call.context.settings.dialect is not None:
+        return causes
+    for pod in _sample_pods(FRAMEWORKS[kinds.by_object(job)], job, call.context.clock()):
+        try:
+            await call.context.api.create(kinds.POD, pod, options=WriteOptions(dry_run=True))
+        except Invalid as error:
+            replica_type = objects.labels(pod)[TYPE_LABEL].capitalize()
+            causes += [(replica_type, cause) for cause in error.causes]
+    return causes
+
+
+def _sample_pods(framework: Framework, job: Object, now: float) -> Iterator[Object]:
+    """One pod of each replica type, as the operator makes it; the others differ in their number only."""
+    replicas = objects.dig(job, f"spec.{framework.replicas}") or {}
+    few = {name: {**replica, "replicas": min(1, replica.get("replicas") or 0)} for name, replica in replicas.items()}
+    policy = {**(objects.dig(job, "spec.runPolicy") or {}), "suspend": False}
+    metadata = {"uid": objects.uid(job) or "trial", **job["metadata"], "creationTimestamp": objects.timestamp(now)}
+    small = {**job, "metadata": metadata, "spec": {**job["spec"], "runPolicy": policy, framework.replicas: few}}
+    for write in reconcile(framework, Observed(small), now).writes:
+        if isinstance(write, Create) and write.kind == kinds.POD:
+            yield write.object
