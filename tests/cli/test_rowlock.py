@@ -7,7 +7,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from tests.rest.served import Served, call
 
 from rowlock import kinds
+from rowlock.api import DeleteOptions
 from rowlock.cli import client
 from rowlock.cli.commands import cluster
 from rowlock.cli.commands.tree import ROOT as ROWLOCK
@@ -23,6 +24,7 @@ from rowlock.cli.output import format_memory
 from rowlock.cli.progress import ProgressReporter
 from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
+from rowlock.errors import NotFound
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
@@ -92,7 +94,8 @@ def test_merged_logs_have_ranks_and_the_order_of_time(served: Served) -> None:
     served.logs["t1-worker-0"] = ["2026-01-01T00:00:01Z two"]
     assert served.ok("rowlock logs t1") == "[rank 0] one\n[rank 1] two\n[rank 0] three\n"
     assert served.ok("rowlock logs t1 --pod worker-0") == served.ok("rowlock logs t1 --rank 1") == "two\n"
-    assert "t1 has no rank 2; it has rank 0, rank 1." in served.run("rowlock logs t1 --rank 2")[2]
+    refused = "Failed to find pod: 'rank-2' of job: 't1'. Its pods: t1-master-0, t1-worker-0."
+    assert refused in served.run("rowlock logs t1 --rank 2")[2]
     assert served.run("rowlock logs t1 --rank 0 --pod worker-0")[0] == 2
     served.finish()
     followed = served.ok("rowlock logs -f t1").splitlines()
@@ -203,6 +206,29 @@ def test_the_logs_of_pods_that_are_gone_are_read(served: Served) -> None:
     assert served.ok("runai logs t1") == "one\nthree\n"
     assert served.ok("runai logs t1 --pod t1-worker-0") == "two\n"
     assert "Failed to find pod: 'rank-7'" in served.run("rowlock logs t1 --rank 7")[2]
+
+
+@pytest.mark.parametrize(("gone", "name"), [("worker-0", "--rank 1"), ("master-0", "--rank 0")])
+def test_the_log_of_a_pod_that_is_gone_is_found_while_others_remain(served: Served, gone: str, name: str) -> None:
+    """As the clean-pod policy leaves a job that is over."""
+    served.node("a")
+    served.ok(f"{SUBMIT} --backoff-limit 0")
+    served.bound(2)
+    served.run_pods()
+    served.finish(1 if gone == "master-0" else 0)
+    served.until(lambda: "Failed" in served.ok("rowlock list") or "Completed" in served.ok("rowlock list"))
+    pod, now = f"t1-{gone}", DeleteOptions(grace=0)
+    with suppress(NotFound):
+        served.do(lambda: served.store.delete(kinds.POD, "runai-default", pod, options=now))
+    served.until(lambda: pod not in served.get("/api/v1/workloads/pods?limit=50"))
+    served.logs[pod] = ["2026-01-01T00:00:01Z of the one that is gone"]
+    for words in (name, f"--pod {gone}", f"-f {name}", f"-f --pod {pod}"):
+        assert served.ok(f"rowlock logs t1 {words}") == "of the one that is gone\n"
+    assert served.ok(f"runai logs t1 --pod {pod}") == "of the one that is gone\n"
+    assert served.ok("rowlock logs -f t1") == f"[{name[2:].replace('--', '')}] of the one that is gone\n"
+    if gone == "master-0":
+        assert served.ok("runai logs t1") == "of the one that is gone\n"
+    assert "Its pods: " in served.run("rowlock logs t1 --pod worker-7")[2]
 
 
 def test_a_suspended_job_has_not_failed() -> None:

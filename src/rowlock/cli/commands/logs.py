@@ -40,8 +40,7 @@ def logs(line: CommandLine) -> int:
         if line.previous:
             raise CommandError("--previous and --attempt both name an attempt: give one of them", 2)
         options["attempt"] = line.attempt
-    is_gone = bool(workload.get("deletedAt")) and not workload["actionsSupport"]["delete"]
-    chosen = _choose_pod(server, workload, line, gone=is_gone or not line.follow)
+    chosen = _choose_pod(server, workload, line, gone=True)
     if chosen.name:
         counts_here = chosen.local_rank is not None and line.tail is not None and not line.follow
         if counts_here:
@@ -63,7 +62,7 @@ def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: s
     for name in names:
         if word in (name, name.removeprefix(f"{workload['name']}-")):
             return str(name)
-    if gone and not names:
+    if gone:
         return word if word.startswith(f"{workload['name']}-") else f"{workload['name']}-{word}"
     hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
     raise CommandError(
@@ -95,10 +94,10 @@ def _pod_of_rank(server: client.ServerClient, workload: dict[str, Any], rank: in
     ranks = {p["rank"]: str(p["name"]) for p in pods}
     if name := ranks.get(f"rank {rank}"):
         return _ChosenPod(name)
-    if gone and not pods:
-        return _ChosenPod(f"rank-{rank}")
     if (chosen := _pod_of_launched_rank(workload, rank, pods)) is not None:
         return chosen
+    if gone and (not pods or any(tag.startswith("rank ") for tag in ranks)):
+        return _ChosenPod(f"rank-{rank}")
     if not any(tag.startswith("rank ") for tag in ranks):
         raise CommandError(
             f"the pods of {workload['name']} do not have one rank each: choose one with --pod ({', '.join(ranks) or 'none yet'})"

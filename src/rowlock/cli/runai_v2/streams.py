@@ -27,11 +27,12 @@ def logs(line: CommandLine) -> int:
     if line.wait_timeout:
         _wait_for_start(server, workload, parse_duration(line.wait_timeout, "--wait-timeout"))
     if line.pod:
-        pod = find_pod_name(server, workload, line.pod, gone=not line.follow)
+        pod = find_pod_name(server, workload, line.pod, gone=True)
     else:
         chief = str(workload["additionalFields"]["chief"])
         is_over = workload["phase"] in ("Completed", "Failed", "Deleted")
-        pod = chief or (chief_pod(server, workload, follow=True) if line.follow and not is_over else GONE_CHIEF)
+        waits = line.follow and not is_over
+        pod = (chief or chief_pod(server, workload, follow=True)) if waits else GONE_CHIEF
     options: dict[str, Any] = {
         "follow": line.follow, "timestamps": line.timestamps, "sinceTime": line.since_time, "previous": line.previous,
         "container": line.container, "limitBytes": line.limit_bytes,

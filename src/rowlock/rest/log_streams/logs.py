@@ -124,16 +124,13 @@ def _check_time(text: str | None) -> str | None:
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """The log of one pod of an existing workload. A deleted pod can be given by its name or rank."""
+    """The log of one pod of an existing workload, also of a deleted one."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
-    pod = next((p for p in workload.pods if pod_word in (objects.name(p), objects.uid(p))), None)
-    if pod is None and (gone := _find_gone_pod(workload, pod_word)) and not log_options.follow:
-        return await stream_pod(call, _source(call, workload).read_gone_pod(gone, log_options), log_options)
+    pod, source = find_pod(workload, pod_word), _source(call, workload)
     if pod is None:
-        names = [objects.name(p) for p in workload.pods]
-        job = objects.name(workload.job)
-        raise NotFound(f"Failed to find pod: '{pod_word}' of job: '{job}'.{did_you_mean(pod_word, names)}")
-    source = _source(call, workload)
+        raise no_pod_error(workload.job, pod_word, [objects.name(p) for p in workload.pods])
+    if not objects.uid(pod):
+        return await stream_pod(call, source.read_gone_pod(pod, log_options), log_options)
     if log_options.follow:
         return await stream_pod(call, source.follow_pod(pod, log_options), log_options)
     if not objects.dig(pod, "spec.nodeName", ""):
@@ -143,12 +140,18 @@ async def pod_logs(call: RestCall) -> Any:
     return await stream_pod(call, source.read_pod(pod, log_options), log_options)
 
 
-def _find_gone_pod(workload: Workload, pod_word: str) -> Object | None:
-    """The name of a deleted (or never created) pod of the workload, given by its name or rank."""
-    gone = ranks.gone_pods(workload.job, workload.pods)
-    if pod_word == "chief":
-        return ranks.chief_pod(gone)
-    return next((p for p in gone if pod_word in (objects.name(p), rank_word(workload, p))), None)
+def find_pod(workload: Workload, word: str) -> Object | None:
+    """The pod that a word means: a name, a uid, a rank, or `chief`. One that is gone, or was never made, has no uid."""
+    pods = [*workload.pods, *ranks.gone_pods(workload.job, workload.pods)]
+    if word == "chief":
+        return ranks.chief_pod(pods)
+    return next((p for p in pods if word in (objects.name(p), objects.uid(p), rank_word(workload, p))), None)
+
+
+def no_pod_error(job: Object, word: str, names: list[str]) -> NotFound:
+    """The error for a word that means none of the pods with these names."""
+    hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
+    return NotFound(f"Failed to find pod: '{word}' of job: '{objects.name(job)}'.{did_you_mean(word, names)}{hint}")
 
 
 def rank_word(workload: Workload, pod: Object) -> str:
@@ -256,9 +259,9 @@ def has_started(pod: Object) -> bool:
 
 
 def attempt(pod: Object) -> tuple[str, int]:
-    """Identifies one life of a rank: (pod's uid, number of restarts)."""
+    """Identifies one life of a rank: (pod's uid, of one that is gone its name; number of restarts)."""
     states = objects.dig(pod, "status.containerStatuses", [])
-    return objects.uid(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
+    return objects.uid(pod) or objects.name(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +280,7 @@ class _LogSource:
 
     def read_gone_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         """The log of this job's last pod of that name. Raises ApiError when nothing is kept."""
-        return self.read_pod(pod, replace(log_options, previous=True))
+        return self.read_pod(pod, replace(log_options, previous=True, follow=False))
 
     async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         """Follow one pod; wait for its start first."""
@@ -373,12 +376,14 @@ class _LogSource:
     async def _feed_queue(self, queue: asyncio.Queue[bytes | None], log_options: LogOptions) -> None:
         """Start a follower for every life of every rank; when the workload is over, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
+        followed_names: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 workload = self.cache.workload(self.uid)
-                for pod in workload.pods if workload else ():
-                    if has_started(pod) and attempt(pod) not in followers and workload:
+                for pod in self._readable_pods(workload, followed_names) if workload else ():
+                    if attempt(pod) not in followers and workload:
                         tag = line_tag(workload.job, pod)
+                        followed_names.add(objects.name(pod))
                         followers[attempt(pod)] = tasks.create_task(
                             self._follow_into_queue(pod, tag, queue, log_options)
                         )
@@ -392,6 +397,14 @@ class _LogSource:
         if farewell := self._still_running_message(drained):
             await queue.put(farewell)
         await queue.put(None)
+
+    def _readable_pods(self, workload: Workload, followed_names: set[str]) -> list[Object]:
+        """The pods that have started; when the job is over, those that are gone and were not followed, too: they have no uid, and no
+        pod takes their place."""
+        gone = ranks.gone_pods(workload.job, workload.pods) if self.is_over() else []
+        return [pod for pod in workload.pods if has_started(pod)] + [
+            pod for pod in gone if objects.name(pod) not in followed_names
+        ]
 
     async def _drain(
         self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: asyncio.Queue[bytes | None]
@@ -441,7 +454,8 @@ class _LogSource:
         self, pod: Object, tag: LineTag, queue: asyncio.Queue[bytes | None], log_options: LogOptions
     ) -> None:
         try:
-            chunks = self.read_pod(pod, log_options)
+            read = self.read_pod if objects.uid(pod) else self.read_gone_pod
+            chunks = read(pod, log_options)
             async for line in split_lines(chunks, states=self.has_states, stamped=log_options.timestamps):
                 state = STATE if line.startswith(STATE) else b""
                 await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))

@@ -24,7 +24,6 @@ from rowlock.rest.log_streams.lines import merge_by_time, split_lines, take_line
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_past
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import replica_specs
 
 _SETTLE = 2.0
@@ -215,12 +214,14 @@ async def pod_logs(call: RestCall) -> Any:
     run = await _past_run(call)
     if run is not None:
         return await _answer_pod(call, run.record.body["job"], options, attempt)
-    job = find_workload(call).job
+    workload = find_workload(call)
+    job, pod = workload.job, logs.find_pod(workload, str(call.path["pod"]))
     if attempt is None:
         try:
             return await logs.pod_logs(call)
         except (NotFound, BadRequest):
-            if options.follow or not await find_lives(call, objects.uid(job)):
+            is_there = pod is not None and bool(objects.uid(pod))
+            if (options.follow and is_there) or not await find_lives(call, objects.uid(job)):
                 raise
     return await _answer_pod(call, job, options, attempt)
 
@@ -234,7 +235,7 @@ async def _answer_pod(call: RestCall, job: Object, options: LogOptions, attempt:
     mine = [life for life in lives if life.pod == pod_name and pod_uid in ("", life.pod_uid)]
     mine = choose_container(mine, options.container, job, pod_name)
     if not mine:
-        raise NotFound(f"Failed to find pod: '{word}' of job: '{objects.name(job)}'.{did_you_mean(word, names)}")
+        raise logs.no_pod_error(job, word, names)
     life = choose_attempt(mine, pod_name, attempt, previous=options.previous)[pod_name]
     return await logs.stream_pod(call, _reader(call, job).read(life, options), options)
 
