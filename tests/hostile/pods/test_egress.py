@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,7 +102,7 @@ def test_a_name_is_resolved_once_and_its_address_is_judged(monkeypatch: pytest.M
     async def whole() -> None:
         asked = []
 
-        async def resolve(host: str, port: int, **_: object) -> list[object]:
+        def resolve(host: str, port: int, **_: object) -> list[object]:
             asked.append(host)
             address = "192.0.2.1" if len(asked) == 1 else "127.0.0.1"
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
@@ -114,12 +116,39 @@ def test_a_name_is_resolved_once_and_its_address_is_judged(monkeypatch: pytest.M
         real = asyncio.open_connection
         async with proxy() as port:
             reader, writer = await real("127.0.0.1", port)
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+            monkeypatch.setattr(socket, "getaddrinfo", resolve)
             monkeypatch.setattr("asyncio.open_connection", connect)
             writer.write(b"CONNECT rebind.example:443 HTTP/1.1\r\n\r\n")
             assert b" 502 Bad Gateway\r\n" in await reader.read()
             writer.close()
         assert asked == ["rebind.example"] and connected == [("192.0.2.1", socket.AI_NUMERICHOST)]
+
+    asyncio.run(whole())
+
+
+def test_lookups_of_pods_take_no_thread_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server reads archives, removes pods and opens sessions in asyncio's own threads; those are few."""
+    answer = threading.Event()
+
+    def resolve(*_: object, **__: object) -> list[object]:
+        assert answer.wait(30)
+        raise socket.gaierror("no such name")
+
+    async def whole() -> None:
+        async with proxy() as port:
+            clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+            monkeypatch.setattr(socket, "getaddrinfo", resolve)
+            for _, writer in clients:
+                writer.write(b"CONNECT slow.example:443 HTTP/1.1\r\n\r\n")
+                await writer.drain()
+            async with asyncio.timeout(10):
+                for _ in range(20):
+                    await asyncio.to_thread(os.getpid)
+            assert not answer.is_set()
+            answer.set()
+            for reader, writer in clients:
+                assert b" 502 Bad Gateway\r\n" in await reader.read()
+                writer.close()
 
     asyncio.run(whole())
 

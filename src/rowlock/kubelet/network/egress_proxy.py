@@ -12,7 +12,9 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import urlsplit
 
 from rowlock.kubelet.network.egress_policy import denial
@@ -23,6 +25,8 @@ _CHUNK_BYTES = 1 << 16
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _MAX_CONNECTIONS = 1024
 """Connections of all pods at a time; fewer where the server may open few files."""
+_LOOKUP_THREADS = 16
+"""For names that pods ask for, and for nothing else: a lookup may take a thread for many seconds."""
 _FILES_PER_CONNECTION = 8
 """Each has two descriptors, and the server needs most for other things."""
 
@@ -71,6 +75,7 @@ class EgressProxy:
         upstream = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or environment.get("http_proxy")
         self._upstream = urlsplit(upstream) if upstream else None
         self._open: Counter[str] = Counter()
+        self._lookups = ThreadPoolExecutor(_LOOKUP_THREADS, "pod-lookup")
 
     async def run(self) -> None:
         self._listener.setblocking(False)
@@ -78,8 +83,11 @@ class EgressProxy:
         server = await asyncio.start_server(
             self._serve, sock=self._listener, limit=_MAX_HEADER_BYTES, start_serving=False
         )
-        async with server:
-            await server.serve_forever()
+        try:
+            async with server:
+                await server.serve_forever()
+        finally:
+            self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pod = str((writer.get_extra_info("peername") or ("",))[0])
@@ -135,7 +143,8 @@ class EgressProxy:
 
         Raises RefusedRequest when they may go to none of its addresses, OSError when it has none."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(request.host, request.port, type=socket.SOCK_STREAM)
+            look_up = partial(socket.getaddrinfo, request.host, request.port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
         except (OSError, UnicodeError) as error:
             if self._upstream is not None:
                 return []
