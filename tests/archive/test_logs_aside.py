@@ -6,8 +6,10 @@ import errno
 import itertools
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +236,83 @@ def test_what_a_program_has_put_in_its_logs_place_is_no_log(
     make(container / "log.0")
     directories.drop_old_runs(CARD, "first", 2)
     assert os.listdir(container) == [] and not (directories.logs / EARLIER_RUNS).exists()
+
+
+def refuse_bad_log(monkeypatch: pytest.MonkeyPatch, logs: Path, call: str, code: int) -> None:
+    """Every `call` for the log of the container `bad`, or for what else its directory needs, fails with this error."""
+    real, (bad,) = getattr(os, call), list(logs.rglob("bad.0.log"))
+
+    def refused(what: Any, *args: Any, **options: Any) -> Any:
+        is_bad = os.path.samestat(os.fstat(what), bad.stat()) if isinstance(what, int) else what == str(bad)
+        if is_bad or str(what).endswith((".owner.json", CARD.uid)):
+            raise OSError(code, os.strerror(code), str(bad))
+        return real(what, *args, **options)
+
+    monkeypatch.setattr(os, call, refused)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("call", ["open", "scandir", "pread"])
+@pytest.mark.parametrize("put_aside", [begin_third_run, remove_with])
+def test_a_shortage_loses_no_log(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    put_aside: Callable[[PodDirectories, str], None],
+    call: str,
+    code: int,
+) -> None:
+    """The only copy was deleted, or was the log of no job."""
+    put_aside(directories, "bad")
+    with monkeypatch.context() as patch:
+        refuse_bad_log(patch, directories.logs, call, code)
+        with pytest.raises(OSError, match=os.strerror(code)):
+            archive.work(connection)
+    archive.work(connection)
+    assert archived(connection) == [("bad", 0)]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("call", ["open", "pread"])
+def test_a_log_that_cannot_be_read_stops_no_other(
+    archive: InterruptedArchive,
+    connection: sqlite3.Connection,
+    directories: PodDirectories,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    call: str,
+    code: int,
+) -> None:
+    """The archive tried it again every five seconds, and did nothing else."""
+    for container in ("bad", "good"):
+        write_log(directories, container)
+    directories.remove(replace(CARD, owner=""))
+    refuse_bad_log(monkeypatch, directories.logs, call, code)
+    archive.work(connection)
+    texts = {
+        log.container: zlib.decompress(database.read_log_body(connection, log) or b"", 31)
+        for log in database.read_logs(connection, "")
+    }
+    assert b"hello" in texts["good"]
+    told = texts["bad"].decode() if call == "pread" else caplog.text
+    assert "cannot be read" in told and os.strerror(code) in told
+    assert not archive._directories
+
+
+def test_what_could_be_read_of_a_log_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pread, path = os.pread, tmp_path / "log"
+    path.write_bytes(b"x" * (2 << 20))
+
+    def read_first_only(fd: int, size: int, offset: int) -> bytes:
+        if offset:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", read_first_only)
+    with log_intake.open_regular(str(path)) as source:
+        packed = log_intake.compress_log(source, tmp_path / "taken.gz", check_space=lambda: None)
+    first, said = zlib.decompress(packed.body or b"", 31).splitlines()
+    assert first == b"x" * (1 << 20) and b" rowlock: the rest of this log cannot be read: " in said

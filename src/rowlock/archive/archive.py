@@ -297,10 +297,13 @@ class Archive:
                     self._single_logs.pop(one, None)
 
     def _compress(self, file: log_intake.AsideLog) -> Statement | None:
-        """None where the file cannot be read; what the archive's own disk refuses is raised."""
+        """None where the file cannot be read; what the archive's own disk refuses is raised, and every shortage."""
         try:
             source = log_intake.open_regular(file.path)
-        except OSError:
+        except OSError as error:
+            if log_intake.is_shortage(error):
+                raise
+            log.warning("a log cannot be read, and is not in the archive: %s", error)
             return None
         with source:
             self._check_space()

@@ -39,6 +39,7 @@ TAKEN_FILE = ".archived"
 """The same, once all that lies there is in the archive."""
 _DIRECTORY = re.compile(r"([a-z0-9.-]+)_([a-z0-9.-]+)_([A-Za-z0-9-]+)")
 _LOG_FILE = re.compile(r"([a-z0-9][a-z0-9.-]*)\.([0-9]{1,9})\.log")
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -69,14 +70,16 @@ def find_new_directories(spool: Path) -> list[str]:
 
 
 def find_log_files(directory: str) -> list[AsideLog]:
-    """The logs in the directory of one pod; none where it is not one, or is gone."""
+    """The logs in the directory of one pod; none where it is not one, or is gone. Raises OSError for a shortage."""
     named = _DIRECTORY.fullmatch(os.path.basename(directory))
     if named is None:
         return []
     try:
         with os.scandir(directory) as entries:
             names = sorted(entry.name for entry in entries)
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return []
     owner = _read_owner(f"{directory}/{OWNER_FILE}") if OWNER_FILE in names else ""
     namespace, pod, pod_uid = named.groups()
@@ -91,10 +94,17 @@ def _read_owner(path: str) -> str:
     try:
         with open_regular(path) as file:
             fact = msgspec.json.decode(file.read(_MAX_OWNER))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and is_shortage(error):
+            raise
         return ""
     owner = fact.get("uid") if isinstance(fact, dict) else ""
     return owner if isinstance(owner, str) else ""
+
+
+def is_shortage(error: OSError) -> bool:
+    """Descriptors or memory are short now, which says nothing of the file that was asked for."""
+    return error.errno in _SHORTAGES
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -112,8 +122,10 @@ def mark_taken(directory: str, files: list[AsideLog], *, remove: bool) -> None:
         if not remove:
             mark = f"{directory}/{TAKEN_FILE}"
             os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
-            if find_log_files(directory) != files:  # more has come; what comes from here on removes the mark itself
-                os.unlink(mark)
+            with contextlib.suppress(OSError):
+                if find_log_files(directory) == files:
+                    return
+            os.unlink(mark)  # more has come; what comes from here on removes the mark itself
             return
         for file in files:
             os.unlink(file.path)
@@ -178,13 +190,23 @@ def compress_log(
 
 
 def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
-    """The newest `limit` bytes that were written to a log, in blocks, from a whole line on. Where older ones are left out, the first
-    line says so. Raises OSError."""
-    status = os.fstat(fd)
+    """The newest `limit` bytes that were written to a log, in blocks, from a whole line on. A line says where older ones are left
+    out, and where it cannot be read any further. Raises OSError for a shortage."""
+    status, ends_line = os.fstat(fd), True
     pieces, is_cut = _find_newest(fd, status.st_size, limit)
     for number, (begin, end) in enumerate(pieces):
         at = begin
-        while at < end and (block := os.pread(fd, min(_MAX_LINE, end - at), at)):
+        while at < end:
+            try:
+                block = os.pread(fd, min(_MAX_LINE, end - at), at)
+            except OSError as error:
+                if is_shortage(error):
+                    raise
+                end_line = _own_line(f"the rest of this log cannot be read: {error.strerror}", b"", status.st_mtime)
+                yield end_line if ends_line else b"\n" + end_line
+                return
+            if not block:
+                return
             text = block
             if at == begin > 0:
                 text = text.lstrip(b"\0")  # the disk has holes in whole blocks, so zeros are left beside them
@@ -197,6 +219,7 @@ def _read_newest(fd: int, limit: int) -> Iterator[bytes]:
                 said = f"older lines are left out here: of a log the archive keeps the newest {limit} bytes"
                 text, is_cut = _own_line(said, text, status.st_mtime) + text, False
             if text:
+                ends_line = text.endswith(b"\n")
                 yield text
 
 
