@@ -141,7 +141,9 @@ class PodDirectories:
             if not directory.exists() and not os.path.lexists(doomed):
                 return
             time.sleep(0.02)  # the last of its programs wrote while we looked
-        log.warning("%s cannot be removed whole: something in it is immutable (lsattr) or mounted; remove it by hand", doomed)
+        log.warning(
+            "%s cannot be removed whole: something in it is immutable (lsattr) or mounted; remove it by hand", doomed
+        )
 
     def finish_removals(self) -> None:
         """What a server that was killed has not removed to the end."""
