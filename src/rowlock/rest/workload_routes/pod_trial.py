@@ -11,7 +11,7 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import Create, WriteOptions
-from rowlock.errors import BadRequest, Cause, Invalid
+from rowlock.errors import ApiError, BadRequest, Cause, Invalid
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.training.framework import Framework
@@ -60,6 +60,8 @@ async def pod_causes(call: RestCall, job: Object) -> list[tuple[str, Cause]]:
         except Invalid as error:
             replica_type = objects.labels(pod)[TYPE_LABEL].capitalize()
             causes += [(replica_type, cause) for cause in error.causes]
+        except ApiError:
+            continue  # a quota, a pod of that name, a missing right: none of them says anything about the pod itself
     return causes
 
 
