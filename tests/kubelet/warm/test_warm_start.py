@@ -87,21 +87,20 @@ def test_programs_share_a_parent_when_they_agree_on_what_is_read_at_import(torch
 class Started:
     """Programs from a warm parent that imports nothing but the standard library, and the same started cold."""
 
-    def __init__(self, place: Path) -> None:
-        self._place, self._number = place, 0
-        self._parents = WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, [])
+    def __init__(self, place: Path, parents: WarmParents | None = None) -> None:
+        self.place = place
+        self._parents = parents or WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, [])
 
     def spec(self, argv: list[str], env: dict[str, str]) -> dict[str, object]:
-        found = eligibility.plan_warm_start(argv, env, str(self._place))
+        found = eligibility.plan_warm_start(argv, env, str(self.place))
         assert found
-        self._number += 1
-        directory = self._place / f"container-{self._number}"
+        directory = self.place / f"container-{len(list(self.place.glob('container-*')))}"
         directory.mkdir()
-        request = shim_request(directory, argv, cwd=str(self._place), hint="uid/main", env=env, warm=found.spec())
+        request = shim_request(directory, argv, cwd=str(self.place), hint="uid/main", env=env, warm=found.spec())
         return request.to_json()
 
     def key(self, argv: list[str], env: dict[str, str]) -> str:
-        found = eligibility.plan_warm_start(argv, env, str(self._place))
+        found = eligibility.plan_warm_start(argv, env, str(self.place))
         assert found
         return found.key
 
@@ -120,7 +119,7 @@ class Started:
 
     def cold(self, argv: list[str], env: dict[str, str]) -> tuple[int, str]:
         done = subprocess.run(
-            argv, env=env, cwd=self._place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            argv, env=env, cwd=self.place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         return done.returncode if done.returncode >= 0 else 128 - done.returncode, done.stdout
 
@@ -134,6 +133,57 @@ def started(tmp_path: Path, torchlike: None) -> Iterator[Started]:
     made = Started(tmp_path)
     yield made
     made.close()
+
+
+PATHS = """
+import json, os, sys   # torch
+try:
+    import lab
+except ImportError:
+    lab = None
+print(sys.path, lab and lab.__file__)
+"""
+
+
+@pytest.mark.parametrize("entries", ["src", ":src", "src:", ".", "src/../src", "late", "/nowhere:src"])
+def test_pythonpath_means_what_it_means_in_the_directory_of_the_program(
+    tmp_path: Path, torchlike: None, entries: str
+) -> None:
+    parents, env = WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, []), {**ENV, "PYTHONPATH": entries}
+    projects = []
+    for name in ("one", "two"):
+        (tmp_path / name / "src").mkdir(parents=True)
+        (tmp_path / name / "src/lab.py").write_text("")
+        (tmp_path / f"link-{name}").symlink_to(tmp_path / name)
+        projects += [Started(tmp_path / name, parents), Started(tmp_path / f"link-{name}", parents)]
+    argv = ["python", "-c", PATHS]
+    try:
+        for project in projects:
+            assert project.warm(argv, env) == project.cold(argv, env)
+        for project in projects:
+            late = project.place / "late"
+            late.mkdir(exist_ok=True)
+            (late / "lab.py").write_text("")
+            assert project.warm(argv, env) == project.cold(argv, env), "a directory that came after the parent"
+    finally:
+        parents.kill_parents()
+
+
+def test_a_safe_path_has_no_directory_of_the_program(started: Started) -> None:
+    argv, env = ["python", "-c", PATHS], {**ENV, "PYTHONSAFEPATH": "1", "PYTHONPATH": "/nowhere"}
+    assert started.warm(argv, env) == started.cold(argv, env)
+
+
+@pytest.mark.parametrize("name", ["json.py", "sitecustomize.py", "usercustomize.py"])
+def test_what_pythonpath_has_in_the_place_of_an_imported_module_starts_cold(
+    tmp_path: Path, started: Started, name: str
+) -> None:
+    argv, env = ["python", "-c", "# torch"], {**ENV, "PYTHONPATH": "src"}
+    started.warm(argv, env)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / name).write_text("")
+    expected = f"{tmp_path}/src/{name} has the name of a module that is imported before it"
+    assert started._parents.fork(started.spec(argv, env), {}) == (0, expected)
 
 
 PROGRAM = """
@@ -221,7 +271,9 @@ def test_a_module_of_the_users_that_torch_has_hidden_starts_cold(tmp_path: Path,
         (tmp_path / name).write_text("")
         pid, why = started._parents.fork(started.spec(["python", "train.py"], ENV), {})
         assert bool(why) == name.endswith(".py") and bool(pid) != bool(why)
-        assert not why or why == f"{tmp_path / name.partition('/')[0]} has the name of a module that torch imports"
+        assert (
+            not why or why == f"{tmp_path / name.partition('/')[0]} has the name of a module that is imported before it"
+        )
         (tmp_path / name).unlink()
 
 

@@ -44,6 +44,8 @@ class WarmStart:
     """The command line after exec: that of a script begins with its interpreter."""
     first: str
     """The directory that leads the program's `sys.path`."""
+    python_path: tuple[str, ...]
+    """The directories that come next: those of `PYTHONPATH`."""
     torch: str
     """Which torch: a package that has been replaced needs a new parent."""
 
@@ -79,6 +81,10 @@ def plan_warm_start(
     if not program or not _uses_torch(program, script, env):
         return None
     import_env = {k: v for k, v in env.items() if _is_read_at_import(k)}
+    python_path: list[str] = []
+    if env.get("PYTHONPATH"):  # a parent begins in another directory, and serves programs of many
+        python_path = _absolute_entries(env["PYTHONPATH"], cwd)
+        import_env["PYTHONPATH"] = os.pathsep.join(python_path)
     first = os.path.dirname(os.path.realpath(script)) if script else readable_path(cwd)
     return WarmStart(
         interpreter,
@@ -87,8 +93,15 @@ def plan_warm_start(
         program,
         words,
         first,
+        tuple(map(readable_path, python_path)),
         torch,
     )
+
+
+def _absolute_entries(python_path: str, cwd: str) -> list[str]:
+    """As Python reads them when it begins in this directory; an empty one is the directory itself."""
+    directory = os.path.realpath(cwd)
+    return [os.path.normpath(os.path.join(directory, entry)) for entry in python_path.split(os.pathsep)]
 
 
 _others: dict[tuple[str, str | None], float] = {}

@@ -88,7 +88,8 @@ def become_program(request: WarmRequest) -> str:
     sys.argv = [{"file": target, "text": "-c"}.get(how, "-m"), *rest]
     sys.orig_argv = list(warm["words"])
     command_line.show(request.argv[0], sys.orig_argv, env)
-    sys.path[0] = {"file": os.path.dirname(os.path.realpath(target)), "module": os.getcwd()}.get(how, "")
+    if not getattr(sys.flags, "safe_path", False):  # PYTHONSAFEPATH, since Python 3.11: there is no such entry
+        sys.path[0] = {"file": os.path.dirname(os.path.realpath(target)), "module": os.getcwd()}.get(how, "")
     for number, action in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGPIPE, signal.SIG_IGN),
@@ -103,6 +104,8 @@ def _reset_interpreter(env: dict[str, str]) -> None:
     """What a new interpreter would have of its own: nobody else's modules, descriptors, randomness and threads."""
     for name in [n for n in sys.modules if n == "rowlock" or n.startswith("rowlock.")]:
         del sys.modules[name]
+    sys.path_importer_cache.clear()  # it says what directories held when the parent looked, and which were not there
+    importlib.invalidate_caches()
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the listing's own descriptor

@@ -28,6 +28,8 @@ MAX_PARENTS = 4
 MAX_UNUSED_PARENTS = 8
 """After so many parents in a row that nobody forked from, only an environment that has come twice gets one."""
 _ANSWER_TIMEOUT = 5.0
+_IMPORTED_BY_SITE = ("sitecustomize", "usercustomize")
+"""Modules that Python imports at its start when there are any: one that came after the parent's start is not imported by it."""
 
 
 class _Parent:
@@ -37,10 +39,16 @@ class _Parent:
         """What it has imported; None until it has said so."""
 
     def find_shadowed_path(self, directory: str) -> str:
-        """What a program would import from the directory that leads its path, were it not imported already; "" = nothing."""
-        for name in sorted(os.listdir(directory)):
+        """What a program would import from a directory that leads its path, were it not imported already; "" = nothing."""
+        names: list[str] = []
+        with contextlib.suppress(
+            OSError
+        ):  # not there, or a zip file: Python passes over the one, and we do not look into the other
+            names = sorted(os.listdir(directory))
+        for name in names:
             module, _, suffix = name.partition(".")
-            if module in (self.modules or ()) and (suffix or os.path.exists(f"{directory}/{name}/__init__.py")):
+            is_imported = module in (self.modules or ()) or module in _IMPORTED_BY_SITE
+            if is_imported and (suffix or os.path.exists(f"{directory}/{name}/__init__.py")):
                 return os.path.join(directory, name)
         return ""
 
@@ -64,9 +72,9 @@ class WarmParents:
         parent = self._parents.get(warm_spec["key"])
         if parent is None or not self._is_ready(warm_spec["key"], parent):
             return 0, self._unfit_reasons.get(warm_spec["key"], "")
-        with contextlib.suppress(OSError):
-            if shadowed_path := parent.find_shadowed_path(warm_spec["first"]):
-                return 0, f"{shadowed_path} has the name of a module that torch imports"
+        for directory in (warm_spec["first"], *warm_spec["python_path"]):
+            if shadowed_path := parent.find_shadowed_path(directory):
+                return 0, f"{shadowed_path} has the name of a module that is imported before it"
         fds = {name: fd for name, fd in fds.items() if fd >= 0}
         message = {"request": request, "fds": list(fds)}
         parent.connection.settimeout(_ANSWER_TIMEOUT)
