@@ -120,6 +120,8 @@ class LogOptions:
     start_timeout: float = 0.0
     """Seconds that a container which is on its way may take to start, before the refusal that it is waiting to. Of the
     embedded cluster; its API server sets it."""
+    read_size: int = 1 << 18
+    """Bytes of a piece at most, where a file is read (a real cluster sends what it likes): who merges many logs holds a piece of each."""
     owner: str = ""
     """The uid of a job: where its pod of that name is gone (or, with `previous`, was made anew), what the last one wrote
     is meant, as long as it is kept, and no other job's. "" = anybody's, of a pod that is gone."""

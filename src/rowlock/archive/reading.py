@@ -12,8 +12,6 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.log_intake import line_time, read_lines
 from rowlock.archive.records import LogRecord
 
-_BLOCK = 1 << 18
-"""Bytes that are decompressed in one go, on another thread."""
 _HELD_LINES = 1_000
 """The last lines of a log that are held in memory until its end is known."""
 
@@ -22,16 +20,16 @@ async def read_archived_log(archive: Archive, record: LogRecord, options: LogOpt
     """Pieces of whole lines. Raises sqlite3.Error, OSError."""
     chunks = await archive.read(lambda connection: archive.read_log_chunks(connection, record))
     lines = _select_lines(chunks, options)
-    while block := await archive.read_pieces(partial(_take_block, lines)):
+    while block := await archive.read_pieces(partial(_take_block, lines, options.read_size)):
         yield block
 
 
-def _take_block(lines: Iterator[bytes]) -> bytes:
+def _take_block(lines: Iterator[bytes], least_size: int) -> bytes:
     block, size = [], 0
     for line in lines:
         block.append(line)
         size += len(line)
-        if size >= _BLOCK:
+        if size >= least_size:
             break
     return b"".join(block)
 

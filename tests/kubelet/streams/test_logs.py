@@ -138,6 +138,15 @@ def test_the_last_lines_are_looked_for_no_further_back_than_a_log_is_kept(
     assert limit - 100 < searches[-1][0] <= limit
 
 
+def test_a_log_is_read_in_pieces_of_the_size_that_is_asked_for(path: Path) -> None:
+    async def pieces() -> list[bytes]:
+        options = LogOptions(timestamps=True, read_size=100)
+        return [p async for p in read(path, options, lambda: True, asyncio.Event(), LogWatcher())]
+
+    read_pieces = asyncio.run(pieces())
+    assert b"".join(read_pieces) == STORED and max(map(len, read_pieces)) == 100
+
+
 def test_stamping_is_cheap() -> None:
     chunk, stamp = b"a line of output as programs write them, some words\n" * 1260, LineTimestamper()
     begin = time.process_time()

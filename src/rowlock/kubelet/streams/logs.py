@@ -218,7 +218,7 @@ async def read(
             if (begin := _next_read_offset(file, position)) != position:  # we were slower than the log is long
                 file.seek(begin)
                 strip = None if options.timestamps else TimestampStripper()
-            data = file.read(_BLOCK)
+            data = file.read(options.read_size)
             if data:
                 pause = 0.005
                 chunk = data if strip is None else strip(data)

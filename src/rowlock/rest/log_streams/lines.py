@@ -3,16 +3,21 @@ line, and for a follower each earlier version is a *state* of the line."""
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rowlock.api import LogOptions
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.rest.log_streams.rows import Rows, final_state, shorten, split_stamp
 
 MAX_LINE = 1 << 20
 """Bytes of a line at most; a longer line is split."""
 STATE = b"\r"
 """Prefix of a state in the stream: an unfinished line, which the next state or line of the same rank replaces."""
+_MERGED_READ, _SMALLEST_READ = 1 << 23, 1 << 12
+"""Bytes that are read of all logs that are merged, together, before the first of their lines is out; of one of them at least."""
 _LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
 """The prefix that torchrun puts before each line of its ranks with `--tee 3` (`PET_TEE=3`); their role is "default"."""
 
@@ -84,16 +89,31 @@ async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIte
             return
 
 
+def merge_options(options: LogOptions, count: int) -> LogOptions:
+    """How each of `count` logs is read that are merged by time: the more there are, the less of each is held at once."""
+    read_size = max(_SMALLEST_READ, _MERGED_READ // max(1, count))
+    return replace(options, timestamps=True, read_size=min(options.read_size, read_size))
+
+
 async def merge_by_time(
     streams: list[tuple[bytes, LineTag, AsyncIterator[bytes]]], *, timestamps: bool
 ) -> AsyncIterator[bytes]:
-    """Merge lines of several logs by their time stamps. Each stream is (first line, its tag, the following lines)."""
-    while streams:
-        earliest = min(range(len(streams)), key=lambda n: streams[n][0].partition(b" ")[0])
-        line, tag, lines = streams[earliest]
+    """Merge lines of several logs by their time stamps; lines of one time come in the order of their streams. Each stream is (first
+    line, its tag, the following lines). The list is emptied, so that no stream outlives its end."""
+    heap = [(_stamp_of(line), number, line, tag, lines) for number, (line, tag, lines) in enumerate(streams)]
+    streams.clear()
+    heapq.heapify(heap)
+    budget = TurnBudget()
+    while heap:
+        _, number, line, tag, lines = heap[0]
         yield tag.put_before(line if timestamps else line.partition(b" ")[2], stamped=timestamps)
+        await budget.pause_if_due()
         next_line = await anext(lines, None)
         if next_line is None:
-            streams.pop(earliest)
+            heapq.heappop(heap)
         else:
-            streams[earliest] = (next_line, tag, lines)
+            heapq.heapreplace(heap, (_stamp_of(next_line), number, next_line, tag, lines))
+
+
+def _stamp_of(line: bytes) -> bytes:
+    return line.partition(b" ")[0]

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
@@ -27,6 +28,7 @@ from rowlock.rest.log_streams.lines import (
     LineTag,
     lines_of_local_rank,
     merge_by_time,
+    merge_options,
     split_lines,
     take_lines,
 )
@@ -336,14 +338,15 @@ class _LogSource:
     async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
         """The logs of all pods, merged by time. A rank whose pod is missing or has not started is represented by its
         last pod."""
-        dated_options = replace(log_options, timestamps=True)
         started = [pod for pod in workload.pods if has_started(pod)]
-        sources = [(pod, self.read_pod(pod, dated_options)) for pod in started]
-        readable = len(sources)
+        readable = len(started)
         gone = ranks.gone_pods(workload.job, started) if _has_run(workload.job) else []
-        sources += [(pod, self.read_gone_pod(pod, dated_options)) for pod in gone]
-        streams = []
+        options = merge_options(log_options, len(started) + len(gone))
+        sources = [(pod, self.read_pod(pod, options)) for pod in started]
+        sources += [(pod, self.read_gone_pod(pod, options)) for pod in gone]
+        streams, budget = [], TurnBudget()
         for number, (pod, chunks) in enumerate(sources):
+            await budget.pause_if_due()
             lines = take_lines(split_lines(chunks, stamped=True), log_options.tail)
             try:
                 head = await anext(lines, None)

@@ -6,7 +6,7 @@ kubelet has the last life of an existing pod. A follower of an ended life gets i
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,11 +16,12 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
+from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams import logs
-from rowlock.rest.log_streams.lines import merge_by_time, split_lines, take_lines
+from rowlock.rest.log_streams.lines import merge_by_time, merge_options, split_lines, take_lines
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_past
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
@@ -134,8 +135,9 @@ async def _merge(
     reader: _LifeReader, job: Object, chosen: dict[str, Life], options: LogOptions
 ) -> AsyncIterator[bytes]:
     """Merge the lives into one stream; each line is prefixed with its rank."""
-    stamped, streams = replace(options, timestamps=True), []
-    for pod in ranks.sort_by_rank(stub_of(job, name) for name in chosen):
+    stamped, streams, budget = merge_options(options, len(chosen)), [], TurnBudget()
+    for pod in stubs_by_rank(job, chosen):
+        await budget.pause_if_due()
         lines = take_lines(split_lines(reader.read(chosen[objects.name(pod)], stamped), stamped=True), options.tail)
         try:
             head = await anext(lines, None)
@@ -147,10 +149,10 @@ async def _merge(
         yield line
 
 
-def stub_of(job: Object, pod: str) -> Object:
-    """A minimal Pod that has the name, and so the rank, of a deleted pod."""
-    stubs = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}
-    return stubs.get(pod) or {"metadata": {"name": pod, "namespace": objects.namespace(job)}}
+def stubs_by_rank(job: Object, names: Iterable[str]) -> list[Object]:
+    """Minimal Pods that have the names, and so the ranks, of deleted pods; in the order of ranks."""
+    stubs, namespace = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}, objects.namespace(job)
+    return ranks.sort_by_rank(stubs.get(name) or {"metadata": {"name": name, "namespace": namespace}} for name in names)
 
 
 # ---------------------------------------------------------------- endpoints
@@ -244,7 +246,7 @@ def _pod_meant(job: Object, names: list[str], word: str) -> str:
     """The name of the pod that a word stands for: a name, a rank, or `chief`; "" when there is none."""
     if word in names:
         return word
-    stubs = ranks.sort_by_rank(stub_of(job, name) for name in names)
+    stubs = stubs_by_rank(job, names)
     if word == "chief":
         return objects.name(ranks.chief_pod(stubs) or {}) if stubs else ""
     labels = {ranks.rank_label(job, stub).replace(" ", "-"): objects.name(stub) for stub in stubs}

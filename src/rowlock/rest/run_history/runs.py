@@ -166,7 +166,7 @@ def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[
     pods = past_pods(run) if run.pods else []
     names = sorted({life.pod for life in lives} | {str(pod["name"]) for pod in pods})
     found = []
-    for stub in ranks.sort_by_rank(past_logs.stub_of(job, name) for name in names):
+    for stub in past_logs.stubs_by_rank(job, names):
         name = objects.name(stub)
         own = [pod for pod in pods if pod["name"] == name]
         fields = ("id", "createdAt", "completedAt", "deletedAt", "nodeName", "status", "exitCode", "restarts")
