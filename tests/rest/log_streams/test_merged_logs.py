@@ -12,7 +12,9 @@ import pytest
 
 from rowlock.api import LogOptions
 from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.errors import NotFound, Unavailable
 from rowlock.rest.log_streams import lines as log_lines
+from rowlock.rest.log_streams import logs as log_streams
 from rowlock.rest.log_streams.lines import LineTag, merge_by_time, merge_options
 from rowlock.rest.log_streams.logs import _LogSource
 from rowlock.rest.run_history import past_logs
@@ -163,3 +165,80 @@ def test_the_logs_of_a_large_job_are_merged_in_little_memory(
     assert len(asyncio.run(read_job(400, read_log))) == 400
     assert asked <= 8 << 20
     assert worked_out <= 2
+
+
+# ---------------------------------------------------------------- followed
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(5, "Input/output error"), "[Errno 5] Input/output error"),
+        (RuntimeError(), "RuntimeError"),
+        (Unavailable("the cluster is away"), "the cluster is away"),
+        (NotFound("the pod is gone"), ""),
+    ],
+)
+def test_a_rank_whose_log_breaks_is_named_and_the_others_go_on(error: Exception, told: str) -> None:
+    """A pod that went before it was read is no news."""
+    broken = asyncio.Event()
+
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        if pod == "j-worker-1":
+            yield b"first\n"
+            broken.set()
+            raise error
+        await broken.wait()
+        for _ in range(10):  # longer than the other one's end
+            await asyncio.sleep(0)
+        yield b"later\n"
+
+    async def play() -> list[bytes]:
+        source = source_of(running_workload(3), read_log, lambda: "Failed" if broken.is_set() else "Running")
+        return [line async for line in source.follow_all(LogOptions(follow=True))]
+
+    lines = asyncio.run(asyncio.wait_for(play(), 30))
+    words = [f"rowlock: the log of rank 1 ends here: {told}\n".encode()] if told else []
+    assert lines[:-2] == [b"[rank 1] first\n", *words]
+    assert sorted(lines[-2:]) == [b"[rank 0] later\n", b"[rank 2] later\n"]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_who_follows_hears_of_an_error_of_the_follower_itself(monkeypatch: pytest.MonkeyPatch, is_full: bool) -> None:
+    """Also when he has not yet taken the lines before it."""
+    if is_full:
+        monkeypatch.setattr(log_streams, "_QUEUE_SIZE", 1)
+    written = asyncio.Event()
+
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        yield b"first\n"
+        written.set()
+        await asyncio.Event().wait()
+
+    def phase() -> str:
+        if written.is_set():
+            raise RuntimeError("a bug")
+        return "Running"
+
+    async def play() -> list[bytes]:
+        source = source_of(running_workload(1), read_log, phase)
+        return [line async for line in source.follow_all(LogOptions(follow=True))]
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(asyncio.wait_for(play(), 30))
+    assert caught.group_contains(RuntimeError, match="a bug")
+
+
+def test_a_reader_who_goes_while_the_queue_is_full_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_streams, "_QUEUE_SIZE", 1)
+
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        while True:
+            yield b"more\n"
+
+    async def play() -> None:
+        following = source_of(running_workload(2), read_log).follow_all(LogOptions(follow=True))
+        await anext(following)
+        await following.aclose()  # type: ignore[attr-defined] # it is a generator
+
+    asyncio.run(asyncio.wait_for(play(), 30))

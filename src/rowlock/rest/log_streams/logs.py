@@ -8,6 +8,7 @@ end; one that was started again is not heard for ever: it may wait for a master 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -56,6 +57,7 @@ _RESTARTED_RANK_GRACE = 30.0
 _QUEUE_SIZE = 1000
 
 
+log = logging.getLogger("rowlock.rest")
 _COUNT = re.compile(r"[0-9]{1,18}")
 _MAX_SECONDS = 1e10
 _MAX_QUOTED = 60
@@ -266,6 +268,10 @@ def attempt(pod: Object) -> tuple[str, int]:
     return objects.uid(pod) or objects.name(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
+_LineQueue = asyncio.Queue[bytes | None]
+"""Lines of all ranks; None is the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class _LogSource:
     """Reads and follows the logs of one workload's pods."""
@@ -366,7 +372,7 @@ class _LogSource:
 
     async def follow_all(self, log_options: LogOptions) -> AsyncIterator[bytes]:
         """Follow the logs of all pods, through restarts, until the workload is over."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUE_SIZE)
+        queue = _LineQueue(_QUEUE_SIZE)
         feeder = asyncio.create_task(self._feed_queue(queue, log_options))
         try:
             while (line := await queue.get()) is not None:
@@ -376,7 +382,17 @@ class _LogSource:
             feeder.cancel()
             await asyncio.wait({feeder})
 
-    async def _feed_queue(self, queue: asyncio.Queue[bytes | None], log_options: LogOptions) -> None:
+    async def _feed_queue(self, queue: _LineQueue, log_options: LogOptions) -> None:
+        """Ends the queue in any case but for its reader's going: he waits for nothing else, and gets the error, if there is one, from
+        this task."""
+        try:
+            await self._follow_lives(queue, log_options)
+        except Exception:
+            await queue.put(None)
+            raise
+        await queue.put(None)
+
+    async def _follow_lives(self, queue: _LineQueue, log_options: LogOptions) -> None:
         """Start a follower for every life of every rank; when the workload is over, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         followed_names: set[str] = set()
@@ -399,7 +415,6 @@ class _LogSource:
                 follower.cancel()
         if farewell := self._still_running_message(drained):
             await queue.put(farewell)
-        await queue.put(None)
 
     def _readable_pods(self, workload: Workload, followed_names: set[str]) -> list[Object]:
         """The pods that have started; when the job is over, those that are gone and were not followed, too: they have no uid, and no
@@ -409,9 +424,7 @@ class _LogSource:
             pod for pod in gone if objects.name(pod) not in followed_names
         ]
 
-    async def _drain(
-        self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: asyncio.Queue[bytes | None]
-    ) -> None:
+    async def _drain(self, followers: dict[tuple[str, int], asyncio.Task[None]], queue: _LineQueue) -> None:
         """After the end of the job, read the log of every ended pod to its last line, however slow the reader is.
 
         A pod that still runs (a parameter server, a rank of a failed job) may print for ever. It gets a limited time, which
@@ -453,14 +466,17 @@ class _LogSource:
 
         await self.cache.wait_until(self.uid, has_news, grace or None)
 
-    async def _follow_into_queue(
-        self, pod: Object, tag: LineTag, queue: asyncio.Queue[bytes | None], log_options: LogOptions
-    ) -> None:
+    async def _follow_into_queue(self, pod: Object, tag: LineTag, queue: _LineQueue, log_options: LogOptions) -> None:
         try:
             read = self.read_pod if objects.uid(pod) else self.read_gone_pod
             chunks = read(pod, log_options)
             async for line in split_lines(chunks, states=self.has_states, stamped=log_options.timestamps):
                 state = STATE if line.startswith(STATE) else b""
                 await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
-        except ApiError:
+        except (NotFound, BadRequest):
             return  # the pod was deleted before it was read: its next life has its own follower
+        except Exception as error:  # the other ranks go on
+            if not isinstance(error, ApiError):
+                log.exception("the log of %s cannot be followed", objects.name(pod))
+            reason = str(error) or type(error).__name__
+            await queue.put(f"rowlock: the log of {tag.label} ends here: {reason}\n".encode())
