@@ -2,8 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Never
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod
@@ -12,7 +15,10 @@ from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
 from rowlock.errors import BadRequest
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
+from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.streams import log_files
+from rowlock.kubelet.streams.log_files import PodLogs
+from rowlock.objects import Key
 
 
 def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +65,88 @@ def test_a_pod_that_took_nobodys_place_has_no_previous_log_and_says_so_at_once(
         assert await node.log("a", previous=True, owner="job-1") == "the first\n"
 
     on_node(tmp_path, body)
+
+
+class ManyPodStates(dict[str, PodState]):
+    """Of so many pods that nobody may look at all of them."""
+
+    def _refuse(self, *_: Any) -> Never:
+        raise AssertionError("a reader looks at all pods")
+
+    __iter__ = keys = values = items = _refuse
+
+
+STORED = b"2026-01-01T00:00:00.000000000Z hello\n"
+LAST_OF_JOB = LogOptions(previous=True, owner="job")
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> PodDirectories:
+    return PodDirectories(tmp_path)
+
+
+def add_pod(directories: PodDirectories, uid: str) -> PodCard:
+    """A pod whose directory is there, with a log."""
+    card = PodCard("default", "a", uid, "node", "", 0.0, owner="job")
+    directories.write_card(card)
+    (directories.container_directory(uid, "main")).mkdir()
+    (directories.container_directory(uid, "main") / "log.0").write_bytes(STORED)
+    return card
+
+
+def pod_logs(directories: PodDirectories, present: PodCard | None) -> PodLogs:
+    """With one pod of the name `a` in the store, or none."""
+    spec = {"containers": [{"name": "main"}]}
+    obj = {"metadata": {"name": "a", "namespace": "default", "uid": present.uid}, "spec": spec} if present else None
+    view: Any = SimpleNamespace(get=lambda *_: obj)
+    states = ManyPodStates({present.uid: PodState(present)} if present else {})
+    return PodLogs(view, directories, states)
+
+
+async def read_pieces(logs: PodLogs, options: LogOptions) -> bytes:
+    return b"".join([piece async for piece in logs.read_log("default", "a", options)])
+
+
+def test_a_reader_of_a_deleted_pods_log_waits_for_that_pod_and_looks_at_no_other(
+    directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 1e9)
+    gone, looks, present_uids = add_pod(directories, "u1"), 0, directories.present_uids
+
+    def noted(pod_key: Key) -> Set[str]:
+        nonlocal looks
+        looks += 1
+        return present_uids(pod_key)
+
+    monkeypatch.setattr(directories, "present_uids", noted)
+
+    async def play() -> bytes:
+        reading = asyncio.create_task(read_pieces(pod_logs(directories, None), LogOptions()))
+        while looks < 2:
+            await asyncio.sleep(0)
+        directories.remove(gone)
+        directories.forget(gone)
+        return await asyncio.wait_for(reading, 30)
+
+    assert asyncio.run(play()) == b"hello\n"
+    assert not present_uids(gone.key)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_who_asks_for_the_last_pod_of_a_rank_does_not_wait_for_its_next_one_to_go(
+    tmp_path: Path, directories: PodDirectories, monkeypatch: pytest.MonkeyPatch, is_restarted: bool
+) -> None:
+    monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 1e9)
+    gone = add_pod(directories, "u1")
+    directories.remove(gone)
+    directories.forget(gone)
+    card = add_pod(directories, "u2")
+    if is_restarted:  # the server: it knows its pods from their cards
+        directories = PodDirectories(tmp_path)
+        assert directories.read_cards() == [card]
+    assert directories.present_uids(card.key) == {"u2"}
+    logs = pod_logs(directories, card)
+    assert asyncio.run(asyncio.wait_for(read_pieces(logs, LAST_OF_JOB), 30)) == b"hello\n"
 
 
 FOLLOW = LogOptions(follow=True, start_timeout=20.0)

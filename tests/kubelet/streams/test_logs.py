@@ -1,9 +1,11 @@
 """Reading logs: stamps off, tail, since, limits, follow; whatever way the bytes are cut."""
 
 import asyncio
+import ctypes
 import os
 import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -145,6 +147,21 @@ def test_a_log_is_read_in_pieces_of_the_size_that_is_asked_for(path: Path) -> No
 
     read_pieces = asyncio.run(pieces())
     assert b"".join(read_pieces) == STORED and max(map(len, read_pieces)) == 100
+
+
+def test_only_a_follower_watches_the_file_and_no_library_is_opened_for_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(ctypes, "CDLL")
+    watched, watch_file = list[Path](), LogWatcher.watch_file
+
+    def noted(self: LogWatcher, path: Path, woken: asyncio.Event) -> AbstractContextManager[bool]:
+        watched.append(path)
+        return watch_file(self, path, woken)
+
+    monkeypatch.setattr(LogWatcher, "watch_file", noted)
+    assert _read(path) == TEXT and not watched
+    assert _read(path, follow=True) == TEXT and watched == [path]
 
 
 def test_stamping_is_cheap() -> None:

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,10 @@ class PodCard:
     owner: str = ""
     """The uid of the object that controls it, a job; "" = none does."""
 
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
     @classmethod
     def from_fact(cls, fact: Mapping[str, Any]) -> "PodCard | None":
         """None for what is not as `write_card` writes it."""
@@ -84,8 +88,8 @@ class PodDirectories:
         status = data.stat()
         self.identity = f"{status.st_dev}:{status.st_ino}"
         """The data directory's own, which a copy does not share."""
-        self.being_removed: set[Key] = set()
-        """Pods that have gone from the store and whose logs are being moved aside."""
+        self._present: dict[Key, set[str]] = {}
+        """The uids of the pods of a name that have a directory, until `forget`."""
 
     def pod_directory(self, uid: str) -> Path:
         """Raises NotAName for what cannot be a uid."""
@@ -102,6 +106,7 @@ class PodDirectories:
         except FileNotFoundError:  # somebody has removed the one above while we run
             directory.mkdir(exist_ok=True, mode=0o700, parents=True)
         write_fact(f"{directory}/pod.json", {field: getattr(card, field) for field in PodCard.__slots__})
+        self._present.setdefault(card.key, set()).add(card.uid)
 
     def read_cards(self) -> list[PodCard]:
         """Every pod that has a directory."""
@@ -110,9 +115,21 @@ class PodDirectories:
             card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
             if card is not None and card.uid == entry.name:
                 cards.append(card)
+                self._present.setdefault(card.key, set()).add(card.uid)
             elif not entry.name.endswith(_DOOMED):
                 log.warning("%s is left alone: its pod.json does not say whose directory it is", entry.path)
         return cards
+
+    def present_uids(self, pod_key: Key) -> Set[str]:
+        """The pods of this name whose directories are there, also of one that has gone from the store and whose logs are not yet aside."""
+        return self._present.get(pod_key, frozenset())
+
+    def forget(self, card: PodCard) -> None:
+        """`remove` has done what it could."""
+        uids = self._present.get(card.key, set())
+        uids.discard(card.uid)
+        if not uids:
+            self._present.pop(card.key, None)
 
     def started_containers(self, uid: str) -> list[str]:
         """The containers of a pod that have ever been started."""

@@ -18,7 +18,7 @@ from rowlock.kubelet.network.pod_network import LOOPBACK, PodNetwork
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
-from rowlock.objects import Key, is_digits
+from rowlock.objects import is_digits
 
 MAX_OUTPUT = 1024
 """Bytes of a program's output that a failure tells."""
@@ -68,7 +68,7 @@ class HandlerRunner:
 
     async def _exec(self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]) -> Outcome:
         words = list(action.get("command") or ())
-        session = await self.streaming.exec(Key(card.namespace, card.name), container.name, words)
+        session = await self.streaming.exec(card.key, container.name, words)
         try:
             parts = await asyncio.gather(*(_read_output(session, channel) for channel in session.channels))
             code, sentence = await session.wait_exit()
@@ -114,7 +114,7 @@ class HandlerRunner:
             sock, _ = await self.streaming.open_pod_socket(pod_state)
         sock.setblocking(False)
         try:
-            mapped = port if host or card.contained else self.network.port(Key(card.namespace, card.name), port)
+            mapped = port if host or card.contained else self.network.port(card.key, port)
             address = host or (card.ip if self.network.has_namespaces or card.contained else LOOPBACK)
             try:
                 await asyncio.get_running_loop().sock_connect(sock, (address, mapped))

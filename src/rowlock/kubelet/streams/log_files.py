@@ -113,8 +113,7 @@ class PodLogs:
 
     def _is_leaving(self, pod_key: Key, present_uid: str) -> bool:
         """Has a pod of that name, other than that with `present_uid`, gone from the store, and its directory not yet?"""
-        cards = (state.card for state in self._pod_states.values() if state.card.uid != present_uid)
-        return pod_key in self._directories.being_removed or pod_key in {Key(c.namespace, c.name) for c in cards}
+        return bool(self._directories.present_uids(pod_key) - {present_uid})
 
     async def _read_deleted_pod_log(
         self, pod_key: Key, options: LogOptions, absent: ApiError, present_uid: str = ""

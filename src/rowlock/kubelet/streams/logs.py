@@ -28,6 +28,7 @@ _TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
 _LONGEST_WAIT = 2.0
 """Seconds after which a follower looks again, whatever it was told."""
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
+_libc = ctypes.CDLL(None)
 
 
 class TimestampStripper:
@@ -151,7 +152,7 @@ class LogWatcher:
 
     def _open(self) -> bool:
         if self._fd < 0 and sys.platform == "linux":
-            self._fd = int(ctypes.CDLL(None).inotify_init1(_NONBLOCK | _CLOEXEC))
+            self._fd = int(_libc.inotify_init1(_NONBLOCK | _CLOEXEC))
             if self._fd >= 0:
                 asyncio.get_running_loop().add_reader(self._fd, self._wake)
         return self._fd >= 0
@@ -169,7 +170,7 @@ class LogWatcher:
     @contextlib.contextmanager
     def watch_file(self, path: Path, woken: asyncio.Event) -> Iterator[bool]:
         """Sets `woken` whenever the file grows; False where the system cannot tell."""
-        watch = int(ctypes.CDLL(None).inotify_add_watch(self._fd, os.fsencode(path), _MODIFY)) if self._open() else -1
+        watch = int(_libc.inotify_add_watch(self._fd, os.fsencode(path), _MODIFY)) if self._open() else -1
         if watch < 0:
             yield False
             return
@@ -180,7 +181,7 @@ class LogWatcher:
             self._events[watch].discard(woken)
             if not self._events[watch]:
                 del self._events[watch]
-                ctypes.CDLL(None).inotify_rm_watch(self._fd, watch)
+                _libc.inotify_rm_watch(self._fd, watch)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -205,7 +206,8 @@ async def read(
     except OSError:  # there is none, or what is there is no log
         return
     bytes_left = options.limit_bytes
-    with open(fd, "rb") as file, watcher.watch_file(path, woken) as is_told:
+    watched = watcher.watch_file(path, woken) if options.follow else contextlib.nullcontext(False)
+    with open(fd, "rb") as file, watched as is_told:
         start = await find_start(file, options, log_limit)
         file.seek(max(0, start - 1))
         strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")

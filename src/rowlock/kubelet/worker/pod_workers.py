@@ -194,7 +194,7 @@ class PodWorkers:
         except Exception as error:  # noqa: BLE001 (told to the pod; it is read again)
             pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
             self._retry_after(self._report_error(pod, uid, error), self.refresh_container, uid, container)
-        self.mark_dirty(uid, *self._master_waiters.get(Key(pod_state.card.namespace, pod_state.card.name), ()))
+        self.mark_dirty(uid, *self._master_waiters.get(pod_state.card.key, ()))
 
     def _read_facts(self, pod_state: PodState, uid: str, container: str) -> None:
         for run in self._runs.read_facts(pod_state, container):
@@ -280,13 +280,11 @@ class PodWorkers:
         if not await pod_worker.kill_orphaned_pod(pod_state):
             return 0.2
         # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
-        pod_key = Key(pod_state.card.namespace, pod_state.card.name)
-        self._directories.being_removed.add(pod_key)
         self._pod_states.pop(pod_state.card.uid, None)
         try:
             await asyncio.to_thread(self._directories.remove, pod_state.card)
         finally:
-            self._directories.being_removed.discard(pod_key)
-        self._master_waiters.pop(pod_key, None)
+            self._directories.forget(pod_state.card)
+        self._master_waiters.pop(pod_state.card.key, None)
         self._network.release(pod_state.card)
         return None
