@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from rowlock.http_server.disconnects import send_until_disconnect
 
 SEND_TIMEOUT_S = 30.0
 """Seconds in which a reader must take a piece; one that is cut off comes back and goes on where it was."""
@@ -23,37 +26,24 @@ class EventStream(Response):
         self._events, self._send_timeout = events, send_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reader_gone = asyncio.create_task(_wait_for_disconnect(receive))
-        sending = asyncio.create_task(self._send_events(send))
-        try:
-            await asyncio.wait({reader_gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-            is_stuck = sending.done() and sending.result()
-            exchange = (scope.get("extensions") or {}).get("rowlock")
-            if is_stuck and exchange is not None:
-                exchange.cut()
-                await reader_gone
-        finally:
-            reader_gone.cancel()
-            sending.cancel()
-            await asyncio.wait({reader_gone, sending})
+        exchange = (scope.get("extensions") or {}).get("rowlock")
+        await send_until_disconnect(self._send_events(send, exchange), receive)
 
-    async def _send_events(self, send: Send) -> bool:
-        """True: the reader took nothing for too long."""
+    async def _send_events(self, send: Send, exchange: Any) -> None:
+        """`exchange`: the server's own end, by which a reader is cut off that took nothing for too long; None where there is none."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async for piece in self._events:
                 async with asyncio.timeout(self._send_timeout):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
-            return True
+            if exchange is not None:
+                exchange.cut()
+                await (
+                    asyncio.Event().wait()
+                )  # until the server says that the reader has gone: this is no end of an answer
         finally:
             close = getattr(self._events, "aclose", None)
             if close is not None:
                 await close()
-        await send({"type": "http.response.body", "body": b""})
-        return False
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue

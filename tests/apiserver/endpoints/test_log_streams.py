@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rowlock.apiserver.endpoints import subresources
-from rowlock.apiserver.endpoints.watches import send_until_disconnect
+from rowlock.http_server.disconnects import send_until_disconnect
 
 
 async def _copy(chunks: AsyncGenerator[bytes], left: asyncio.Event, sent: list[Any]) -> None:

@@ -15,13 +15,13 @@ from rowlock.api import LogOptions, PatchType
 from rowlock.apiserver.admission.chain import SPEC_REPLICAS_PATHS
 from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.endpoints.deletes import options_of
-from rowlock.apiserver.endpoints.watches import send_until_disconnect
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
 from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.printers import tables
 from rowlock.errors import ApiError, BadRequest, Cause, Invalid, Unsupported, invalid
+from rowlock.http_server.disconnects import send_until_disconnect
 from rowlock.objects import Object
 from rowlock.storage.store import Store
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk
 from rowlock.apiserver.printers import tables
 from rowlock.errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
+from rowlock.http_server.disconnects import send_until_disconnect
 from rowlock.storage.read_verbs import Selection
 from rowlock.storage.store import Store
 from rowlock.storage.watcher import TryDeliver
@@ -74,28 +75,6 @@ async def watch(call: Call, receive: Receive, send: Send, store: Store, target: 
         await end_stream(send)
     finally:
         stuck.cancel()
-
-
-async def send_until_disconnect(
-    sending: Coroutine[Any, Any, None], receive: Receive, timeout: float | None = None
-) -> None:
-    """Send, until that is done, the client has gone or the time is over. Raises what the sending raises."""
-    tasks = asyncio.create_task(sending), asyncio.create_task(_wait_disconnect(receive))
-    try:
-        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
-
-
-async def _wait_disconnect(receive: Receive) -> None:
-    """Returns when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _send_lines(lines: _WatchStream, send: Send, pass_on: Callable[[bytes], bool]) -> None:

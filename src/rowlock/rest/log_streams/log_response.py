@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from rowlock.errors import ApiError
+from rowlock.http_server.disconnects import wait_for_disconnect
 
 CALLER_REVIEW_S = 10.0
 """Seconds between two looks whether the token of who reads a log still counts."""
@@ -31,7 +32,7 @@ class LogResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         sending = asyncio.create_task(self._send_body(send))
         refused = asyncio.create_task(self._wait_until_refused(self.check_caller)) if self.check_caller else None
-        tasks = {sending, asyncio.create_task(_wait_disconnect(receive)), *filter(None, [refused])}
+        tasks = {sending, asyncio.create_task(wait_for_disconnect(receive)), *filter(None, [refused])}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending in done:
@@ -61,9 +62,3 @@ class LogResponse(Response):
             except ApiError as error:  # who cannot be asked about has not been refused
                 if error.code == 401:
                     return error.message
-
-
-async def _wait_disconnect(receive: Receive) -> None:
-    """Returns when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
