@@ -1,6 +1,7 @@
 """Warm starts: which programs may be forked, and that a forked program cannot tell the difference."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -306,6 +307,62 @@ def test_a_parent_that_died_is_made_again(tmp_path: Path, started: Started) -> N
         pass
     assert not started._parents._parents
     assert started.warm(argv, ENV) == (0, "torch\n")
+
+
+def test_packages_that_come_or_go_need_a_new_parent(tmp_path: Path, started: Started) -> None:
+    argv, env = ["python", "-c", "import late; print('torch')"], {**ENV, "PYTHONPATH": str(tmp_path / "dist-packages")}
+    (tmp_path / "dist-packages").mkdir()
+    assert started.warm(argv, env)[0] == 1
+    (tmp_path / "dist-packages" / "late.py").write_text("")
+    pid, why = started._parents.fork(started.spec(argv, env), {})
+    assert (pid, why) == (0, "packages of its Python have been installed or removed since the last start")
+    assert not started._parents._parents
+    assert started.warm(argv, env) == (0, "torch\n")
+
+
+def test_an_environment_that_could_not_is_asked_again_when_its_packages_change(
+    tmp_path: Path, torchlike: None
+) -> None:
+    (tmp_path / "dist-packages" / "__pycache__").mkdir(parents=True)  # as where anything was ever imported
+    made = Started(tmp_path, WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, ["late"]))
+    argv, env = ["python", "-c", "print('torch')"], {**ENV, "PYTHONPATH": str(tmp_path / "dist-packages")}
+    spec = made.spec(argv, env)
+    made._parents._make_parent(spec["warm"])  # type: ignore[arg-type]
+    while not made._parents.fork(spec, {})[1]:
+        pass
+    made._parents.add_cold_run(spec, 17)
+    made._parents.handle_shim_exit(17)
+    assert not made._parents._parents
+    (tmp_path / "dist-packages" / "late.py").write_text("")
+    made._parents.add_cold_run(spec, 17)
+    made._parents.handle_shim_exit(17)
+    assert made._parents._parents
+    made.close()
+
+
+def test_the_time_zone_is_the_programs(started: Started) -> None:
+    argv = ["python", "-c", "import time; print(time.tzname, time.localtime(0).tm_hour)  # torch"]
+    for env in (ENV, {**ENV, "TZ": "JST-9"}, {**ENV, "TZ": "EST5EDT"}):
+        assert started.warm(argv, env) == started.cold(argv, env)
+
+
+BLAS = """
+import ctypes, os, numpy  # torch
+library = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "openblas" in line))
+names = [f"{a}openblas_get_num_threads{b}" for a in ("scipy_", "") for b in ("64_", "")]
+print(next(getattr(library, name)() for name in names if hasattr(library, name)))
+print((numpy.ones((400, 400)) @ numpy.ones((400, 400))).sum())
+"""
+
+
+def test_numpys_blas_has_as_many_threads_as_after_a_cold_start(tmp_path: Path, torchlike: None) -> None:
+    if not importlib.util.find_spec("numpy"):
+        pytest.skip("torch is not installed beside this interpreter")
+    made = Started(tmp_path, WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, ["numpy"]))
+    argv = [sys.executable, "-c", BLAS]
+    for more in ({}, {"OMP_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "999"}):
+        assert made.warm(argv, ENV | more) == made.cold(argv, ENV | more)
+    made.close()
 
 
 def test_few_parents_stand_at_a_time_the_last_ones_asked_stay(started: Started) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.rest.conftest import World, admitting_world, submission
 
+from rowlock import kinds
+
 PATH = "/api/v1/workloads/distributed"
 
 
@@ -53,6 +55,18 @@ def test_what_pods_can_be_made_with_is_taken(strict: World, framework: str) -> N
     assert strict.client.post(f"{PATH}?dryRun=true", json=body).status_code == 200
     assert strict.client.post(PATH, json=body).status_code == 202
     assert strict.client.post(f"{PATH}?dryRun=true", json=body).status_code == 200, "the name may be taken"
+
+
+def test_a_pod_that_is_there_refuses_no_job(strict: World) -> None:
+    """Its name is an earlier job's, whose own refusal says what to do; or that job is this very submit, sent again."""
+    strict.project()
+    container = {"name": "c", "image": "i"}
+    metadata = {"name": "dist-train1-master-0", "namespace": "runai-team-a"}
+    strict.create(
+        kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    )
+    assert strict.submit().status_code == 202
+    assert "please delete it first" in strict.submit().json()["message"]
 
 
 def test_a_check_says_it_of_a_manifest(strict: World) -> None:

@@ -22,13 +22,15 @@ _PYTHON_NAME = re.compile(r"python(3(\.\d+)?)?")
 _ALLOWED_FLAGS = ("-u", "-B")
 _IMPORT_TIME_PREFIXES = (
     "PYTHON", "LD_", "TORCH", "PYTORCH", "MALLOC_", "GLIBC_", "KMP_", "MKL_", "GOMP_", "OMP_", "OPENBLAS_", "TRITON", "LC_",
+    "AOT", "ATEN_", "CUBLAS", "CUTLASS_", "DNNL_", "GFORTRAN_", "GOTO_", "INDUCTOR_", "KINETO_", "MKLDNN_", "NPY_", "NUMPY_",
+    "ONEDNN_", "OPENSSL_", "SYMPY_",
 )  # fmt: skip
-"""Variables that an interpreter or torch reads once, when it begins: a parent is only for programs that agree on them."""
-_IMPORT_TIME_VARIABLES = ("HOME", "PATH", "LANG", "TMPDIR", "CUDA_HOME", "VIRTUAL_ENV")
+"""Variables that an interpreter, torch or numpy reads once, when it begins: a parent is only for programs that agree on them."""
+_IMPORT_TIME_VARIABLES = ("HOME", "PATH", "LANG", "TMPDIR", "TEMP", "TMP", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
 _PER_RUN_PREFIXES = ("TORCHELASTIC_",)
 """Not among them, though their names begin so: the elastic agent reads them when it works, and ours differ in every run."""
 _THREAD_COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Set in the fork (`torch.set_num_threads`); while importing they are 1, or threads would be born."""
+"""Set in the fork (`warm_parent.py`); while importing they are 1, or threads would be born."""
 _MAX_SCRIPT_BYTES = 1 << 20
 
 

@@ -10,6 +10,7 @@ program: instead of exec it becomes `__main__` here (`become_program`). It runs 
 
 import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.machinery
@@ -22,15 +23,18 @@ import signal
 import socket
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from rowlock.kubelet.warm import command_line, huge_pages
+from rowlock.kubelet.warm import command_line, huge_pages, packages
 
 IDLE_TIMEOUT = 900.0
 """Seconds without a request after which a parent gives its memory back."""
 _CHUNK_BYTES = 1 << 16
+_blas_setters: list[Callable[[int], object]] = []
+"""Found before the first fork, used in each."""
 
 
 def import_modules(modules: Sequence[str]) -> str:
@@ -47,6 +51,18 @@ def import_modules(modules: Sequence[str]) -> str:
     if torch is not None and torch.cuda.is_initialized():
         return "the imports opened a CUDA context, which does not survive a fork"
     return ""
+
+
+def find_blas_setters() -> list[Callable[[int], object]]:
+    """How the OpenBLAS libraries that are loaded are told their number of threads. (They read the environment once.)"""
+    try:
+        with open("/proc/self/maps") as file:
+            paths = {path for line in file if "openblas" in os.path.basename(path := line.rstrip().rpartition(" ")[2])}
+    except OSError:
+        return []
+    names = [f"{prefix}openblas_set_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")]
+    libraries = [ctypes.CDLL(path) for path in sorted(paths)]
+    return [getattr(library, name) for library in libraries for name in names if hasattr(library, name)]
 
 
 def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[int]], int]) -> None:
@@ -111,16 +127,23 @@ def _reset_interpreter(env: dict[str, str]) -> None:
             with contextlib.suppress(OSError):  # the listing's own descriptor
                 os.close(int(name))
     gc.enable()
+    time.tzset()
     random.seed()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
+    cpus = len(os.sched_getaffinity(0))
     if torch := sys.modules.get("torch"):
-        thread_count = env.get("OMP_NUM_THREADS", "").split(",")[0]
-        torch.set_num_threads(
-            int(thread_count)
-            if thread_count.isascii() and thread_count.isdigit() and int(thread_count)
-            else len(os.sched_getaffinity(0))
-        )
+        torch.set_num_threads(_thread_count(env, "OMP_NUM_THREADS") or cpus)
+    wanted = (_thread_count(env, f"{name}_NUM_THREADS") for name in ("OPENBLAS", "GOTO", "OMP"))
+    blas_threads = min(next(filter(None, wanted), cpus), cpus)
+    for set_blas_threads in _blas_setters:
+        set_blas_threads(blas_threads)
+
+
+def _thread_count(env: Mapping[str, str], variable: str) -> int:
+    """0 where it says none."""
+    text = env.get(variable, "").split(",")[0]
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _run_program(how: str, target: str) -> None:
@@ -184,13 +207,15 @@ def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> N
     sys.path.remove(source)
     os.setsid()
     os.chdir("/")
+    stamps = packages.stamp_packages()  # first: what changes while it imports counts as changed
     unfit_reason = import_modules(modules.split(",") if modules else ())
     if not unfit_reason:
+        _blas_setters.extend(find_blas_setters())
         gc.freeze()
         gc.disable()
         huge_pages.collapse_memory()
     imported = sorted({name.partition(".")[0] for name in sys.modules} - {"__main__", "rowlock"})
-    connection.sendall(json.dumps({"unfit": unfit_reason, "modules": imported}).encode() + b"\n")
+    connection.sendall(json.dumps({"unfit": unfit_reason, "modules": imported, "packages": stamps}).encode() + b"\n")
     if unfit_reason:
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel

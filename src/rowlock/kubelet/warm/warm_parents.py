@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rowlock.kubelet.warm import packages
+
 PRELOADED_MODULES = (
     "torch",
     "torch.distributed",
@@ -37,6 +39,8 @@ class _Parent:
         self.pid, self.connection = pid, connection
         self.modules: frozenset[str] | None = None
         """What it has imported; None until it has said so."""
+        self.packages: dict[str, int] = {}
+        """Where its packages are installed, as it found them (`packages.stamp_packages`)."""
 
     def find_shadowed_path(self, directory: str) -> str:
         """What a program would import from a directory that leads its path, were it not imported already; "" = nothing."""
@@ -60,7 +64,8 @@ class WarmParents:
         self._boot, self._source, self._imports = boot, source, ",".join(imports)
         self._parents: dict[str, _Parent] = {}
         self._cold_runs: dict[int, tuple[float, Mapping[str, Any]]] = {}
-        self._unfit_reasons: dict[str, str] = {}
+        self._unfit: dict[str, tuple[str, dict[str, int]]] = {}
+        """Why an environment can have no parent, and the packages for which that holds."""
         self._unused_parents = 0
         self._keys_seen_once: set[str] = set()
 
@@ -71,7 +76,10 @@ class WarmParents:
         warm_spec = request["warm"]
         parent = self._parents.get(warm_spec["key"])
         if parent is None or not self._is_ready(warm_spec["key"], parent):
-            return 0, self._unfit_reasons.get(warm_spec["key"], "")
+            return 0, self._unfit_reason(warm_spec["key"])
+        if packages.have_changed(parent.packages):
+            self._kill_parent(warm_spec["key"])
+            return 0, "packages of its Python have been installed or removed since the last start"
         for directory in (warm_spec["first"], *warm_spec["python_path"]):
             if shadowed_path := parent.find_shadowed_path(directory):
                 return 0, f"{shadowed_path} has the name of a module that is imported before it"
@@ -91,8 +99,16 @@ class WarmParents:
     def add_cold_run(self, request: Mapping[str, Any], pid: int) -> None:
         """A program that could have been warm runs: its environment is in use."""
         key = request["warm"]["key"]
-        if key not in self._parents and key not in self._unfit_reasons:
+        if key not in self._parents and not self._unfit_reason(key):
             self._cold_runs[pid] = (time.monotonic(), request["warm"])
+
+    def _unfit_reason(self, key: str) -> str:
+        """ "" when there is none, or it may be one no more."""
+        why, stamps = self._unfit.get(key, ("", {}))
+        if why and packages.have_changed(stamps):
+            del self._unfit[key]
+            return ""
+        return why
 
     def handle_shim_exit(self, pid: int) -> None:
         """A shim has gone."""
@@ -149,12 +165,13 @@ class WarmParents:
         try:
             answer = _read_answer(parent.connection)
             why, parent.modules = str(answer["unfit"]), frozenset(answer["modules"])
+            parent.packages = dict(answer["packages"])
         except BlockingIOError:
             return False
         except (OSError, ValueError, KeyError):
             why = "its interpreter could not import what a warm start needs"
         if why:
-            self._unfit_reasons[key] = why
+            self._unfit[key] = why, parent.packages
             self._kill_parent(key)
         return not why
 
