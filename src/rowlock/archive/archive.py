@@ -251,9 +251,7 @@ class Archive:
         while True:
             with self._lock:
                 directories = list(self._directories)[:_LOGS_PER_BATCH]
-                for (
-                    directory
-                ) in directories:  # before they are looked at: what is announced meanwhile is taken in its turn
+                for directory in directories:  # before any is looked at: one announced meanwhile has its turn again
                     del self._directories[directory]
             if not directories:
                 return

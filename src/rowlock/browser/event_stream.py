@@ -40,9 +40,7 @@ class EventStream(Response):
         except TimeoutError:
             if exchange is not None:
                 exchange.cut()
-                await (
-                    asyncio.Event().wait()
-                )  # until the server says that the reader has gone: this is no end of an answer
+                await asyncio.Event().wait()  # until the server says that the reader has gone: the answer has no end
         finally:
             close = getattr(self._events, "aclose", None)
             if close is not None:

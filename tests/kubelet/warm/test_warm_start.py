@@ -320,9 +320,7 @@ def test_packages_that_come_or_go_need_a_new_parent(tmp_path: Path, started: Sta
     assert started.warm(argv, env) == (0, "torch\n")
 
 
-def test_an_environment_that_could_not_is_asked_again_when_its_packages_change(
-    tmp_path: Path, torchlike: None
-) -> None:
+def test_an_environment_that_could_not_is_asked_again_when_its_packages_change(tmp_path: Path, torchlike: None) -> None:
     (tmp_path / "dist-packages" / "__pycache__").mkdir(parents=True)  # as where anything was ever imported
     made = Started(tmp_path, WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, ["late"]))
     argv, env = ["python", "-c", "print('torch')"], {**ENV, "PYTHONPATH": str(tmp_path / "dist-packages")}

@@ -45,9 +45,7 @@ class _Parent:
     def find_shadowed_path(self, directory: str) -> str:
         """What a program would import from a directory that leads its path, were it not imported already; "" = nothing."""
         names: list[str] = []
-        with contextlib.suppress(
-            OSError
-        ):  # not there, or a zip file: Python passes over the one, and we do not look into the other
+        with contextlib.suppress(OSError):  # not there, as Python takes it; or a zip file, into which we do not look
             names = sorted(os.listdir(directory))
         for name in names:
             module, _, suffix = name.partition(".")
