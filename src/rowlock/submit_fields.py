@@ -311,7 +311,7 @@ TOP_FIELDS = (
 )  # fmt: skip
 CODE_FIELDS = (
     "repository", "commit", "changedFiles", "snapshot", "note", "python", "pythonVersion", "packages",
-    "source", "copy", "workingDir",
+    "source", "copy", "workingDir", "pythonPath",
 )  # fmt: skip
 """Of `code`, what a command line knows of the code that it submits; all but `changedFiles` are text."""
 

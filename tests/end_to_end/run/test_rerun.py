@@ -95,6 +95,24 @@ def test_as_it_was_in_a_repository_that_went_on_and_one_that_is_gone(running: Cl
     assert f"warning: {project} is not there any more: the copy has no data sets" in said
 
 
+def test_a_pythonpath_of_the_users_own_leads_into_the_copy_and_comes_again(running: Cluster, project: Path) -> None:
+    module = project / "src" / "lab.py"
+    module.parent.mkdir()
+    module.write_text("word = 'then'")
+    program = "import lab, time; print(lab.word, lab.__file__)"
+    for name, value in (("relative", "src"), ("absolute", str(project / "src"))):
+        line = ("run", "--name", name, "--source", ".", "-e", f"PYTHONPATH={value}", "--", "python", "-c", program)
+        module.write_text("word = 'then'")
+        assert f"then {project}" not in (said := run(running, project, *line)) and "[rank 0] then " in said
+        module.write_text("word = 'now'")
+        assert "[rank 0] now " in run(running, project, "rerun", name, "--name", f"{name}-2")
+        assert "[rank 0] then " in run(running, project, "rerun", name, "--exact", "--name", f"{name}-3")
+        assert "The requests are the same." in run(running, project, "diff", name, f"{name}-3")
+    run(running, project, "run", "--name", "live", "-e", "PYTHONPATH=src", "--", "python", "-c", program)
+    run(running, project, "rerun", "live", "--exact", "--name", "live-2")
+    assert "The requests are the same." in run(running, project, "diff", "live", "live-2")
+
+
 def test_values_that_were_not_kept_are_asked_for(running: Cluster, project: Path) -> None:
     run(running, project, "run", "--name", "secret", "--rm", "-e", "MY_TOKEN=abcdef", "--", "true")
     refused = run(running, project, "rerun", "secret", code=1)

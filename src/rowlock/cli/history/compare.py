@@ -112,6 +112,8 @@ def _request(run: dict[str, Any]) -> dict[str, Any]:
         found["directory"] = code.get("workingDir") or code["source"]
         for role in ("spec", "masterSpec"):
             (found.get(role) or {}).get("env", {}).pop("PYTHONPATH", None)
+        if code.get("pythonPath"):
+            found["spec"]["env"]["PYTHONPATH"] = code["pythonPath"]
     found |= {"replicas": ran["replicas"], "resources": ran["resources"], "python": code.get("pythonVersion")}
     return found
 

@@ -190,5 +190,6 @@ def _in_source_directory(body: dict[str, Any], code: dict[str, Any]) -> dict[str
     restored: dict[str, Any] = json.loads(text)
     restored["spec"]["workingDir"] = code.get("workingDir") or restored["spec"].get("workingDir")
     variables = restored["spec"].get("environmentVariables") or []
-    restored["spec"]["environmentVariables"] = [v for v in variables if v.get("name") != "PYTHONPATH"]
+    own = [{"name": "PYTHONPATH", "value": code["pythonPath"]}] if code.get("pythonPath") else []
+    restored["spec"]["environmentVariables"] = [v for v in variables if v.get("name") != "PYTHONPATH"] + own
     return restored

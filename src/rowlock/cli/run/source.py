@@ -72,11 +72,16 @@ def redirect(line: CommandLine, body: dict[str, Any], copy: WorkingCopy) -> None
     spec["workingDir"] = copy.working_directory(spec["workingDir"])
     spec["command"] = copy.redirect(spec["command"])
     body["code"] = {**(body.get("code") or {}), **code_facts(copy, place)}
-    given = {item.partition("=")[0] for item in line.env}
-    environ = os.environ if not line.clean_env else {"PATH": os.environ.get("PATH", "")}
+    environ: Mapping[str, str] = os.environ if not line.clean_env else {"PATH": os.environ.get("PATH", "")}
+    variables = spec["environmentVariables"]
+    own = next((variable for variable in variables if variable["name"] == "PYTHONPATH" and variable.get("value")), None)
+    if own is not None:
+        environ = {**environ, "PYTHONPATH": own["value"]}
+        body["code"]["pythonPath"] = own["value"]
     path = copy.python_path(environ)
-    if path and "PYTHONPATH" not in given:
-        spec["environmentVariables"].append({"name": "PYTHONPATH", "value": path})
+    if path:
+        others = [variable for variable in variables if variable is not own]
+        spec["environmentVariables"] = [*others, {"name": "PYTHONPATH", "value": path}]
 
 
 def code_facts(copy: WorkingCopy, working_directory: str) -> dict[str, Any]:
