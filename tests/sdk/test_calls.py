@@ -160,6 +160,8 @@ def test_results_are_read_from_the_last_line_of_each_rank() -> None:
         function_calls.read_results(done, [function_rank.format_result(1, 2, "late")], "rank 0 fell")
     with pytest.raises(TypeError, match="returned a set"):
         function_rank.format_result(0, 1, set())
+    with pytest.raises(ValueError, match="write it to a file"):
+        function_rank.format_result(0, 1, "x" * function_rank.MAX_RESULT)
 
 
 def test_a_job_is_called_as_its_function() -> None:

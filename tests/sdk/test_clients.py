@@ -57,6 +57,8 @@ def test_refusals_are_the_servers_sentences(client: rowlock.Client) -> None:
     with pytest.raises(rowlock.RequestRefused, match='Did you mean "image"') as refusal:
         client.submit("odd", "true", spec={"imagee": "x"})
     assert refusal.value.status == 400 and refusal.value.issues[0][0] == "spec.imagee"
+    with pytest.raises(rowlock.RequestRefused, match="nope"):
+        rowlock.submit(len, args=((),), client=client, image="nope")
     with pytest.raises(rowlock.RequestRefused, match="there is no workload 'nobody'"):
         client.job("nobody")
     with pytest.raises(rowlock.RequestRefused) as gone:

@@ -15,6 +15,8 @@ from typing import Any
 
 RESULT = "rowlock.result "
 """Begins the line with a rank's result: `{"rank": 0, "of": 2, "value": …}`."""
+MAX_RESULT = 1_000_000
+"""Bytes of that line at most; of a log's line the server passes on 1 MiB in one piece."""
 VARIABLE = "ROWLOCK_FUNCTION_"
 """With a number behind it: the variables that hold the call."""
 
@@ -31,14 +33,20 @@ def take_call(environ: Any) -> dict[str, Any]:
 
 
 def format_result(rank: int, world_size: int, value: Any) -> str:
-    """The line that says what this rank returned. Raises TypeError for what is no JSON."""
+    """The line that says what this rank returned. Raises TypeError for what is no JSON, ValueError for what no line holds."""
     try:
-        return RESULT + json.dumps({"rank": rank, "of": world_size, "value": value})
+        line = RESULT + json.dumps({"rank": rank, "of": world_size, "value": value})
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"rank {rank} returned a {type(value).__name__}, which JSON cannot say ({error}): return numbers, texts, lists"
             " and dicts, and write everything else to a file"
         ) from None
+    if len(line) > MAX_RESULT:
+        raise ValueError(
+            f"rank {rank} returned {len(line):,} bytes of JSON, and at most {MAX_RESULT:,} are told: write it to a file, and"
+            " return its path"
+        )
+    return line
 
 
 def main() -> int:

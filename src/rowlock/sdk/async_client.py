@@ -21,7 +21,7 @@ from rowlock.sdk.function_calls import function_request, has_running_ranks, read
 from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, Tries, client_options, decode_answer, unreachable
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
-from rowlock.sdk.submission_body import THIS_MACHINE, JobRequest, job_request
+from rowlock.sdk.submission_body import JobRequest, job_request
 
 T = TypeVar("T")
 _LOOK_S = 0.2
@@ -83,7 +83,7 @@ class AsyncClient:
 
     async def submit_request(self, request: JobRequest) -> AsyncJobHandle:
         """Submit what a `JobRequest` says."""
-        call = calls.submit(request.body(self.project), require_images=request.image == THIS_MACHINE, key=request.key())
+        call = calls.submit(request.body(self.project), request.key())
         workload = await self.run_call(call)
         return AsyncJobHandle(self, replace(workload, project=request.project or self.project))
 

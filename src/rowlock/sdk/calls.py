@@ -75,9 +75,9 @@ def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCal
     return ApiCall(method, path, _as_is, query, body)
 
 
-def submit(body: Mapping[str, Any], *, require_images: bool, key: str) -> ApiCall[WorkloadInfo]:
-    query = {"requireImages": True} if require_images else {}
-    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, query, body, key)
+def submit(body: Mapping[str, Any], key: str) -> ApiCall[WorkloadInfo]:
+    """An image that the embedded cluster does not have is refused: who waits for a result would wait for ever."""
+    return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, {"requireImages": True}, body, key)
 
 
 def workload(identity: str) -> ApiCall[WorkloadInfo]:

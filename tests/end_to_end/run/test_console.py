@@ -140,6 +140,7 @@ def test_the_other_ranks_are_heard_when_the_one_at_the_terminal_has_ended(runnin
         (("--debug", "0", "--nproc-per-node", "2"), "--debug gives a terminal to one rank"),
         (("-t", "--", "torchrun", "--nproc-per-node=2", "t.py"), "--tty gives a terminal to one rank"),
         (("--replace",), "--replace needs the --name"),
+        (("--rm", "-d"), "--rm deletes the job when it has ended, and --detach does not wait for that"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_submitted(

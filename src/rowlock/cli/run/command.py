@@ -104,7 +104,11 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
 
 def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
     """Submit the request that `prepare` yields and follow the job, by the flags `replace`, `detach`, `rm`, `backoff_limit`. The
-    submit happens inside `prepare`'s context, which cleans up when it fails. Returns the exit code of the run."""
+    submit happens inside `prepare`'s context, which cleans up when it fails. Returns the exit code of the run. Raises CommandError."""
+    if line.rm and line.detach:
+        raise CommandError(
+            "--rm deletes the job when it has ended, and --detach does not wait for that: leave one of them out", 2
+        )
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _launch(line, prepare)
