@@ -4,6 +4,7 @@ import os
 import re
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,21 @@ def test_the_second_start_takes_what_was_made_ahead_and_sees_the_same(data: Path
     on_node(data, body, network=network)
     assert logs["alpha"].startswith("first\n/srv:") and "of-image" in logs["alpha"] and "/memory/deep" in logs["alpha"]
     assert logs["alpha"] == logs["bravo"] == logs["charlie"]
+
+
+def test_programs_get_pseudo_terminals(data: Path) -> None:
+    """As `script`, `pexpect` and apt want them."""
+    text = (
+        "import os; a, b = os.openpty(); os.write(b, b'through');"
+        " print(os.read(a, 9), os.ttyname(b)[:9], oct(os.stat('/dev/ptmx').st_mode))"
+    )
+
+    async def body(node: Node) -> None:
+        await node.add(image_pod("a", "", container={"command": [sys.executable, "-c", text]}))
+        await node.ended("a")
+        assert await node.log("a") == "b'through' /dev/pts/ 0o20666\n"
+
+    on_node(data, body)
 
 
 def test_no_two_containers_share_one_and_a_restart_gets_a_new_one(data: Path) -> None:

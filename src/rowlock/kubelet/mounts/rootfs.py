@@ -386,7 +386,8 @@ class _Assembly:
             calls.sys_mount("tmpfs", place, "tmpfs", _NOSUID, "mode=755,size=64k")
         with self._place("/dev") as target:
             for name in machine_files.device_names():
-                self._bind_device(f"/dev/{name}", f"{target}/{name}")
+                if name != "ptmx" or not _make_ptmx(target):
+                    self._bind_device(f"/dev/{name}", f"{target}/{name}")
             for name, to in _DEVICE_LINKS:
                 os.symlink(to, f"{target}/{name}")
             os.mkdir(f"{target}/shm")
@@ -417,6 +418,17 @@ class _Assembly:
     def _next(self) -> int:
         self._count += 1
         return self._count
+
+
+def _make_ptmx(directory: str) -> bool:
+    """The device from which programs get pseudo-terminals. The kernel looks for these in the `pts` beside it, and beside a file
+    that is bound it finds none. False where we may make no devices."""
+    try:
+        os.mknod(f"{directory}/ptmx", stat.S_IFCHR, os.makedev(5, 2))
+        os.chmod(f"{directory}/ptmx", 0o666)
+    except OSError:
+        return False
+    return True
 
 
 def _open_place(root: int, path: str) -> int:
