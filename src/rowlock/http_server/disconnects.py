@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
 from starlette.types import Receive
+
+from rowlock.controllers.first_end import run_until_first_ends
 
 
 async def send_until_disconnect(
     sending: Coroutine[Any, Any, None], receive: Receive, timeout: float | None = None
 ) -> None:
     """Send, until that is done, the client has gone or the time is over. Raises what the sending raises."""
-    tasks = asyncio.create_task(sending), asyncio.create_task(wait_for_disconnect(receive))
-    try:
-        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
+    await run_until_first_ends(sending, wait_for_disconnect(receive), timeout=timeout)
 
 
 async def wait_for_disconnect(receive: Receive) -> None:

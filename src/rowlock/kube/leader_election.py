@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.api import Api
+from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.errors import AlreadyExists, ApiError, Conflict, NotFound
 from rowlock.kinds import LEASE
 from rowlock.objects import Object, dig, micro_timestamp, revision
@@ -24,20 +25,6 @@ log = logging.getLogger("rowlock.kube")
 _RELEASE_TIMEOUT_S = 2.0
 _REPEAT_S = 60.0
 """Seconds until the log has the same trouble once more."""
-
-
-async def run_until_first_ends(*works: Awaitable[None]) -> None:
-    """Run all of these at once until one of them ends, and cancel the others. Raises the error of the first that failed."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-    for result in results:
-        if isinstance(result, Exception):
-            raise result
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from rowlock import controllers
 from rowlock.api import NOTHING, Decision, Record, View
+from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Conflict
 from rowlock.kinds import JOBS, Kind
 from rowlock.kube.cache import Cache
 from rowlock.kube.client import Kube
 from rowlock.kube.installation import missing_kinds
-from rowlock.kube.leader_election import LeaderElection, LeaseTimes, run_until_first_ends
+from rowlock.kube.leader_election import LeaderElection, LeaseTimes
 from rowlock.kube.rights import OPERATOR_LEASE
 from rowlock.kube_operator.client import OperatorClient
 from rowlock.kube_operator.presence import PROBE_LABEL, find_kubeflow_operator

@@ -70,11 +70,9 @@ def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: s
     )
 
 
-def selected_pod(
-    server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool = False
-) -> str:
-    """The pod that `--pod` or `--rank` names; "" when neither flag is given. With `gone` the pod may be deleted."""
-    return _choose_pod(server, workload, line, gone=gone).name
+def selected_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine) -> str:
+    """The pod, of those that are there, that `--pod` or `--rank` names; "" when neither flag is given."""
+    return _choose_pod(server, workload, line, gone=False).name
 
 
 def _choose_pod(server: client.ServerClient, workload: dict[str, Any], line: CommandLine, *, gone: bool) -> _ChosenPod:

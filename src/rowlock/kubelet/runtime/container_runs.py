@@ -92,9 +92,8 @@ class ContainerRuns:
         if facts.run is not None and facts.run.exit is None:
             processes.stop_run(facts.run, grace)
             state.set_facts(container, replace(facts, stop_by=self._clock() + grace))
-            if facts.run.shim:
-                delay = grace + STOPPED_SHIM_MARGIN
-                asyncio.get_running_loop().call_later(delay, processes.kill_stopped_shim, facts.run)
+            delay = grace + STOPPED_SHIM_MARGIN
+            asyncio.get_running_loop().call_later(delay, processes.kill_stopped_shim, facts.run)
 
     async def kill_strays(self, uid: str) -> None:
         """Kills what a lost shim of this pod has left running. Who else waits meanwhile is served by the next look at all

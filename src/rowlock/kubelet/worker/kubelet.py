@@ -15,11 +15,12 @@ import math
 import os
 import resource
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import Api, Change, View
+from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
 from rowlock.errors import ApiError, Unavailable
@@ -355,7 +356,7 @@ class Kubelet:
             with contextlib.suppress(ApiError, OSError):
                 with await self.host.request_socket("proxy") as listener:
                     proxy = EgressProxy(listener, os.environ, api_port=self._settings.api_port)
-                    await _run_until(proxy.run(), self.host.disconnected)
+                    await run_until_first_ends(proxy.run(), self.host.disconnected.wait())
             await asyncio.sleep(RESYNC / 10)
 
     async def _serve_port(self, port: int, local_port: int, host: str = "127.0.0.1") -> None:
@@ -363,21 +364,9 @@ class Kubelet:
         while True:
             with contextlib.suppress(ApiError, OSError):
                 with await self.host.request_socket("port", port=port) as listener:
-                    await _run_until(LoopbackRelay(listener, local_port, host).run(), self.host.disconnected)
+                    relay = LoopbackRelay(listener, local_port, host)
+                    await run_until_first_ends(relay.run(), self.host.disconnected.wait())
             await asyncio.sleep(RESYNC / 10)
-
-
-async def _run_until(work: Coroutine[None, None, None], event: asyncio.Event) -> None:
-    """Runs it until it ends or the event is set. Raises what it raises."""
-    running, waiting = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-    finally:
-        for task in (running, waiting):
-            task.cancel()
-        await asyncio.gather(running, waiting, return_exceptions=True)
 
 
 READ_BYTES = 8192

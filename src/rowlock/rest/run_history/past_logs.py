@@ -217,13 +217,13 @@ async def pod_logs(call: RestCall) -> Any:
     if run is not None:
         return await _answer_pod(call, run.record.body["job"], options, attempt)
     workload = find_workload(call)
-    job, pod = workload.job, logs.find_pod(workload, str(call.path["pod"]))
+    job = workload.job
     if attempt is None:
         try:
             return await logs.pod_logs(call)
         except (NotFound, BadRequest):
-            is_there = pod is not None and bool(objects.uid(pod))
-            if (options.follow and is_there) or not await find_lives(call, objects.uid(job)):
+            pod = logs.find_pod(workload, str(call.path["pod"])) if options.follow else None
+            if (pod is not None and objects.uid(pod)) or not await find_lives(call, objects.uid(job)):
                 raise
     return await _answer_pod(call, job, options, attempt)
 

@@ -32,20 +32,16 @@ _FIELDS = (
 
 async def check_pods(call: RestCall, job: Object, body: Mapping[str, Any]) -> None:
     """Raises BadRequest, with the fields of the submit `body`, for a job that would never get a pod."""
+    master_spec = body.get("masterSpec") or {}
     causes: dict[Cause, None] = {}
     for replica_type, cause in await pod_causes(call, job):
         field = next((name for part, name in _FIELDS if part in cause.field), "")
-        section = (
-            "spec" if replica_type == WORKER or field.partition(".")[0] not in _master_spec(body) else "masterSpec"
-        )
+        is_of_master = replica_type != WORKER and field.partition(".")[0] in master_spec
+        section = "masterSpec" if is_of_master else "spec"
         path = f"{section}.{field}" if field else section
         causes[Cause("format", f"no pod can be made with it: {cause.message}", path)] = None
     if causes:
         raise BadRequest("; ".join(f"{cause.field}: {cause.message}" for cause in causes), causes=list(causes))
-
-
-def _master_spec(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return body.get("masterSpec") or {}
 
 
 async def pod_causes(call: RestCall, job: Object) -> list[tuple[str, Cause]]:
