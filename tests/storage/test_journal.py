@@ -157,13 +157,15 @@ def test_a_full_disk_refuses_writes_and_heals(file: Path) -> None:
     run(again())
 
 
-def test_a_failed_commit_ends_a_sequence(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pace", [0.0, 1.0], ids=["by the event loop", "by the writer thread"])
+def test_a_failed_commit_ends_a_sequence(file: Path, pace: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before it is lost: nothing behind it is made, not even what comes before the writers are told."""
 
     async def body() -> None:
         async with Opened(file) as store:
-            assert store._journal
-            append, outcomes = store._journal.append, list[Exception]()
+            assert store._journal and store._group_commit
+            store._group_commit._pace = pace  # how long the disk seems to take decides who writes
+            append, discard, outcomes = store._journal.append, store.core.discard_staged, list[Exception]()
             options = WriteOptions(sequence=WriteSequence())
 
             def issue_the_next() -> None:
@@ -174,10 +176,14 @@ def test_a_failed_commit_ends_a_sequence(file: Path, monkeypatch: pytest.MonkeyP
 
             def refuse(*_: object) -> None:
                 monkeypatch.setattr(store._journal, "append", append)
-                asyncio.get_running_loop().call_soon(issue_the_next)
                 raise errors.Unavailable("the disk is full")
 
+            def discard_and_go_on() -> None:
+                discard()
+                asyncio.get_running_loop().call_soon(issue_the_next)  # it runs before the writers do
+
             monkeypatch.setattr(store._journal, "append", refuse)
+            monkeypatch.setattr(store.core, "discard_staged", discard_and_go_on)
             with pytest.raises(errors.Unavailable, match="the disk is full"):
                 await store.create(CM, config("first"), options=options)
             with pytest.raises(errors.NotTried):
