@@ -124,3 +124,8 @@ def test_a_plain_job_gives_no_cause_for_remarks(kind: Kind) -> None:
     replicas = {type_: pods(kind) for type_ in types.get(kind, ("Worker",))}
     assert job_remarks(kind, job(kind, replicas=replicas)) == []
     assert late_refusal(kind, job(kind, replicas=replicas)) == ""
+
+
+def test_ranks_that_are_told_where_they_meet_need_no_master() -> None:
+    told = pods(PYTORCHJOB, 2, env=[{"name": "MASTER_ADDR", "value": "job-worker-0"}])
+    assert job_remarks(PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": told})) == []

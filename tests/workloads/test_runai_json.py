@@ -129,6 +129,36 @@ def test_no_master_and_master_alone() -> None:
     assert list(made(noWorkers=True)["spec"]["pytorchReplicaSpecs"]) == ["Master"]
 
 
+def container_variables(job: dict[str, Any], role: str = "Worker") -> dict[str, Any]:
+    container = job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["containers"][0]
+    return {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
+
+
+def test_the_ranks_of_a_group_without_a_master_meet_at_worker_0() -> None:
+    """The operator names an address and ranks only where there is a Master."""
+    found = container_variables(made(noMaster=True, numWorkers=3, nprocPerNode="2"))
+    index = {"fieldRef": {"fieldPath": "metadata.labels['training.kubeflow.org/replica-index']"}}
+    group = {"ADDR": "j-worker-0", "PORT": "23456"}
+    assert {f"MASTER_{name}": found[f"MASTER_{name}"] for name in group} == {f"MASTER_{k}": v for k, v in group.items()}
+    assert {f"PET_MASTER_{n}": found[f"PET_MASTER_{n}"] for n in group} == {
+        f"PET_MASTER_{k}": v for k, v in group.items()
+    }
+    assert (found["WORLD_SIZE"], found["RANK"], found["PET_NODE_RANK"]) == ("6", index, index)
+    own = container_variables(
+        made(noMaster=True, numWorkers=2, environmentVariables=[{"name": "MASTER_ADDR", "value": "x"}])
+    )
+    assert (own["MASTER_ADDR"], own["WORLD_SIZE"]) == ("x", "2")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"noMaster": True, "minReplicas": 1, "maxReplicas": 2}, {"noMaster": True, "distributedFramework": "TF"}],
+)
+def test_where_the_operator_says_how_ranks_meet_the_submit_is_silent(fields: dict[str, Any]) -> None:
+    job = made(numWorkers=2, **fields)
+    assert "MASTER_ADDR" not in str(job) and "RANK" not in str(job)
+
+
 def test_labels_carry_what_labels_may_carry() -> None:
     labels = made()["metadata"]["labels"]
     assert (labels["project"], labels["user"], labels["kai.scheduler/queue"]) == ("team-a", "ana-example.com", "team-a")

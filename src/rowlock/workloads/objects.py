@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rowlock.objects import Object
+from rowlock.objects import Object, is_digits
 from rowlock.training.model import WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
@@ -38,8 +38,9 @@ SHELL_ENVIRONMENT = "rowlock.dev/shell-environment"
 HOME_DIRECTORY = "/home/job"
 """Where `createHomeDir` mounts the home directory of a pod."""
 
+_REPLICA_INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
 _DOWNWARD = {
-    "POD_INDEX": "metadata.labels['training.kubeflow.org/replica-index']",
+    "POD_INDEX": _REPLICA_INDEX,
     "POD_UUID": "metadata.uid",
     "NODE_NAME": "spec.nodeName",
 }
@@ -308,12 +309,36 @@ def _environment(
         own_variables["GPU_PORTION"] = format_number(role.compute.portion)
     if submission.framework is MPI:
         own_variables["RUNAI_MPI_NUM_WORKERS"] = str(submission.workers)
+    downward = dict(_DOWNWARD)
+    if _has_unnamed_master(submission):
+        own_variables |= _worker_group(submission)
+        downward |= {"RANK": _REPLICA_INDEX, "PET_NODE_RANK": _REPLICA_INDEX}
     user_names = {variable["name"] for variable in role.env}
     variables: list[dict[str, Any]] = [{"name": n, "value": v} for n, v in own_variables.items() if n not in user_names]
-    for name, path in _DOWNWARD.items():
+    for name, path in downward.items():
         if name not in user_names:
             variables.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
     return variables + [_variable(variable, submission, submitter.id) for variable in role.env]
+
+
+def _has_unnamed_master(submission: Submission) -> bool:
+    """Whether the ranks form a group that nobody leads: the operator names no master then, and they could not meet."""
+    run = submission.options
+    is_elastic = run.min_replicas is not None or run.max_replicas is not None  # these meet at a rendezvous
+    return submission.framework is PYTORCH and not submission.has_lead and not is_elastic
+
+
+def _worker_group(submission: Submission) -> dict[str, str]:
+    """Where the ranks of a PyTorch job without a master meet: at worker 0, and it is rank 0."""
+    address = f"{submission.name}-{WORKER.lower()}-0"
+    processes = int(submission.options.nproc) if is_digits(submission.options.nproc) else 1
+    return {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(PYTORCH.port.number),
+        "WORLD_SIZE": str(submission.workers * processes),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(PYTORCH.port.number),
+    }
 
 
 def _variable(variable: Mapping[str, Any], submission: Submission, identity: str) -> dict[str, Any]:

@@ -137,7 +137,8 @@ def _rendezvous_remarks(framework: Framework, job: Job) -> Iterator[str]:
     if framework.kind is not PYTORCHJOB:
         return
     elastic = job.spec.get("elasticPolicy")
-    if MASTER not in job.replicas and elastic is None and job.total_replicas > 1:
+    has_address = all(_containers_mention(r, "'MASTER_ADDR'") for r in job.replicas.values())
+    if MASTER not in job.replicas and elastic is None and job.total_replicas > 1 and not has_address:
         yield (
             "without a Master the ranks get no MASTER_ADDR, RANK or WORLD_SIZE, and torchrun waits for ever: "
             "add a Master, or an elasticPolicy for a rendezvous"
