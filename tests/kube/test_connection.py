@@ -111,6 +111,14 @@ def test_a_write_that_was_told_to_wait_waits(tmp_path: Path) -> None:
     assert against(server, tmp_path, lambda k: k.create(kinds.POD, POD)) == POD
 
 
+@pytest.mark.parametrize("status", [(429, "TooManyRequests"), (503, "ServiceUnavailable")])
+def test_a_server_that_wants_an_hour_is_not_waited_for(status: tuple[int, str], tmp_path: Path) -> None:
+    server = Scripted(Answer(status[0], refusal(*status), {"Retry-After": "3600"}), Answer(body=POD))
+    with pytest.raises((TooManyRequests, Unavailable)):
+        against(server, tmp_path, lambda k: asyncio.wait_for(k.get(kinds.POD, "team", "a"), 20))
+    assert len(server.asked) == 1
+
+
 def test_a_refusal_without_a_time_is_an_answer(tmp_path: Path) -> None:
     server = Scripted(Answer(429, refusal(429, "TooManyRequests", "disruption budget")))
     with pytest.raises(TooManyRequests, match="disruption budget"):

@@ -33,6 +33,9 @@ and for how long it is then asked again. After that it is asked whether it is re
 RENEWAL_PAUSE_S, PLUGIN_PAUSE_S = 1.0, 5.0
 """Seconds after credentials were read, and after a plugin was run for them, until that is done again: requests that are refused all the
 same come in dozens."""
+MAX_RETRY_AFTER_S = 30
+"""The longest wait that a server may ask for before a request is sent again: it is one of the few in flight while it waits. Whoever
+sent it hears of a longer one."""
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _UNKNOWN_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
@@ -309,6 +312,8 @@ def _retry_delay(request: Request, response: aiohttp.ClientResponse, error: ApiE
     """Seconds until the request should be sent again; None = never."""
     header = response.headers.get("Retry-After", "")
     requested = float(header) if is_digits(header) else error.retry_after
+    if requested is not None and requested > MAX_RETRY_AFTER_S:
+        return None
     if response.status == 429 and requested is not None:
         return max(float(requested), backoff.next_delay())
     if request.is_relayed and response.status == 500:

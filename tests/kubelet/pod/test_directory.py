@@ -45,3 +45,24 @@ def test_what_cannot_be_removed_is_named(
     with caplog.at_level(logging.WARNING):
         with_files(tmp_path).remove(CARD)
     assert "cannot be removed whole" in caplog.text
+
+
+def test_the_logs_of_pods_with_the_longest_names_are_kept_apart(tmp_path: Path) -> None:
+    """Namespace, name and uid are more than the name of a file may have; a shared beginning makes them no one pod."""
+    cards = [
+        PodCard("n" * 63, "p" * 252 + letter, f"0000000{letter}-0000-4000-8000-000000000000", "node", "127.0.0.1", 1.0)
+        for letter in "ab"
+    ]
+    told: list[str] = []
+    directories = PodDirectories(tmp_path, told.append)
+    for card in cards:
+        directories.write_card(card)
+        container = directories.container_directory(card.uid, "c")
+        container.mkdir()
+        (container / "start.0").write_text("{}")
+        (container / "log.0").write_text(card.name)
+        directories.remove(card)
+    assert not list(directories.pods.iterdir()) and len(told) == 2
+    for card in cards:
+        found = directories.find_deleted_pod_log(card.namespace, card.name, "")
+        assert found is not None and found.read_text() == card.name

@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from rowlock.objects import Key
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
+_MAX_LOG_PREFIX = 255 - len("_00000000-0000-4000-8000-000000000000")
 _DOOMED = "~"
 """Ends the name of a pod's directory whose removal has begun; a uid cannot end so (`is_name`)."""
 WORK_DIRECTORY = ".work"
@@ -142,7 +144,7 @@ class PodDirectories:
     def remove(self, card: PodCard) -> None:
         """The pod has gone; its logs move aside."""
         directory = self.pod_directory(card.uid)
-        log_directory = self.logs / f"{card.namespace}_{card.name}_{card.uid}"
+        log_directory = self.logs / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
         for container in self.started_containers(card.uid):
             with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
                 for entry in _entries(directory / container):
@@ -190,8 +192,9 @@ class PodDirectories:
         """The newest log of a deleted pod; of its first container when none is named. `owner`: only of a pod of the job
         with this uid, for an earlier job may have had the same name."""
         logs: list[tuple[float, str]] = []
+        prefix = _log_prefix(namespace, pod)
         for directory in _entries(self.logs) if self.logs.is_dir() else ():
-            if directory.name.rpartition("_")[0] != f"{namespace}_{pod}":
+            if directory.name.rpartition("_")[0] != prefix:
                 continue
             if owner and _read_owner(directory.path) != owner:
                 continue
@@ -221,13 +224,22 @@ class PodDirectories:
         log = str(self.container_directory(card.uid, container) / f"log.{number}")
         if os.path.islink(log) or not os.path.isfile(log):
             return True  # a program has removed it, or put something else there
-        aside = self.logs / EARLIER_RUNS / f"{card.namespace}_{card.name}_{card.uid}"
+        aside = self.logs / EARLIER_RUNS / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
         try:
             _move_log(log, aside, f"{container}.{number}.log", card.owner)
         except OSError:
             return False
         self._on_logs_aside(str(aside))
         return True
+
+
+def _log_prefix(namespace: str, pod: str) -> str:
+    """What the name of a directory of logs begins with; the uid follows, and no file's name may be longer than 255 bytes.
+    Only pods without a job have such names."""
+    whole = f"{namespace}_{pod}"
+    if len(whole) <= _MAX_LOG_PREFIX:
+        return whole
+    return f"{whole[: _MAX_LOG_PREFIX - 17]}-{sha256(whole.encode()).hexdigest()[:16]}"
 
 
 def _move_log(log: str, aside: Path, name: str, owner: str) -> None:

@@ -67,7 +67,7 @@ class AttachSession:
         if not self._tty:
             return
         with contextlib.suppress(OSError):  # it has just ended
-            fd = os.open(f"/proc/{self._pid}/fd/0", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+            fd = os.open(f"/proc/{self._pid}/fd/0", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             finally:
