@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from typing import Any
 
 import pytest
 from tests.ui.conftest import Ui
@@ -75,6 +77,32 @@ def test_every_attempt_has_its_log(ui: Ui) -> None:
     ui.page.get_by_label("Attempt").select_option("1")
     expect(ui.page.get_by_role("log")).to_contain_text("try False")
     expect(ui.page.get_by_role("log")).not_to_contain_text("try True")
+
+
+def test_ranks_whose_pods_are_gone_have_their_logs(ui: Ui) -> None:
+    """As after a clean-pod policy: the job is there, its pods are not, and the archive has what they printed."""
+    ui.site.run(
+        "swept", "import os\nprint('hello from', os.environ['RANK'])", "-p", "team-a", "--nnodes", "2", waits=True
+    )
+    ranks: list[Any] = ui.cluster.json("rowlock", "show", "-p", "team-a", "swept", "--json")["ranks"]
+    pods = "/api/v1/namespaces/runai-team-a/pods"
+    (gone,) = [rank["pod"] for rank in ranks if rank["rank"] == "rank 1"]
+    ui.cluster.api("DELETE", f"{pods}/{gone}")
+    ui.cluster.until(lambda: gone not in str(ui.cluster.api("GET", pods)), "the pod of rank 1 is there still")
+    ui.row("swept").get_by_role("link", name="swept", exact=True).click()
+    ui.page.get_by_role("tab", name="Logs").click()
+    choice = ui.page.get_by_label("Ranks")
+    expect(choice.locator("option")).to_have_text(
+        ["all, merged", f"rank 0 · {ranks[0]['pod']}", f"rank 1 · {gone} (gone)"]
+    )
+    choice.select_option(gone)
+    log = ui.page.get_by_role("log")
+    expect(log).to_contain_text("hello from 1")
+    expect(log).not_to_contain_text("hello from 0")
+    ui.page.get_by_label("Follow").uncheck()
+    expect(log).to_contain_text("hello from 1")
+    command = shlex.split(ui.page.get_by_role("tabpanel").locator(".command code").inner_text())
+    assert ui.cluster.run(*command) == "hello from 1\n"
 
 
 def test_a_big_log_does_not_freeze_the_page(ui: Ui) -> None:

@@ -170,3 +170,17 @@ export function firstFailure(run: Run): { rank: string; pod: string; code: numbe
   const failing = run.ranks.flatMap(({ rank, pod, pods }) => pods.filter((one) => one.exitCode).map((one) => ({ rank, pod, code: one.exitCode ?? 0 })));
   return failing.find((one) => one.rank === culprit) ?? (failing.length === 1 ? failing[0] : undefined);
 }
+
+/** Whose logs there are: those of the pods, and those of ranks whose pods are gone; undefined `pods` are not known yet, and nobody of them is gone. */
+export function logSources(pods: { name: string; rank: string; status: string }[] | undefined, run: Run | undefined): { pod: string; title: string }[] {
+  const ranks = run?.ranks ?? [];
+  const order = new Map(ranks.map(({ pod }, index) => [pod, index]));
+  const present = new Set(pods?.map(({ name }) => name));
+  const gone = ranks.filter(({ pod, attempts }) => attempts.length && !present.has(pod)).map((one) => ({ name: one.pod, rank: one.rank, status: one.pods.at(-1)?.status ?? "", isGone: pods !== undefined }));
+  return [...(pods ?? []).map((one) => ({ ...one, isGone: Boolean(run?.deletedAt) })), ...gone]
+    .sort((a, b) => (order.get(a.name) ?? Infinity) - (order.get(b.name) ?? Infinity) || 0)
+    .map(({ name, rank, status, isGone }) => {
+      const notes = [status === "Error" || status === "Failed" ? "failed" : "", isGone ? "gone" : ""].filter(Boolean).join(", ");
+      return { pod: name, title: `${rank} · ${name}${notes ? ` (${notes})` : ""}` };
+    });
+}
