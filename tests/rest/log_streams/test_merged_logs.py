@@ -167,6 +167,34 @@ def test_the_logs_of_a_large_job_are_merged_in_little_memory(
     assert worked_out <= 2
 
 
+@pytest.mark.parametrize("read_job", [read_ranks, read_lives])
+@pytest.mark.parametrize("read_before", [0, 2])
+def test_where_one_log_breaks_a_line_says_so_and_the_others_are_whole(
+    read_job: Callable[[int, ReadLog], Any], read_before: int
+) -> None:
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        for second in range(4):
+            if pod == "j-worker-1" and second == read_before:
+                raise OSError(5, "Input/output error")
+            yield b"2026-01-01T00:00:0%d.0Z line %d\n" % (second, second)
+
+    lines = asyncio.run(read_job(3, read_log))
+    assert lines.count(b"rowlock: the log of rank 1 ends here: [Errno 5] Input/output error\n") == 1
+    for rank, count in ((0, 4), (1, read_before), (2, 4)):
+        assert [line for line in lines if line.startswith(b"[rank %d] " % rank)] == [
+            b"[rank %d] line %d\n" % (rank, second) for second in range(count)
+        ]
+
+
+def test_where_no_log_can_be_read_that_is_the_answer() -> None:
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        raise Unavailable("the cluster is away")
+        yield b""
+
+    with pytest.raises(Unavailable, match="the cluster is away"):
+        asyncio.run(read_ranks(3, read_log))
+
+
 # ---------------------------------------------------------------- followed
 
 

@@ -4,14 +4,17 @@ line, and for a follower each earlier version is a *state* of the line."""
 from __future__ import annotations
 
 import heapq
+import logging
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from rowlock.api import LogOptions
 from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.errors import ApiError
 from rowlock.rest.log_streams.rows import Rows, final_state, shorten, split_stamp
 
+log = logging.getLogger("rowlock.rest")
 MAX_LINE = 1 << 20
 """Bytes of a line at most; a longer line is split."""
 STATE = b"\r"
@@ -37,6 +40,12 @@ class LineTag:
             if found := _LOCAL_RANK.match(text):
                 return b"[rank %d] " % (self.first_rank + int(found[1])) + stamp + text[found.end() :]
         return f"[{self.label}] ".encode() + line
+
+    def end_line(self, error: Exception) -> bytes:
+        """What stands in place of the rest of a log that cannot be read."""
+        if not isinstance(error, ApiError | OSError):
+            log.error("the log of %s cannot be read", self.label, exc_info=error)
+        return f"rowlock: the log of {self.label} ends here: {str(error) or type(error).__name__}\n".encode()
 
 
 async def split_lines(
@@ -108,7 +117,11 @@ async def merge_by_time(
         _, number, line, tag, lines = heap[0]
         yield tag.put_before(line if timestamps else line.partition(b" ")[2], stamped=timestamps)
         await budget.pause_if_due()
-        next_line = await anext(lines, None)
+        try:
+            next_line = await anext(lines, None)
+        except Exception as error:  # noqa: BLE001 (said; the other logs go on)
+            yield tag.end_line(error)
+            next_line = None
         if next_line is None:
             heapq.heappop(heap)
         else:

@@ -8,7 +8,6 @@ end; one that was started again is not heard for ever: it may wait for a master 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -57,7 +56,6 @@ _RESTARTED_RANK_GRACE = 30.0
 _QUEUE_SIZE = 1000
 
 
-log = logging.getLogger("rowlock.rest")
 _COUNT = re.compile(r"[0-9]{1,18}")
 _MAX_SECONDS = 1e10
 _MAX_QUOTED = 60
@@ -343,14 +341,14 @@ class _LogSource:
 
     async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
         """The logs of all pods, merged by time. A rank whose pod is missing or has not started is represented by its
-        last pod."""
+        last pod. Where the log of one cannot be read, a line says so; where none can, that is raised."""
         started = [pod for pod in workload.pods if has_started(pod)]
         readable = len(started)
         gone = ranks.gone_pods(workload.job, started) if _has_run(workload.job) else []
         options = merge_options(log_options, len(started) + len(gone))
         sources = [(pod, self.read_pod(pod, options)) for pod in started]
         sources += [(pod, self.read_gone_pod(pod, options)) for pod in gone]
-        streams, budget = [], TurnBudget()
+        streams, unread, budget = [], dict[LineTag, Exception](), TurnBudget()
         for number, (pod, chunks) in enumerate(sources):
             await budget.pause_if_due()
             lines = take_lines(split_lines(chunks, stamped=True), log_options.tail)
@@ -360,11 +358,17 @@ class _LogSource:
                 if number < len(started):
                     raise
                 continue  # nothing is kept of this rank
+            except Exception as error:  # noqa: BLE001 (said, or raised)
+                head, unread[line_tag(workload.job, pod)] = None, error
             readable += number >= len(started)
             if head is not None:
                 streams.append((head, line_tag(workload.job, pod), lines))
         if not readable:
             raise no_logs_error(workload)
+        if unread and not streams:
+            raise next(iter(unread.values()))
+        for tag, error in unread.items():
+            yield tag.end_line(error)
         async for line in merge_by_time(streams, timestamps=log_options.timestamps):
             yield line
 
@@ -475,8 +479,5 @@ class _LogSource:
                 await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
         except (NotFound, BadRequest):
             return  # the pod was deleted before it was read: its next life has its own follower
-        except Exception as error:  # the other ranks go on
-            if not isinstance(error, ApiError):
-                log.exception("the log of %s cannot be followed", objects.name(pod))
-            reason = str(error) or type(error).__name__
-            await queue.put(f"rowlock: the log of {tag.label} ends here: {reason}\n".encode())
+        except Exception as error:  # noqa: BLE001 (said; the other ranks go on)
+            await queue.put(tag.end_line(error))

@@ -17,7 +17,7 @@ from rowlock.archive.archive import Archive
 from rowlock.archive.reading import read_archived_log
 from rowlock.archive.records import LogRecord
 from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.errors import ApiError, BadRequest, NotFound
+from rowlock.errors import BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams import logs
@@ -138,13 +138,17 @@ async def _merge(
     stamped, streams, budget = merge_options(options, len(chosen)), [], TurnBudget()
     for pod in stubs_by_rank(job, chosen):
         await budget.pause_if_due()
+        tag = logs.line_tag(job, pod)
         lines = take_lines(split_lines(reader.read(chosen[objects.name(pod)], stamped), stamped=True), options.tail)
         try:
             head = await anext(lines, None)
-        except ApiError:
+        except (NotFound, BadRequest):
             continue  # it was deleted meanwhile
+        except Exception as error:  # noqa: BLE001 (said; the other ranks are read)
+            yield tag.end_line(error)
+            continue
         if head is not None:
-            streams.append((head, logs.line_tag(job, pod), lines))
+            streams.append((head, tag, lines))
     async for line in merge_by_time(streams, timestamps=options.timestamps):
         yield line
 
