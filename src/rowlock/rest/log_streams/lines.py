@@ -41,7 +41,7 @@ class LineTag:
                 return b"[rank %d] " % (self.first_rank + int(found[1])) + stamp + text[found.end() :]
         return f"[{self.label}] ".encode() + line
 
-    def end_line(self, error: Exception) -> bytes:
+    def failure_line(self, error: Exception) -> bytes:
         """What stands in place of the rest of a log that cannot be read."""
         if not isinstance(error, ApiError | OSError):
             log.error("the log of %s cannot be read", self.label, exc_info=error)
@@ -120,7 +120,7 @@ async def merge_by_time(
         try:
             next_line = await anext(lines, None)
         except Exception as error:  # noqa: BLE001 (said; the other logs go on)
-            yield tag.end_line(error)
+            yield tag.failure_line(error)
             next_line = None
         if next_line is None:
             heapq.heappop(heap)

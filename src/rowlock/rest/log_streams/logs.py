@@ -367,8 +367,8 @@ class _LogSource:
             raise no_logs_error(workload)
         if unread and not streams:
             raise next(iter(unread.values()))
-        for tag, error in unread.items():
-            yield tag.end_line(error)
+        for tag, failure in unread.items():
+            yield tag.failure_line(failure)
         async for line in merge_by_time(streams, timestamps=log_options.timestamps):
             yield line
 
@@ -480,4 +480,4 @@ class _LogSource:
         except (NotFound, BadRequest):
             return  # the pod was deleted before it was read: its next life has its own follower
         except Exception as error:  # noqa: BLE001 (said; the other ranks go on)
-            await queue.put(tag.end_line(error))
+            await queue.put(tag.failure_line(error))

@@ -145,7 +145,7 @@ async def _merge(
         except (NotFound, BadRequest):
             continue  # it was deleted meanwhile
         except Exception as error:  # noqa: BLE001 (said; the other ranks are read)
-            yield tag.end_line(error)
+            yield tag.failure_line(error)
             continue
         if head is not None:
             streams.append((head, tag, lines))
