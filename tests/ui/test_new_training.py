@@ -104,6 +104,35 @@ def test_mistakes_are_named_before_anything_is_made(ui: Ui) -> None:
     assert "good" not in ui.cluster.run("rowlock", "list", "-p", "team-a")
 
 
+def test_the_form_says_why_it_is_not_known_when_it_would_start(ui: Ui) -> None:
+    """But for those who may not see the whole cluster, to whom the question is not theirs."""
+    page = begin(ui, "blind")
+    page.get_by_role("button", name="CONTINUE").click()
+    ui.choose_program("sleep 600")
+    page.get_by_role("radio", name="half-gpu").check()
+    answers = iter([(403, "vera may not list nodes."), (503, "The scheduler rests until noon.")])
+
+    def refuse(route: Any) -> None:
+        status, message = next(answers)
+        route.fulfill(status=status, json={"message": message})
+
+    page.route("**/api/v1/scheduler/what-if", refuse)
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
+    expect(page.get_by_role("form").get_by_role("status")).to_have_count(0)
+    page.get_by_role("link", name="Cancel").click()
+    begin(ui, "blind")
+    page.get_by_role("button", name="CONTINUE").click()
+    ui.choose_program("sleep 600")
+    page.get_by_role("radio", name="half-gpu").check()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("form").get_by_role("status")).to_have_text(
+        "Whether it would start now is not known, and it can be made all the same: The scheduler rests until noon."
+    )
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(ui.row("blind")).to_be_visible()
+
+
 def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     page = begin(ui, "by-form")
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()

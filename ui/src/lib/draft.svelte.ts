@@ -40,6 +40,8 @@ export class Draft {
   issues = $state.raw<Issue[]>([]);
   problem = $state("");
   outcomes = $state.raw<Outcome[]>([]);
+  /** Why nobody knows whether it would start now; "" where that is known, or was not this user's to ask. */
+  unforeseen = $state("");
   manifest = $state("");
   yaml = $state("");
   isYaml = $state(remembered("manifest", "yaml") === "yaml");
@@ -216,12 +218,16 @@ export class Draft {
     }
   }
 
+  /** Whether it would start now; the training can be made without an answer. */
   async #foresee(objects: { kind: string }[]): Promise<void> {
+    this.outcomes = [];
+    this.unforeseen = "";
     try {
       const jobs = objects.filter((object) => object.kind.endsWith("Job"));
       this.outcomes = (await call<{ outcomes: Outcome[] }>("POST", "scheduler/what-if", { objects: jobs, project: this.training.projectName })).outcomes;
-    } catch {
-      this.outcomes = []; // a question for who may see the whole cluster; the training can be made without its answer
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 403) return; // a question for who may see the whole cluster
+      this.unforeseen = sentenceOf(error);
     }
   }
 
