@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 from tests.ui.conftest import Ui
 from tests.ui.test_workloads_page import LONG, expect, run
 
@@ -33,6 +37,35 @@ def test_metrics_draw_what_the_server_answers_and_nothing_else(ui: Ui) -> None:
     expect(panel.get_by_role("region", name="CPU memory", exact=True)).to_contain_text("used")
     expect(panel.get_by_role("region", name="Pods", exact=True)).to_have_count(0)
     expect(panel.get_by_label("Range")).to_have_value("")  # as it was chosen
+
+
+def test_the_legend_keeps_the_last_value_while_the_newest_sample_is_on_its_way(ui: Ui) -> None:
+    """One that is long gone says nothing of now."""
+    begun = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+
+    def sampled(kind: str, *values: str) -> dict[str, Any]:
+        """A value every five seconds."""
+        times = [(begun + timedelta(seconds=5 * number)).isoformat() for number in range(len(values))]
+        return {
+            "type": kind,
+            "labels": {},
+            "values": [{"value": value, "timestamp": time} for value, time in zip(values, times, strict=True) if value],
+        }
+
+    late = [
+        sampled("CPU_USAGE_CORES", *["3"] * 19, ""),
+        sampled("CPU_REQUEST_CORES", *["4"] * 20),
+        sampled("CPU_MEMORY_USAGE_BYTES", *["1024"] * 5, *[""] * 15),
+        sampled("CPU_MEMORY_REQUEST_BYTES", *["2048"] * 20),
+    ]
+    ui.page.route(re.compile(r"/metrics\?"), lambda route: route.fulfill(json={"measurements": late}))
+    run(ui, "talks", LONG)
+    ui.row("talks").get_by_role("link", name="talks", exact=True).click()
+    ui.page.get_by_role("tab", name="Metrics").click()
+    cores = ui.page.get_by_role("region", name="CPU cores", exact=True)
+    expect(cores.locator(".key")).to_have_text(["used 3", "requested 4"])
+    memory = ui.page.get_by_role("region", name="CPU memory", exact=True)
+    expect(memory.locator(".key")).to_have_text(["used –", "requested 2 KiB"])
 
 
 def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:

@@ -71,6 +71,20 @@ export function chartsOf(measurements: Measurement[], groups: Groups): { charts:
   return { charts, absent: [...new Set(absent)] };
 }
 
+const FRESH_S = 30; // a value that old still says where a line stands: samples of one moment do not come together
+const FRESH_STEPS = 3; // or so many samples, where they are further apart
+
+/** The value of a line at a time of its chart: the last one that was known then, unless that was long before. */
+export function knownValue({ times }: Chart, { values }: Line, index: number): number | null {
+  const at = times[index] ?? 0;
+  const step = ((times.at(-1) ?? 0) - (times[0] ?? 0)) / Math.max(1, times.length - 1);
+  for (let before = index; before >= 0 && at - (times[before] ?? 0) <= Math.max(FRESH_S, FRESH_STEPS * step); before -= 1) {
+    const value = values[before];
+    if (value !== null && value !== undefined) return value;
+  }
+  return null;
+}
+
 export function amount(value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return "–";
   if (unit === "%") return `${number(value)} %`;
