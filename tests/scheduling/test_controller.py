@@ -8,6 +8,7 @@ from tests.scheduling.cluster import Bench
 from rowlock import api
 from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
 from rowlock.objects import condition, dig, is_condition_true, is_deleting, with_field
+from rowlock.scheduling import controller
 from rowlock.scheduling.explain.explanations import Explainer
 
 
@@ -258,6 +259,47 @@ def test_five_hundred_waiting_pods_do_not_flood_the_store() -> None:
         b.now += 0.1
         b.pod(f"x{total}", gpus=0)
     assert total <= 500 + 30
+
+
+def test_of_many_that_wait_each_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one cycle looks at: the next cycles look at the others, and then the scheduler rests."""
+    monkeypatch.setattr(controller, "MAX_HOLDS_PER_CYCLE", 8)
+    b = bench(gpus=2)
+    b.pod("first", 2)
+    b.turn()
+    for number in range(30):
+        b.gang(f"j{number}", 1)
+    b.now += 2
+    for _ in range(40):
+        b.turn()
+        if b.again is None:
+            break
+        b.now += b.again
+    waiting = {name: dig(group, "status.explanation.message") for name, group in b.all(POD_GROUP).items()}
+    assert not [name for name, message in waiting.items() if not message]
+    assert b.again is None, "the scheduler rests"
+
+
+def test_of_many_that_wait_each_is_told_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "MAX_HOLDS_PER_CYCLE", 8)
+    b = bench(gpus=3)
+    for number in range(30):
+        b.gang(f"j{number}", 4)
+    b.now += 2
+    b.turn()
+    for number in range(2):  # the second one comes in the middle of a sweep
+        b.pod(f"p{number}")
+        for _ in range(2):
+            b.now += 0.3
+            b.turn()
+    for _ in range(200):
+        if b.again is None:
+            break
+        b.now += b.again + 0.01
+        b.turn()
+    messages = {dig(group, "status.explanation.message") for group in b.all(POD_GROUP).values()}
+    assert messages == {"Each pod needs 1 GPU, 0.1 CPU cores; 1 of 4 pods fit now (1 node: 1 GPU free)."}
+    assert b.again is None, "the scheduler rests"
 
 
 def test_a_look_at_the_snapshot_swallows_no_change() -> None:

@@ -27,7 +27,9 @@ from rowlock.scheduling.snapshot_tracker import SnapshotTracker, stands_still
 
 SCHEDULER_KEY = Key("", "scheduler")
 MAX_HOLDS_PER_CYCLE = 512
-"""How many of those who wait one cycle looks at; their heads come first."""
+"""How many of those who wait one cycle looks at; their heads come first, and the next cycles look at the others (`HoldSweep`)."""
+SWEEP_INTERVAL = 0.25
+"""Seconds until the next cycle looks at the others."""
 MAX_STATUS_WRITES_PER_CYCLE = 64
 """How many writes about waiting one cycle may make; the rest follows in the next."""
 SAME_REASON_INTERVAL = 10.0
@@ -55,6 +57,31 @@ class LastExplanation:
     """Something has changed since, too soon to tell again; it is told when `SAME_REASON_INTERVAL` is over, though nothing changes then."""
 
 
+@dataclass(slots=True)
+class HoldSweep:
+    """How far the look at those who wait has come: of thousands, one cycle looks at a part, and the next goes on behind it."""
+
+    position: int = 0
+    """How many holds the cycles before have looked at; 0 = a new sweep begins."""
+    changed: bool = False
+    """Something has changed since the sweep before: what gangs were told may be outdated."""
+    repeats: bool = False
+    """Something has changed in the middle of this sweep: those at its beginning have to be looked at again."""
+
+    def note_change(self) -> None:
+        self.repeats = self.repeats or self.position > 0
+        self.changed = True
+
+    def advance(self, count: int, *, is_complete: bool) -> bool:
+        """This cycle has looked at `count` holds, and that was all when `is_complete`. True: another look is due."""
+        if not is_complete:
+            self.position += count
+            return True
+        self.position = 0
+        self.changed, self.repeats = self.repeats, False
+        return self.changed
+
+
 @dataclass
 class Scheduler:
     """Implements `api.Controller`."""
@@ -67,6 +94,7 @@ class Scheduler:
     kinds: tuple[Kind, ...] = field(init=False)
     tracker: SnapshotTracker = field(init=False)
     last_explanations: dict[str, LastExplanation] = field(default_factory=dict)
+    sweep: HoldSweep = field(default_factory=HoldSweep)
     queue_status_dirty: bool = False
     """Queue statuses may have changed since they were written last, at `queue_status_written_at`."""
     queue_status_written_at: float = 0.0
@@ -189,11 +217,15 @@ class Scheduler:
         explainer = Explainer(self.tracker.planner.session)
         for gone in self.last_explanations.keys() - self.tracker.planner.session.gangs.keys():
             del self.last_explanations[gone]
-        for hold in islice(self.tracker.planner.holds(), MAX_HOLDS_PER_CYCLE):
+        if changed:
+            self.sweep.note_change()
+        begin, count, resume_in = self.sweep.position, 0, SWEEP_INTERVAL
+        for hold in islice(self.tracker.planner.holds(), begin, begin + MAX_HOLDS_PER_CYCLE):
             if len(explanations) >= MAX_STATUS_WRITES_PER_CYCLE:
-                next_in = 0.05
+                resume_in = 0.05
                 break
-            wait = self._seconds_until_explained(hold, now, changed)
+            count += 1
+            wait = self._seconds_until_explained(hold, now, self.sweep.changed)
             if wait is not None:
                 if wait > 0:
                     next_in = wait if next_in is None else min(next_in, wait)
@@ -204,6 +236,9 @@ class Scheduler:
             state = self.tracker.planner.session.gangs[hold.gang]
             self.last_explanations[hold.gang] = LastExplanation(hold.failure.reason, explanation.message, now)
             explanations += self._gang_explanation_writes(view, state, explanation, now)
+        is_complete = count < MAX_HOLDS_PER_CYCLE and resume_in == SWEEP_INTERVAL
+        if self.sweep.advance(count, is_complete=is_complete):
+            next_in = resume_in if next_in is None else min(next_in, resume_in)
         return explanations, next_in
 
     def _seconds_until_explained(self, hold: Hold, now: float, changed: bool) -> float | None:
