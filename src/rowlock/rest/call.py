@@ -229,6 +229,13 @@ class RestCall:
                 raise BadRequest(f"there is no query parameter {name!r}.{did_you_mean(name, allowed)}")
         return self.query
 
+    def flag(self, name: str) -> bool:
+        """A query parameter that is true or false (the default). Raises BadRequest: of dryRun=True, say, nobody means a submit."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise BadRequest(f"{name} must be true or false, but is {text[:_MAX_QUOTED]!r}.")
+        return text == "true"
+
 
 @dataclass(frozen=True, slots=True)
 class JsonResult:

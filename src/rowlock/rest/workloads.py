@@ -93,7 +93,7 @@ async def submit(call: RestCall) -> Any:
 async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], dict[str, Any]]) -> Any:
     """Create what a parsed request asks for, and answer 202 with the JSON of `to_json`; with dryRun=true only show it. Raises
     BadRequest, AlreadyExists, Conflict, and errors of admission."""
-    dry_run = call.query.get("dryRun") == "true"
+    dry_run = call.flag("dryRun")
     cache = call.context.cache
     project = _find_project(cache, request)
     _check_cluster(cache, request)
@@ -108,7 +108,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     job = to_job(request, project, Submitter(identity, call.user, source))
     call.require("create", _kind(job), project.namespace)
     job = await dress_for_scheduler(call, job, lambda dialect, classes: dialect.dress(job, request, classes))
-    if call.query.get("requireImages") == "true" and (problems := await image_problems(call, _kind(job), job)):
+    if call.flag("requireImages") and (problems := await image_problems(call, _kind(job), job)):
         raise BadRequest(problems[0], causes=[Cause("unknown", problem, "spec.image") for problem in problems])
     claims = claim_objects(request, project, identity)
     secrets = [

@@ -43,8 +43,13 @@ class BodyErrors:
         return len(self.causes) >= MOST_CAUSES
 
     def add(self, path: str, rule: str, message: str) -> None:
-        if not self.are_enough:
-            self.causes.append(Cause(rule, message, path[:_SHOWN]))
+        """Note a mistake, once: some fields are read by several, and each would note the same. A field that is wrong is not also
+        missing."""
+        cause = Cause(rule, message, path[:_SHOWN])
+        if self.are_enough or cause in self.causes:
+            return
+        if rule != "required" or all(earlier.field != cause.field for earlier in self.causes):
+            self.causes.append(cause)
 
     def raise_if_any(self) -> None:
         if self.causes:
@@ -152,7 +157,7 @@ class Fields:
 
     def choice(self, name: str, *options: str) -> str:
         value = self.text(name)
-        if value and value not in options:
+        if self.get(name) == value and value not in options:  # "" is no value: who wants none leaves the field out
             words = ", ".join(options)
             self.add_error(
                 name, "options", f"must be one of {words}, but is {_show(value)}.{did_you_mean(value, options)}"
@@ -185,13 +190,10 @@ class Fields:
         return [item for item in entries if not item.flag("exclude")]
 
     def parsable_text(self, name: str, parse: Callable[[str], Any]) -> str:
-        """A string that `parse` accepts (it raises BadRequest); numbers are taken as their text."""
-        value = self.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            value = f"{value}"
-        text = Fields(self.path, {name: value}, self.errors).text(name)
+        """A string that `parse` accepts (it raises BadRequest). A number is none: Run:ai's clients would not read it back."""
+        text = self.text(name)
         try:
-            if text:
+            if self.get(name) == text:
                 parse(text)
         except BadRequest:
             self.add_error(

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from rowlock import quantity, submit_fields
+from rowlock.errors import BadRequest
 from rowlock.objects import is_digits
 from rowlock.workloads.body_fields import Fields
 
@@ -155,6 +156,8 @@ def _check_request_type(body: Fields, portion: Decimal | None, memory: int | Non
 
 
 _CPU_FIELDS = (("cpuCoreRequest", "cpuCoreLimit", "cpu"), ("cpuMemoryRequest", "cpuMemoryLimit", "memory"))
+_CORE_FIELDS = ("cpuCoreRequest", "cpuCoreLimit")
+"""Numbers; amounts of memory are texts with a unit."""
 
 
 def _parse_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
@@ -180,9 +183,22 @@ def _parse_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[t
 
 
 def _parse_amount(body: Fields, name: str) -> str:
-    text = body.parsable_text(name, quantity.parse)
+    text = _parse_cores(body, name) if name in _CORE_FIELDS else body.parsable_text(name, quantity.parse)
     if text and quantity.parse(text) < 0:
         body.add_error(name, "min", f"must be no less than 0, but is {text}.")
+        return ""
+    return text
+
+
+def _parse_cores(body: Fields, name: str) -> str:
+    """A number of cores as a quantity; "" when there is none, or it is no number that a cluster could hold."""
+    if body.number(name) is None:
+        return ""
+    text = str(body.get(name))
+    try:
+        quantity.parse(text)
+    except BadRequest:
+        body.add_error(name, "max", f"{text[:40]} is more CPU cores than a quantity can say. Ask for fewer.")
         return ""
     return text
 

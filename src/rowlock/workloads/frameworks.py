@@ -40,6 +40,8 @@ def by_name(word: str) -> Framework | None:
 
 def nearest_name(word: str) -> str:
     """The framework most like `word`, for a refusal."""
+    if known := by_name(word):
+        return known.name
     matches = difflib.get_close_matches(word.lower(), _BY_NAME, 1, 0.4)
     return _BY_NAME[matches[0]].name if matches else PYTORCH.name
 

@@ -104,7 +104,7 @@ def _parse_groups(body: Fields) -> tuple[int, ...]:
 
 
 def _parse_names(body: Fields, name: str) -> tuple[str, ...]:
-    value = body.get(name) or []
+    value = [] if body.get(name) is None else body.get(name)
     if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
         body.add_error(name, "type", "must be a list of names.")
         return ()

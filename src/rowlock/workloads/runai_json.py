@@ -435,10 +435,24 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
         "deletedAt": objects.meta(job).get("deletionTimestamp"),
         "desiredPhase": desired_phase,
         "actualPhase": workload.status().phase,
-        "spec": request.get("spec") or _spec_of(job),
+        "spec": _typed_spec(request.get("spec")) or _spec_of(job),
         "masterSpecSameAsWorker": request.get("masterSpecSameAsWorker"),
-        "masterSpec": request.get("masterSpec"),
+        "masterSpec": _typed_spec(request.get("masterSpec")),
     }
+
+
+def _typed_spec(spec: Any) -> Any:
+    """A spec with Run:ai's types: a submit may also give lists of words and of groups, which its clients do not read back."""
+    if not isinstance(spec, dict):
+        return spec
+    typed: dict[str, Any] = {
+        name: shlex.join(spec[name]) for name in ("command", "args") if isinstance(spec.get(name), list)
+    }
+    security = spec.get("security")
+    if isinstance(security, dict) and isinstance(security.get("supplementalGroups"), list):
+        groups = ",".join(map(str, security["supplementalGroups"]))
+        typed["security"] = {**security, "supplementalGroups": groups}
+    return {**spec, **typed}
 
 
 def standard_workload_json(workload: Workload) -> dict[str, Any]:

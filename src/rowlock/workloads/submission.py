@@ -160,8 +160,8 @@ def parse_submission(body: Any) -> Submission:
         shell_environment=_parse_shell_environment(top),
         code=_parse_code(top),
     )
-    for name in ("templateId", "assets"):
-        if top.get(name):  # `expand_submit` has written the values out before
+    for name, value in (("templateId", top.text("templateId")), ("assets", top.object("assets").values)):
+        if value:  # `expand_submit` has written the values out before
             top.add_error(name, "unsupported", "cannot be named here. Write the values into spec.")
     errors.raise_if_any()
     return submission
@@ -196,7 +196,9 @@ def _shown_body(top: Fields) -> dict[str, Any]:
 def _parse_code(top: Fields) -> dict[str, Any]:
     code = top.object("code")
     code.allow_only(*submit_fields.CODE_FIELDS)
-    facts = {name: code.text(name) for name in code.values if name != "changedFiles"}
+    facts = {
+        name: code.text(name) for name in submit_fields.CODE_FIELDS if name in code.values and name != "changedFiles"
+    }
     if sum(len(value.encode()) for value in facts.values()) > MAX_CODE_FACTS:
         top.add_error("code", "max", f"has more than {MAX_CODE_FACTS:,} bytes. Send ids, not contents.")
     changed = code.integer("changedFiles")
@@ -252,15 +254,13 @@ def _parse_project(top: Fields) -> str:
 
 
 def _parse_framework(spec: Fields) -> Framework:
+    """The framework with exactly this name: Run:ai's clients hold the answer, which repeats the word, to the same names."""
     word = spec.text("distributedFramework")
-    mapping = frameworks.by_name(word) if word else PYTORCH
-    if mapping is None:
-        names = ", ".join(f.name for f in frameworks.FRAMEWORKS)
-        nearest = frameworks.nearest_name(word)
-        spec.add_error(
-            "distributedFramework", "options", f"must be one of {names}; {word!r} is most similar to {nearest}."
-        )
-    return mapping or PYTORCH
+    by_name = {framework.name: framework for framework in frameworks.FRAMEWORKS}
+    if spec.get("distributedFramework") == word and word not in by_name:
+        nearest = f"{word!r} is most similar to {frameworks.nearest_name(word)}" if word else 'but is ""'
+        spec.add_error("distributedFramework", "options", f"must be one of {', '.join(by_name)}; {nearest}.")
+    return by_name.get(word, PYTORCH)
 
 
 def _parse_has_lead(spec: Fields, framework: Framework) -> bool:
@@ -285,7 +285,7 @@ def _parse_master(top: Fields, worker: RoleSpec, framework: Framework) -> RoleSp
     none: it has the command, the workers have the GPUs."""
     body = top.object("masterSpec")
     body.allow_only(*submit_fields.field_names(whole_job=False), refused=submit_fields.refused_fields())
-    if top.get("masterSpec") is not None and top.flag("masterSpecSameAsWorker"):
+    if top.flag("masterSpecSameAsWorker") and top.get("masterSpec") is not None:
         top.add_error("masterSpec", "exclusive", "must be absent when masterSpecSameAsWorker is true.")
     master = parse_role(body, top.text("name"), needs_image=False)
     overrides = {name: getattr(master, name) for name, key in _MASTER_FIELDS if body.get(key) is not None}
@@ -427,7 +427,7 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
 
 
 def _parse_pool(spec: Fields) -> str:
-    pools = spec.get("nodePools") or []
+    pools = [] if spec.get("nodePools") is None else spec.get("nodePools")
     if not isinstance(pools, list) or not all(isinstance(p, str) and _POOL.fullmatch(p) for p in pools):
         spec.add_error("nodePools", "format", "must be a list with the name of one node pool (a label value).")
         return ""

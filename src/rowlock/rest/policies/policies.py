@@ -100,7 +100,8 @@ async def _write(
     call: RestCall, word: str, content_of: Callable[[Asset | None, dict[str, Any]], dict[str, Any]]
 ) -> Any:
     """Parse a request and store the resulting policy; with validateOnly=true only parse it."""
-    query = call.validate_query(*_CHANGE_FLAGS)
+    call.validate_query(*_CHANGE_FLAGS)
+    is_only_checked = call.flag("validateOnly")
     top, errors = parse_body(await call.json(), "meta", "policy")
     meta = parse_meta(top, template=False, new=True)
     written = policies.check_policy(top.object("policy"), word)
@@ -108,7 +109,7 @@ async def _write(
     scope_id = _checked_scope(call, meta)
     current = _find(call, word, meta.scope, scope_id)
     content = {"policy": content_of(current, written)}
-    if query.get("validateOnly") == "true":
+    if is_only_checked:
         shown = current or Asset(
             id=call.context.new_id(),
             kind=policies.kind_of(word),

@@ -90,7 +90,7 @@ class _StorageReader:
         path = item.text(path_field)
         if not path.startswith("/"):
             item.add_error(path_field, "required", f"must be a directory of the container such as /data, not {path!r}.")
-        if path in self._paths:
+        elif path in self._paths:
             item.add_error(path_field, "exclusive", f"{path} is mounted twice.")
         name = item.text("name") or f"{prefix}-{len(self.volumes)}"
         if not objects.is_dns_label(name) or name in self._names:
