@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -67,6 +68,31 @@ def test_whole_gpus_are_limits(world: World) -> None:
         ({"numWorkers": 0}, "spec.numWorkers", "no less than 1"),
         ({"numWorkers": "2"}, "spec.numWorkers", "must be a whole number"),
         ({"distributedFramework": "pytroch"}, "spec.distributedFramework", "most similar to PyTorch"),
+        ({"distributedFramework": "Torch"}, "spec.distributedFramework", "most similar to PyTorch"),
+        ({"distributedFramework": "tensorflow"}, "spec.distributedFramework", "most similar to TF"),
+        ({"distributedFramework": "pytorch"}, "spec.distributedFramework", "most similar to PyTorch"),
+        ({"distributedFramework": ""}, "spec.distributedFramework", "must be one of PyTorch, TF, MPI, XGBoost, JAX"),
+        ({"cleanPodPolicy": ""}, "spec.cleanPodPolicy", "must be one of None, All, Running"),
+        (
+            {"compute": {"cpuCoreRequest": "0.1"}},
+            "spec.compute.cpuCoreRequest",
+            "must be a number, not a string ('0.1')",
+        ),
+        ({"compute": {"cpuCoreLimit": True}}, "spec.compute.cpuCoreLimit", "must be a number, not a boolean"),
+        (
+            {"compute": {"cpuCoreRequest": 1e300}},
+            "spec.compute.cpuCoreRequest",
+            "more CPU cores than a quantity can say",
+        ),
+        ({"compute": {"cpuMemoryRequest": 5}}, "spec.compute.cpuMemoryRequest", "must be a string, not a number (5)"),
+        ({"compute": {"cpuMemoryLimit": ""}}, "spec.compute.cpuMemoryLimit", "is not a quantity"),
+        (
+            {"storage": {"emptyDirVolume": [{"path": "/a", "sizeLimit": 1000000}]}},
+            "spec.storage.emptyDirVolume[0].sizeLimit",
+            "must be a string, not a number",
+        ),
+        ({"nodePools": {}}, "spec.nodePools", "must be a list"),
+        ({"security": {"capabilities": ""}}, "spec.security.capabilities", "must be a list of names"),
         ({"numWorker": 2}, "spec.numWorker", 'Did you mean "numWorkers"?'),
         ({"compute": {"gpuPortionRequest": 0}}, "spec.compute.gpuPortionRequest", "greater than 0"),
         (
@@ -139,6 +165,38 @@ def test_a_node_pool_is_a_label_of_nodes_and_jobs(world: World) -> None:
     assert world.submit(nodePools=["a100"]).status_code == 202
     (body,) = world.client.get(W).json()["workloads"]
     assert body["requestedNodePools"] == ["a100"]
+
+
+def test_a_switch_of_a_query_is_true_or_false(world: World) -> None:
+    """`dryRun=True` would submit the job that was only to be shown."""
+    world.project()
+    for name in ("dryRun", "requireImages"):
+        answer = world.client.post(f"{W}/distributed", params={name: "True"}, json=submission())
+        assert answer.status_code == 400 and answer.json()["message"] == f"{name} must be true or false, but is 'True'."
+    assert world.client.get(W).json()["workloads"] == []
+
+
+def test_lists_of_words_and_groups_are_shown_as_runais_texts(world: World) -> None:
+    """A submit may give lists; the published type of these fields is a string, to which Run:ai's clients hold each answer."""
+    world.project()
+    own = {"command": ["sh", "-c", "echo hi"], "args": [], "security": {"supplementalGroups": [7, 8]}}
+    made = world.submit(**own, masterSpec={"args": ["a b"]}).json()
+    shown = world.client.get(f"{W}/distributed/{made['workloadId']}").json()
+    assert (shown["spec"]["command"], shown["spec"]["args"]) == ("sh -c 'echo hi'", "")
+    assert (shown["spec"]["security"]["supplementalGroups"], shown["masterSpec"]["args"]) == ("7,8", "'a b'")
+
+
+def test_a_mistake_is_told_once(world: World) -> None:
+    """Also where several read the field, and where a wrong value leaves none."""
+    world.project()
+    name = {"name": 5}
+    image = {"image": 5}
+    mounts = {"storage": {"nfs": [{"server": "a", "path": "/x"}] * 2}}
+    code = {"code": {"typo": 1}}
+    for change in (name, {"spec": image}, {"spec": {**submission()["spec"], **mounts}}, code):
+        answer = world.client.post(f"{W}/distributed", json={**submission(), **change})
+        fields = [issue["field"] for issue in answer.json()["complianceIssues"]]
+        assert answer.status_code == 400 and len(fields) == len(set(fields)), answer.text
 
 
 def test_more_than_the_limit_is_refused_at_submit(world: World) -> None:
@@ -215,6 +273,24 @@ def test_a_prefix_gets_a_suffix(world: World) -> None:
     assert body["requestedName"] == "dist-train1"
 
 
+def test_times_are_compared_as_times(world: World) -> None:
+    """Those of rows are in UTC; a bound may be in any zone, or a date. What is absent is asked for with an empty value."""
+    world.project()
+    made = world.submit().json()["createdAt"]
+    zone = timezone(timedelta(hours=9))
+    here = datetime.fromisoformat(made).astimezone(zone)
+    later = here + timedelta(seconds=5)
+
+    def count(condition: str) -> int:
+        found: int = world.client.get(f"{W}/count", params={"filterBy": condition}).json()["count"]
+        return found
+
+    assert count(f"createdAt>={here.isoformat()},createdAt<={later.isoformat()}") == 1
+    assert count(f"createdAt>={later.isoformat()}") == 0
+    assert count(f"createdAt>={made[:10]},completedAt==") == 1
+    assert count("completedAt!=") == 0
+
+
 @pytest.mark.both_engines
 def test_list_filter_sort_and_page(world: World) -> None:
     world.project()
@@ -238,6 +314,15 @@ def test_list_filter_sort_and_page(world: World) -> None:
         ({"filterby": "name==x"}, 'Did you mean "filterBy"?'),
         ({"filterBy": "nam==x"}, 'Did you mean "name"?'),
         ({"filterBy": "name~x"}, "FIELD OPERATOR VALUE"),
+        ({"filterBy": "phase==Runing"}, 'Did you mean "Running"?'),
+        ({"filterBy": "phase!=running"}, 'Did you mean "Running"?'),
+        ({"filterBy": "phase=="}, "phase is never ''"),
+        ({"filterBy": "type==Distributd"}, 'Did you mean "Distributed"?'),
+        ({"filterBy": "distributedFramework==pytorch"}, 'Did you mean "PyTorch"?'),
+        ({"filterBy": "createdAt>=xyz"}, "is a time such as 2026-01-31"),
+        ({"filterBy": "completedAt<="}, "is a time such as 2026-01-31"),
+        ({"filterBy": "priority==high"}, "'high' is not a number"),
+        ({"filterBy": "allocatedGPU<=x"}, "'x' is not a number"),
         ({"limit": "501"}, "between 1 and 500"),
         ({"sortBy": "fase"}, "there is no field 'fase'"),
     ],

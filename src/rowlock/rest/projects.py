@@ -38,6 +38,9 @@ _READERS: list_query.Readers[Project] = {
 }
 
 
+_CHOICES = {"phase": ("Creating", "Updating", "Deleting", "Deleted", "Initializing", "Ready", "NotReady", "Unknown")}
+
+
 def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Query]:
     cache = call.context.cache
     all_projects = sorted(cache.projects().values(), key=lambda p: p.name)
@@ -46,7 +49,9 @@ def _select_projects(call: RestCall) -> tuple[Sequence[Project], list_query.Quer
         return float(quotas.quota_status_json(cache.queue(project.queue))["allocated"]["gpu"])
 
     readers = {**_READERS, "clusterId": lambda _: cache.cluster, "gpuAllocated": allocated_gpus}
-    return list_query.select(call.query, all_projects, readers, other_parameters=("verbosity", "memoryUnitMb"))
+    return list_query.select(
+        call.query, all_projects, readers, other_parameters=("verbosity", "memoryUnitMb"), choices=_CHOICES
+    )
 
 
 async def index(call: RestCall) -> Any:

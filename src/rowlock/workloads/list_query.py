@@ -11,11 +11,13 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import compress
 from typing import Any, TypeVar
 
 from rowlock.errors import BadRequest
 from rowlock.objects import is_digits
+from rowlock.training.frameworks import registry
 from rowlock.workloads.body_fields import did_you_mean
 
 WORKLOAD_FIELDS = (
@@ -29,6 +31,20 @@ NUMERIC_FIELDS = frozenset({
     "allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated",
     "idleGpus", "idleAllocatedGpus",
 })  # fmt: skip
+TIME_FIELDS = frozenset({"createdAt", "updatedAt", "deletedAt", "completedAt", "phaseUpdatedAt", "creationTime"})
+Choices = Mapping[str, Sequence[str]]
+"""By field, all values that rows may have."""
+PHASES = (
+    "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping", "Degraded",
+    "Failed", "Completed", "Terminating", "Unknown", "Deleted",
+)  # fmt: skip
+"""Run:ai's phases of a workload, and that of one that is gone."""
+WORKLOAD_CHOICES: Choices = {
+    "phase": PHASES,
+    "type": ("Distributed", "Training", "Workspace"),
+    "distributedFramework": tuple(framework.name for framework in registry.FRAMEWORKS.values()),
+}
+"""Priorities and categories are not among them: jobs that come through kubectl bring their own."""
 _TERM = re.compile(r"(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*)")
 """One filter, without the blanks around it: a pattern that takes them off itself costs the square of their number."""
 DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50
@@ -84,12 +100,7 @@ def _compare_with_bound(actual: Any, operator: str, bound: str) -> bool:
     if actual is None:
         return False
     if isinstance(actual, int | float):
-        try:
-            number = float(bound)
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
-            raise BadRequest(f"filterBy: {bound!r} is not a number.")
+        number = _parse_number(bound)
         return actual <= number if operator == "<=" else actual >= number
     return str(actual) <= bound if operator == "<=" else str(actual) >= bound
 
@@ -105,7 +116,11 @@ class Query:
 
 
 def parse_query(
-    parameters: Mapping[str, str], fields: Sequence[str] = WORKLOAD_FIELDS, *, other_parameters: Sequence[str] = ()
+    parameters: Mapping[str, str],
+    fields: Sequence[str] = WORKLOAD_FIELDS,
+    *,
+    other_parameters: Sequence[str] = (),
+    choices: Choices = WORKLOAD_CHOICES,
 ) -> Query:
     """A list's query. Raises BadRequest for what it does not know; `other_parameters` names parameters others read."""
     allowed = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit", *other_parameters)
@@ -121,7 +136,7 @@ def parse_query(
     offset, limit = _parse_count(parameters, "offset", 0), _parse_count(parameters, "limit", DEFAULT_LIMIT)
     if not 1 <= limit <= MAX_LIMIT:
         raise BadRequest(f"limit must be between 1 and {MAX_LIMIT}, but is {limit}.")
-    filters = tuple(_parse_filters(parameters.get("filterBy", ""), fields))
+    filters = tuple(_parse_filters(parameters.get("filterBy", ""), fields, choices))
     return Query(filters, sort, order == "desc", parameters.get("search", "").strip().lower(), offset, limit)
 
 
@@ -133,7 +148,7 @@ def asks_for_deleted(parameters: Mapping[str, str]) -> bool:
     return text == "true"
 
 
-def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
+def _parse_filters(text: str, fields: Sequence[str], choices: Choices) -> Iterable[Filter]:
     parts = [part for p in text.split(",") if (part := p.strip())]
     if len(parts) > MAX_FILTERS:
         raise BadRequest(f"filterBy has {len(parts):,} filters; {MAX_FILTERS} are allowed: each looks at every row.")
@@ -145,7 +160,46 @@ def _parse_filters(text: str, fields: Sequence[str]) -> Iterable[Filter]:
             )
         if term[1] not in fields:
             raise BadRequest(f"filterBy: there is no field {term[1]!r}.{did_you_mean(term[1], fields)}")
-        yield Filter(term[1], term[2], term[3])
+        yield Filter(term[1], term[2], _check_value(term[1], term[2], term[3], choices))
+
+
+def _check_value(field: str, operator: str, value: str, choices: Choices) -> str:
+    """The value to compare with. Raises BadRequest for one that no row can have: the empty list would look like an answer."""
+    if operator not in ("==", "!=", "<=", ">="):
+        return value  # a part of one
+    if not value and operator in ("==", "!=") and field not in choices:
+        return value  # what is absent
+    if field in choices and value not in choices[field]:
+        known = ", ".join(choices[field])
+        raise BadRequest(
+            f"filterBy: {field} is never {value[:60]!r}.{did_you_mean(value, choices[field])} It is one of {known}."
+        )
+    if field in NUMERIC_FIELDS:
+        _parse_number(value)
+    return _normalize_time(field, value) if field in TIME_FIELDS else value
+
+
+def _parse_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise BadRequest(f"filterBy: {text[:60]!r} is not a number.")
+    return number
+
+
+def _normalize_time(field: str, text: str) -> str:
+    """A time in UTC, as rows have it, so that texts compare as times do; a date is its beginning."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"filterBy: {field} is a time such as 2026-01-31 or 2026-01-31T12:00:00Z, but {text[:60]!r} is none."
+        raise BadRequest(message) from None
+    if moment.tzinfo is None:
+        is_date = moment == datetime(moment.year, moment.month, moment.day)
+        return moment.date().isoformat() if is_date else f"{moment.isoformat()}Z"
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _parse_count(parameters: Mapping[str, str], name: str, default: int) -> int:
@@ -213,12 +267,17 @@ def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
 
 
 def select(
-    parameters: Mapping[str, str], rows: Sequence[R], readers: Readers[R], *, other_parameters: Sequence[str] = ()
+    parameters: Mapping[str, str],
+    rows: Sequence[R],
+    readers: Readers[R],
+    *,
+    other_parameters: Sequence[str] = (),
+    choices: Choices | None = None,
 ) -> tuple[Sequence[R], Query]:
     """The rows that a query string leaves, in its order, and the query; its fields are those that have a reader. Raises
     BadRequest for what it does not know."""
     fields = tuple(name for name in readers if name != SEARCH)
-    query = parse_query(parameters, fields, other_parameters=other_parameters)
+    query = parse_query(parameters, fields, other_parameters=other_parameters, choices=choices or {})
     return select_rows(rows, query, readers), query
 
 

@@ -52,6 +52,13 @@ def test_nodes_filtered_sorted_and_paged(world: World) -> None:
 def test_an_unknown_field_of_a_node_is_refused_with_the_nearest(world: World) -> None:
     answer = world.client.get(NODES, params={"filterBy": "nodepool==x"})
     assert answer.status_code == 400 and 'Did you mean "nodePool"?' in answer.json()["message"]
+    for path, condition, word in (
+        (NODES, "status==ready", "Ready"),
+        (PROJECTS, "phase==Redy", "Ready"),
+        ("/api/v1/workload-templates", "scopeType==projct", "project"),
+    ):
+        answer = world.client.get(path, params={"filterBy": condition})
+        assert answer.status_code == 400 and f'Did you mean "{word}"?' in answer.json()["message"], answer.text
 
 
 def test_one_cluster_by_its_id(world: World) -> None:

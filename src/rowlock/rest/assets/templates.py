@@ -17,7 +17,7 @@ from rowlock.rest.assets.asset_store import (
 from rowlock.rest.call import Endpoint, JsonResult, RestCall
 from rowlock.workloads import list_query, submission
 from rowlock.workloads.assets.asset_kinds import ASSET_KINDS
-from rowlock.workloads.assets.asset_objects import Asset, parse_body, parse_meta, template_json
+from rowlock.workloads.assets.asset_objects import SCOPES, Asset, parse_body, parse_meta, template_json
 from rowlock.workloads.assets.expansion import merge
 from rowlock.workloads.body_fields import Fields
 
@@ -44,13 +44,16 @@ _READERS: list_query.Readers[Asset] = {
 }
 
 
+_CHOICES = {"scopeType": SCOPES, "workloadType": tuple(TYPES.values())}
+
+
 def _template_json(call: RestCall, asset: Asset) -> dict[str, Any]:
     return template_json(asset, call.context.cache.cluster)
 
 
 def _select_templates(call: RestCall, kind: str = "") -> tuple[Sequence[Asset], list_query.Query]:
     rows = [one for one in call.context.cache.assets() if _is_template(one) and (not kind or one.kind == kind)]
-    return list_query.select(call.query, rows, _READERS)
+    return list_query.select(call.query, rows, _READERS, choices=_CHOICES)
 
 
 def _list_body(call: RestCall, kind: str = "") -> dict[str, Any]:

@@ -34,9 +34,13 @@ _READERS: list_query.Readers[NodePool] = {
 }
 
 
+_CHOICES = {"phase": ("Creating", "Updating", "Deleting", "Empty", "Unschedulable", "Ready", "Deleted")}
+
+
 def _select_pools(call: RestCall) -> tuple[Sequence[NodePool], list_query.Query]:
     cache = call.context.cache
-    return list_query.select(call.query, node_pools(cache.nodes()), {**_READERS, "clusterId": lambda _: cache.cluster})
+    readers = {**_READERS, "clusterId": lambda _: cache.cluster}
+    return list_query.select(call.query, node_pools(cache.nodes()), readers, choices=_CHOICES)
 
 
 def _pool_json(call: RestCall, pool: NodePool) -> dict[str, Any]:

@@ -24,13 +24,16 @@ _READERS: list_query.Readers[Object] = {
 }
 
 
+_CHOICES = {"status": ("Ready", "NotReady", "Unknown")}
+
+
 def _select_nodes(call: RestCall, *other_parameters: str) -> tuple[Sequence[Object], list_query.Query]:
     cluster = call.context.cache.cluster
     rows = sorted(call.context.cache.nodes(), key=objects.name)
     if name := call.query.get("nodeName"):
         rows = [node for node in rows if objects.name(node) == name]
     readers = {**_READERS, "clusterUuid": lambda _: cluster}
-    return list_query.select(call.query, rows, readers, other_parameters=other_parameters)
+    return list_query.select(call.query, rows, readers, other_parameters=other_parameters, choices=_CHOICES)
 
 
 async def index(call: RestCall) -> Any:
