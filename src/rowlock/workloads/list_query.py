@@ -41,7 +41,7 @@ PHASES = (
 """Run:ai's phases of a workload, and that of one that is gone."""
 WORKLOAD_CHOICES: Choices = {
     "phase": PHASES,
-    "type": ("Distributed", "Training", "Workspace"),
+    "type": ("Distributed", "Training", "Workspace", "Inference"),
     "distributedFramework": tuple(framework.name for framework in registry.FRAMEWORKS.values()),
 }
 """Priorities and categories are not among them: jobs that come through kubectl bring their own."""
