@@ -302,6 +302,53 @@ def test_of_many_that_wait_each_is_told_what_changed(monkeypatch: pytest.MonkeyP
     assert b.again is None, "the scheduler rests"
 
 
+def test_an_elastic_gang_that_grows_keeps_its_start() -> None:
+    """Its PodGroup says that it runs while more of its pods wait; min-runtimes count from its start."""
+    b = bench(gpus=3)
+    b.pod("other")
+    b.gang("j", 4, minimum=1)
+    b.now += 2
+    b.turn()
+    started = dig(b.all(POD_GROUP)["pg-j"], "status.startTime")
+    b.kubelet()
+    b.now += 20
+    b.turn()
+    status = b.all(POD_GROUP)["pg-j"]["status"]
+    assert (status["phase"], status["startTime"]) == ("Running", started) and status["explanation"]["podsNeeded"] == 1
+    b.store.core.delete(POD, "t", "other", api.DeleteOptions(grace=0))
+    b.store.commit()
+    b.turn()
+    status = b.all(POD_GROUP)["pg-j"]["status"]
+    assert b.node_of("j-2") and status["startTime"] == started
+
+
+def test_an_elastic_gang_that_shrinks_waits_no_longer() -> None:
+    b = bench(gpus=2)
+    b.gang("j", 3, minimum=1)
+    b.now += 2
+    for _ in range(3):
+        b.now += 11
+        b.turn()
+        b.kubelet()
+    assert dig(b.all(POD_GROUP)["pg-j"], "status.explanation.message")
+    b.store.core.delete(POD, "t", "j-2", api.DeleteOptions(grace=0))
+    b.store.commit()
+    b.turn()
+    status = b.all(POD_GROUP)["pg-j"]["status"]
+    assert status["phase"] == "Running" and not status.get("explanation") and not status.get("schedulingConditions")
+
+
+def test_the_condition_names_the_pool_of_the_gang() -> None:
+    b = bench(gpus=2)
+    b.gang("j", 1)
+    label = {"kai.scheduler/node-pool": "a100"}
+    b.store.core.update(POD_GROUP, with_field(b.all(POD_GROUP)["pg-j"], "metadata.labels", label))
+    b.store.commit()
+    b.now += 2
+    b.turn()
+    assert dig(b.all(POD_GROUP)["pg-j"], "status.schedulingConditions")[0]["nodePool"] == "a100"
+
+
 def test_a_look_at_the_snapshot_swallows_no_change() -> None:
     """What the snapshot took in still makes the next turn a cycle."""
     b = bench(gpus=2)

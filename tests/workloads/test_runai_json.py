@@ -73,6 +73,26 @@ def test_phases(phase: str, status: str, made: dict[str, Any], pods: list[Any], 
     assert (found.phase, found.status) == (phase, status)
 
 
+WAITS = {"reasons": [{"reason": "FairShareExhausted", "message": "no room is idle."}]}
+
+
+@pytest.mark.parametrize(
+    ("least", "pods", "phase", "status", "message"),
+    [
+        (1, [UP, UNPLACED], "Degraded", "Running", "no room is idle. Meanwhile 1 of 2 pods run."),
+        (2, [UP, UNPLACED], "Pending", "Pending", "no room is idle."),
+        (1, [UNPLACED, UNPLACED], "Pending", "Pending", "no room is idle."),
+        (1, [UP, CREATING], "Initializing", "ContainerCreating", ""),
+        (1, [UP, WAITING], "Degraded", "ErrImagePull", "j-worker-0: no image"),
+    ],
+    ids=["minimum runs", "below the minimum", "nothing runs", "the other starts", "the other cannot start"],
+)
+def test_an_elastic_job_that_waits_to_grow(least: int, pods: list[Any], phase: str, status: str, message: str) -> None:
+    group = {"spec": {"minMember": least}, "status": {"schedulingConditions": [WAITS]}}
+    found = workload_status(job("Created", "Running"), pods, group)
+    assert (found.phase, found.status, found.message) == (phase, status, message)
+
+
 def test_a_failed_job_names_its_first_failure() -> None:
     assert workload_status(job("Failed"), [FAILED], GROUP).message == "j-worker-0 was killed by signal 9. Failed."
 

@@ -20,7 +20,7 @@ from rowlock.scheduling.explain import queue_status, writes
 from rowlock.scheduling.explain.explanations import Explainer, Explanation
 from rowlock.scheduling.model.gang_state import GangState
 from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdentity
-from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
+from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot, Status
 from rowlock.scheduling.plan import Hold, Plan
 from rowlock.scheduling.policy.usage import SAVE_INTERVAL, QueueUsage
 from rowlock.scheduling.snapshot_tracker import SnapshotTracker, stands_still
@@ -189,11 +189,22 @@ class Scheduler:
             state = session.gangs[key]
             if self.last_explanations.pop(key, None) or state.gang.verdict or not state.gang.started:
                 if not state.gang.bare:
-                    yield writes.running_write(state.gang, now)
+                    yield writes.running_write(state, now)
+        for state in list(self._gangs_that_stopped_waiting()):
+            self.last_explanations.pop(state.gang.key, None)
+            yield writes.running_write(state, now)
         for state in list(session.below_minimum_gangs.values()):
             gang = state.gang
             if not gang.bare and is_below_minimum(state) != bool(gang.stale):
                 yield writes.stale_write(gang, None if gang.stale else now)
+
+    def _gangs_that_stopped_waiting(self) -> Iterator[GangState]:
+        """Elastic gangs whose PodGroup says that they wait, and whose waiting pods are gone: the job was made smaller."""
+        gangs = self.tracker.planner.session.gangs
+        for key in gangs if self.cycles == 1 else self.last_explanations:
+            state = gangs.get(key)
+            if state is not None and state.gang.verdict and state.active_count and not state.has_pending_tasks():
+                yield state
 
     def _queue_status_writes(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
         """Queue statuses, every few seconds at most; and when to come back for those that changed since."""
@@ -273,12 +284,12 @@ class Scheduler:
         if len(gang.tasks) > LARGE_GANG_PODS:
             message = f"{explanation.reason}: the gang waits; PodGroup {gang.name} says why."
         if not gang.bare and not is_unchanged:
-            yield from writes.pending_writes(gang, explanation, now, self.identity.event_source)
+            yield from writes.pending_writes(state, explanation, now, self.identity.event_source)
         if explanation.reason is Reason.NOT_READY:
             return  # its pods are still being made: the group says so, once
         for t in state.tasks:
-            if t.task.status != "Pending" or t.task.verdict == message:
-                continue
+            if t.task.status != "Pending" or t.status is Status.ALLOCATED or t.task.verdict == message:
+                continue  # of an elastic gang some pods start in this cycle, and the others wait
             pod = view.get(POD, t.task.namespace, t.task.name)
             if pod is not None and not is_condition_true(pod, "PodScheduled"):
                 yield writes.unschedulable_write(pod, message, now)

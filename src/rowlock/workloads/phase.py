@@ -11,6 +11,8 @@ The table of phases, first row that holds:
     every wanted pod runs (or has succeeded)          Running
     a pod that runs beside one that failed, is
       missing or cannot run                           Degraded
+    the minimum of an elastic job runs, and others
+      wait for a node                                 Degraded
     a pod is missing or not bound to a node           Pending
     all bound, not all ready                          Initializing
 
@@ -59,7 +61,8 @@ def workload_status(job: Object, pods: Sequence[Object], group: Object | None) -
     phase, condition = _phase_and_condition(job, pods, group)
     message, reason = _explanation(job, pods, group, phase, condition)
     since = str((condition or {}).get("lastTransitionTime") or _last_transition(job, pods))
-    return WorkloadStatus(phase, message, reason, since, _v1_status(phase, pods))
+    word = "Running" if phase == "Degraded" and _waits_to_grow(job, pods, group) else _v1_status(phase, pods)
+    return WorkloadStatus(phase, message, reason, since, word)
 
 
 def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
@@ -89,7 +92,7 @@ def _phase_and_condition(
         return "Resuming", None
     if group is None and not pods:
         return "Creating", None
-    return _active_phase(job, pods)
+    return _active_phase(job, pods, group)
 
 
 def is_queued(job: Object) -> bool:
@@ -99,7 +102,7 @@ def is_queued(job: Object) -> bool:
     )
 
 
-def _active_phase(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, Any] | None]:
+def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
     desired = desired_pods(job)
     counts = count_pods(pods)
@@ -108,9 +111,20 @@ def _active_phase(job: Object, pods: Sequence[Object]) -> tuple[str, dict[str, A
         return "Running", objects.condition(job, "Running")
     if counts.running and (counts.failed or len(pods) < desired or _is_broken(pods)):
         return "Degraded", objects.condition(job, "Restarting")
+    if _waits_to_grow(job, pods, group):
+        return "Degraded", objects.condition(job, "Running")
     if len(pods) < desired or not all((p.get("spec") or {}).get("nodeName") for p in pods):
         return "Pending", None
     return ("Degraded" if _has_restarted(pods) and _is_broken(pods) else "Initializing"), None
+
+
+def _waits_to_grow(job: Object, pods: Sequence[Object], group: Object | None) -> bool:
+    """Whether an elastic job runs with its minimum or more, and nothing is wrong but that others wait for a node."""
+    desired, minimum = desired_pods(job), int(objects.dig(group or {}, "spec.minMember", 0) or 0)
+    counts = count_pods(pods)
+    if not (counts.running and 0 < minimum < desired <= len(pods)) or counts.failed or _is_broken(pods):
+        return False
+    return counts.running + counts.succeeded >= minimum and any(not objects.dig(p, "spec.nodeName") for p in pods)
 
 
 def _is_broken(pods: Sequence[Object]) -> bool:
@@ -214,6 +228,10 @@ def _explanation(
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         return pending_message(group, pods)
+    if phase == "Degraded" and _waits_to_grow(job, pods, group):
+        message, reason = pending_message(group, pods)
+        running = f"Meanwhile {count_pods(pods).running} of {desired_pods(job)} pods run."
+        return f"{message} {running}".strip(), reason
     if phase in ("Initializing", "Degraded"):
         return _container_sentence(pods)
     return "", ""

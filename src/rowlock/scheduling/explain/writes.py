@@ -159,11 +159,12 @@ def _queue_line(q: QueueState) -> str:
     )
 
 
-def pending_writes(gang: Gang, explanation: Explanation, now: float, source: str) -> Iterator[api.Write]:
-    """A PodGroup's status and Event when its sentence has changed."""
+def pending_writes(state: GangState, explanation: Explanation, now: float, source: str) -> Iterator[api.Write]:
+    """A PodGroup's status and Event when its sentence has changed. An elastic gang that waits for more than its minimum runs."""
+    gang = state.gang
     condition = {
         "type": "UnschedulableOnNodePool",
-        "nodePool": "default",
+        "nodePool": state.pool or "default",
         "status": "True",
         "reason": "Unschedulable",
         "message": explanation.message,
@@ -171,7 +172,7 @@ def pending_writes(gang: Gang, explanation: Explanation, now: float, source: str
         "reasons": [{"reason": str(explanation.reason), "message": explanation.message}],
     }
     status: dict[str, Any] = {
-        "phase": "Pending",
+        "phase": "Running" if has_its_minimum(state) else "Pending",
         "schedulingConditions": [condition],
         "explanation": {**explanation.record, "message": explanation.message},
     }
@@ -199,9 +200,20 @@ def failed_scheduling_event(task: Task, message: str, source: str) -> api.Write:
     return api.Record(pod, "Warning", "FailedScheduling", message, source)
 
 
-def running_write(gang: Gang, now: float) -> api.Write:
-    """The gang runs: no more waiting on its status."""
-    status = {"phase": "Running", "startTime": timestamp(now), "schedulingConditions": None, "explanation": None}
+def has_its_minimum(state: GangState) -> bool:
+    """Its minimum of pods has nodes, in the session as it is."""
+    sets = state.pod_sets.values()
+    return any(s.allocated_count for s in sets) and all(
+        s.allocated_count + s.succeeded_count >= s.minimum for s in sets
+    )
+
+
+def running_write(state: GangState, now: float) -> api.Write:
+    """The gang runs: no more waiting on its status. When it only grows it keeps its start, and with it no new min-runtime begins."""
+    gang = state.gang
+    status: dict[str, Any] = {"phase": "Running", "schedulingConditions": None, "explanation": None}
+    if not (gang.started and has_its_minimum(state)):
+        status["startTime"] = timestamp(now)
     return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
 
 
