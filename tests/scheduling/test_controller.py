@@ -338,6 +338,45 @@ def test_an_elastic_gang_that_shrinks_waits_no_longer() -> None:
     assert status["phase"] == "Running" and not status.get("explanation") and not status.get("schedulingConditions")
 
 
+def test_pods_of_a_finished_job_start_no_more() -> None:
+    """An elastic job ended while some of its pods waited: they would hold their cards, and wait for their ranks, for ever."""
+    b = bench(gpus=2)
+    b.pod("other")
+    b.gang("j", 2, minimum=1)
+    b.turn()
+    b.kubelet()
+    assert (b.node_of("j-0"), b.node_of("j-1")) == ("n1", "")
+    mark = {"rowlock.dev/finished": "true"}
+    b.store.core.update(POD_GROUP, with_field(b.all(POD_GROUP)["pg-j"], "metadata.annotations", mark))
+    b.store.core.delete(POD, "t", "other", api.DeleteOptions(grace=0))
+    b.store.commit()
+    b.turn()
+    assert b.node_of("j-1") == ""
+    b.pod("next")
+    b.pod("late")
+    b.turn()
+    assert sorted((b.node_of("next"), b.node_of("late"))) == ["", "n1"], "what the job still runs on is not free"
+
+
+def test_the_room_of_a_leader_that_has_finished_is_not_its_workers() -> None:
+    """The scheduler sees that the pod has ended before the job's controller has said that the job has."""
+    b = bench(gpus=1)
+    b.gang("j", 2, minimum=1)
+    for number, role in enumerate(("master", "worker")):
+        label = {"training.kubeflow.org/replica-type": role}
+        b.store.core.update(POD, with_field(b.all(POD)[f"j-{number}"], "metadata.labels", label))
+    b.store.commit()
+    b.turn()
+    assert (b.node_of("j-0"), b.node_of("j-1")) == ("n1", "")
+    b.store.core.update(POD, with_field(b.all(POD)["j-0"], "status.phase", "Succeeded"), "status")
+    b.store.commit()
+    b.turn()
+    assert b.node_of("j-1") == ""
+    b.pod("next")
+    b.turn()
+    assert b.node_of("next") == "n1"
+
+
 def test_the_condition_names_the_pool_of_the_gang() -> None:
     b = bench(gpus=2)
     b.gang("j", 1)

@@ -11,7 +11,7 @@ from rowlock.api import NOTHING, Change, Create, Decision, Record, Update
 from rowlock.kinds import JOBS, MPIJOB, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, PYTORCHJOB, TFJOB, Kind
 from rowlock.objects import Key, Object, labels, owner_reference, with_field
 from rowlock.training.controller import JobController, controllers
-from rowlock.training.pod_group import PodGroupController
+from rowlock.training.pod_group import FINISHED_ANNOTATION, PodGroupController
 
 if TYPE_CHECKING:
     from tests.training.conftest import World
@@ -143,6 +143,37 @@ def test_a_changed_job_changes_its_gang_and_keeps_what_others_wrote(world: World
     assert write.object["spec"]["minMember"] == 4
     assert write.object["spec"]["markUnschedulable"] is True
     world.put(POD_GROUP, with_field(group, "metadata.deletionTimestamp", "2026-01-01T00:00:00Z"))
+    assert decided(world, PYTORCHJOB) == NOTHING
+
+
+def test_what_a_job_says_to_the_scheduler_follows_the_job(world: World) -> None:
+    notes = {"kai.scheduler/preemption-delay": "5m", "kai.scheduler/staleness-grace-period": "2m"}
+    wish = with_field(job(PYTORCHJOB, {"Worker": 2}), "metadata.annotations", {**notes, "other": "x"})
+    annotations = made(world, PYTORCHJOB, wish)["metadata"]["annotations"]
+    assert notes.items() <= annotations.items() and "other" not in annotations
+    obj = world.get(PYTORCHJOB, "team", "j")
+    assert obj is not None
+    later = {**notes, "kai.scheduler/preemption-delay": "1m", "rowlock.dev/max-runtime": "30m"}
+    world.put(PYTORCHJOB, with_field(obj, "metadata.annotations", later))
+    (write,) = decided(world, PYTORCHJOB).writes
+    assert isinstance(write, Update)
+    assert write.object["metadata"]["annotations"] == {**annotations, **later}
+    world.put(POD_GROUP, write.object)
+    assert decided(world, PYTORCHJOB) == NOTHING
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+def test_the_gang_of_a_job_that_has_ended_is_marked(world: World, end: str) -> None:
+    group = made(world, PYTORCHJOB, job(PYTORCHJOB, {"Worker": 2}))
+    old = world.get(PYTORCHJOB, "team", "j")
+    assert old is not None
+    ended = with_field(old, "status.conditions", [{"type": end, "status": "True"}])
+    world.put(PYTORCHJOB, ended)
+    assert list(GROUPS.keys(world, Change("Modified", 2, PYTORCHJOB, ended, old))) == [Key("team", "pytorchjobs/j")]
+    (write,) = decided(world, PYTORCHJOB).writes
+    assert isinstance(write, Update)
+    assert write.object["metadata"]["annotations"] == {**group["metadata"]["annotations"], FINISHED_ANNOTATION: "true"}
+    world.put(POD_GROUP, write.object)
     assert decided(world, PYTORCHJOB) == NOTHING
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from rowlock.api import Change, View
 from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Kind
-from rowlock.objects import Key, Object, controller_of, key, meta, name, revision
+from rowlock.objects import Key, Object, controller_of, dig, key, meta, name, revision
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.scheduler_identity import EMBEDDED, SchedulerIdentity
 from rowlock.scheduling.model.session import Session
@@ -342,6 +342,8 @@ class SnapshotTracker:
             queue = from_objects.queue_of(pods[0], None, namespace_object)
             return from_objects.bare_pod_gang(pods[0], queue, classes, self.identity, parse=self._parse_task)
         group = view.get(POD_GROUP, gang_namespace, gang_name)
+        if group is not None and from_objects.is_finished(group, pods):
+            pods = [p for p in pods if dig(p, "spec.nodeName")]  # who starts now would wait for its ranks for ever
         if group is None or not pods:
             return None
         queue = from_objects.queue_of(group, group, namespace_object)

@@ -44,6 +44,10 @@ PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
+PASSED_ANNOTATIONS = ("kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period")
+"""Annotations of a job that speak to the scheduler: its PodGroup has them, too."""
+FINISHED_ANNOTATION = "rowlock.dev/finished"
+"""On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
 TOPOLOGY_ANNOTATIONS = {
     "kai.scheduler/topology": "topology",
     "kai.scheduler/topology-required-placement": "requiredTopologyLevel",
@@ -108,11 +112,18 @@ def _topology_constraint(job: Job) -> Object:
 
 
 def _group_annotations(job: Job, owner: str) -> dict[str, str]:
-    """The owner; and how long the job runs at most, as it declares it or as its deadline says."""
-    max_runtime = annotations_of(job.object).get(MAX_RUNTIME_ANNOTATION) or (
+    """The owner; what the job says to the scheduler; and how long it runs at most, as it declares it or as its deadline says."""
+    return {OWNER_ANNOTATION: owner, **_wishes(job)}
+
+
+def _wishes(job: Job) -> dict[str, str]:
+    """What a job's annotations, and its deadline, ask of the scheduler."""
+    job_annotations = annotations_of(job.object)
+    max_runtime = job_annotations.get(MAX_RUNTIME_ANNOTATION) or (
         f"{job.policy.deadline}s" if job.policy.deadline else ""
     )
-    return {OWNER_ANNOTATION: owner, **({MAX_RUNTIME_ANNOTATION: max_runtime} if max_runtime else {})}
+    passed = {note: job_annotations[note] for note in PASSED_ANNOTATIONS if job_annotations.get(note)}
+    return {**passed, **({MAX_RUNTIME_ANNOTATION: max_runtime} if max_runtime else {})}
 
 
 def group_of(job: Job, spec: Object) -> Object:
@@ -131,9 +142,13 @@ def group_of(job: Job, spec: Object) -> Object:
 
 def wants_group(job: Job) -> bool:
     """Whether a job without a PodGroup needs one now: it is ours, alive, and may have pods."""
-    is_over = any(is_condition_true(job.object, end) for end in ("Succeeded", "Failed"))
     is_ours = job.policy.is_managed_by_us or not job.framework.respects_managed_by
-    return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over)
+    return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over(job.object))
+
+
+def is_over(job: Object) -> bool:
+    """Whether the job has succeeded or failed."""
+    return any(is_condition_true(job, end) for end in ("Succeeded", "Failed"))
 
 
 def mixed_schedulers_message(job: Job, scheduler_names: Collection[str]) -> str:
@@ -155,7 +170,7 @@ def _schedulers(job: Job) -> list[tuple[str, str]]:
 
 def _is_status_change(change: Change) -> bool:
     """Nothing that a PodGroup is made of has changed: it is all in the metadata and the spec."""
-    if change.old is None or change.type != "Modified":
+    if change.old is None or change.type != "Modified" or is_over(change.old) != is_over(change.object):
         return False
     old_meta, new_meta = (
         {k: v for k, v in meta(obj).items() if k not in ("resourceVersion", "managedFields")}
@@ -203,17 +218,27 @@ class PodGroupController:
         group = view.get(POD_GROUP, key.namespace, group_name(job))
         if group is None:
             return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
+        if is_over(obj) and not is_deleting(group) and FINISHED_ANNOTATION not in annotations_of(group):
+            return Decision((_annotate(group, {FINISHED_ANNOTATION: "true"}),))
         our_fields = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
         other_fields = {k: v for k, v in (group.get("spec") or {}).items() if k not in our_fields}
-        if is_deleting(group) or not wants_group(job) or {**other_fields, **spec} == group.get("spec"):
+        full_spec, wishes = {**other_fields, **spec}, _wishes(job)
+        is_current = full_spec == group.get("spec") and wishes.items() <= annotations_of(group).items()
+        if is_deleting(group) or not wants_group(job) or is_current:
             return NOTHING
-        return Decision((Update(POD_GROUP, {**group, "spec": {**other_fields, **spec}}),))
+        return Decision((_annotate({**group, "spec": full_spec}, wishes),))
 
     def _refuse_mixed(self, job: Job, scheduler_names: Collection[str]) -> Decision:
         """Nothing for a job that is not ours; a word for one that is ours in part, since nobody can place it."""
         message = mixed_schedulers_message(job, scheduler_names)
         record = Record(job.object, "Warning", "MixedSchedulers", message, self._event_source)
         return Decision((record,)) if message else NOTHING
+
+
+def _annotate(group: Object, annotations: dict[str, str]) -> Update:
+    """The PodGroup with these annotations beside its own."""
+    metadata = {**meta(group), "annotations": {**annotations_of(group), **annotations}}
+    return Update(POD_GROUP, {**group, "metadata": metadata})
 
 
 def _key(kind: Kind, obj: Object) -> Key:

@@ -32,6 +32,8 @@ from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status,
 DEVICES_ANNOTATION = "rowlock.dev/devices"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
 """How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
+FINISHED_ANNOTATION = "rowlock.dev/finished"
+"""On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
 RETIRED_ANNOTATION = "rowlock.dev/retired"
 """On a node of an earlier start that was not wanted by the next: what closed it, us (`true`) or a person before (`cordoned`)."""
 POD_GROUP_ANNOTATION = "pod-group-name"
@@ -314,6 +316,14 @@ def _parse_pod_sets(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
 def pod_group_name(pod: Object) -> str:
     """The PodGroup that the pod itself names, "" when it names none."""
     return str(annotations(pod).get(POD_GROUP_ANNOTATION, ""))
+
+
+def is_finished(group: Object, pods: Sequence[Object]) -> bool:
+    """Whether the gang's job has ended, or is about to: its leader has, and the room that this leaves is seen before the
+    job's controller says so."""
+    return FINISHED_ANNOTATION in annotations(group) or any(
+        phase(p) == "Succeeded" and labels(p).get("training.kubeflow.org/replica-type") in LEADER_ROLES for p in pods
+    )
 
 
 def is_kubeflow_pod(pod: Object) -> bool:
