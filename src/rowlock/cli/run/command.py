@@ -25,7 +25,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
-from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, follow_run, leave_running
+from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, submission
 from rowlock.cli.submit.sending import send_submit
 
@@ -58,7 +58,16 @@ def run(line: CommandLine) -> int:
     if line.replace and not line.name:
         raise CommandError("--replace needs the --name of the job that is replaced", 2)
     console = Console.choose(line)
-    return launch(line, lambda: _prepare(line, command, console))
+
+    def start(follow: Follow = follow_run) -> int:
+        return launch(line, lambda: _prepare(line, command, console), follow)
+
+    if not line.rerun_on_save:
+        return start()
+    from rowlock.cli.run import saves
+
+    saves.check(line, console)
+    return saves.run_on_save(line, command, start)
 
 
 class PreparedRun(NamedTuple):
@@ -102,7 +111,10 @@ def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterato
         yield PreparedRun(server, body, console, shell, copy, pods=line.nnodes, beginning=beginning)
 
 
-def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
+Prepare = Callable[[], contextlib.AbstractContextManager[PreparedRun]]
+
+
+def launch(line: CommandLine, prepare: Prepare, follow: Follow = follow_run) -> int:
     """Submit the request that `prepare` yields and follow the job, by the flags `replace`, `detach`, `rm`, `backoff_limit`. The
     submit happens inside `prepare`'s context, which cleans up when it fails. Returns the exit code of the run. Raises CommandError."""
     if line.rm and line.detach:
@@ -111,7 +123,7 @@ def launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextMa
         )
     old_handler = signal.signal(signal.SIGTERM, _terminate)
     try:
-        return _launch(line, prepare)
+        return _launch(line, prepare, follow)
     finally:
         signal.signal(signal.SIGTERM, old_handler)
 
@@ -120,7 +132,7 @@ def _terminate(*_: object) -> NoReturn:
     raise Terminated
 
 
-def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextManager[PreparedRun]]) -> int:
+def _launch(line: CommandLine, prepare: Prepare, follow: Follow) -> int:
     name = ""
     try:
         with prepare() as prepared:
@@ -148,7 +160,7 @@ def _launch(line: CommandLine, prepare: Callable[[], contextlib.AbstractContextM
         if line.detach:
             show(name)
             return DETACHED
-        code = follow_run(line, server, name, identity, prepared.console)
+        code = follow(line, server, name, identity, prepared.console)
         if copy:
             source.tell_written(copy)
         return code

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rowlock.cli import client
@@ -30,9 +31,21 @@ _ANSWERS = {"s": "s", "stop": "s", "d": "d", "detach": "d", "": "d", "x": "x", "
 _STOP_PHASES = "Stopped,Completed,Failed,Deleted"
 
 
-def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
+Follow = Callable[[CommandLine, ServerClient, str, str, Console], int]
+"""How a submitted job is followed: `follow_run`, or what calls it."""
+
+
+def follow_run(
+    line: CommandLine,
+    server: ServerClient,
+    name: str,
+    identity: str,
+    console: Console,
+    *,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> int:
     """Follow the job until it is over or the user interrupts. Returns the exit code of the first rank that failed, else 0 for a
-    completed job. `line` has the flags `rm` and `backoff_limit` of `run`."""
+    completed job. `line` has the flags `rm` and `backoff_limit` of `run`; `on_interrupt` hears of Ctrl-C before the user is asked."""
     try:
         wait_for_start(server, name, identity)
         if console.kind == PIPED:
@@ -47,6 +60,7 @@ def follow_run(line: CommandLine, server: ServerClient, name: str, identity: str
                 write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True, since=since)
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
+        on_interrupt()
         return _handle_interrupt(line, name, identity)
     except client.StatusError:
         raise

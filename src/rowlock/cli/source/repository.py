@@ -44,6 +44,14 @@ def top_directory(directory: str) -> str:
     return top if top and os.path.commonpath([os.path.realpath(top), here]) == os.path.realpath(top) else ""
 
 
+def list_files(directory: str) -> list[str] | None:
+    """The files below a directory that git knows or does not ignore, relative to it; None outside git."""
+    if shutil.which("git") is None or not top_directory(directory):
+        return None
+    asked = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return [path for path in run_git("-C", directory, "-c", "core.fsmonitor=false", *asked).split("\0") if path]
+
+
 def read_status(directory: str, timeout: float) -> str:
     """A line for each file that differs from the commit. It runs no program that the repository's settings name;
     programs of the user's own settings (git-lfs) do run."""
