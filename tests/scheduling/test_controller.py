@@ -377,6 +377,18 @@ def test_the_room_of_a_leader_that_has_finished_is_not_its_workers() -> None:
     assert b.node_of("next") == "n1"
 
 
+@pytest.mark.parametrize("amount", [1e308, 1e300, 1e17])
+def test_a_quota_beyond_all_numbers_is_no_bound(amount: float) -> None:
+    b = bench(gpus=2)
+    parts = {resource: {"quota": amount, "limit": amount} for resource in ("cpu", "memory", "gpu")}
+    for queue in ("huge", "vast"):
+        b.put(QUEUE, "", queue, spec={"resources": parts, "parentQueue": "all"})
+    b.put(QUEUE, "", "all", spec={"resources": parts})
+    b.gang("j", 2, queue="huge")
+    b.turn()
+    assert b.node_of("j-0") == b.node_of("j-1") == "n1"
+
+
 def test_the_condition_names_the_pool_of_the_gang() -> None:
     b = bench(gpus=2)
     b.gang("j", 1)

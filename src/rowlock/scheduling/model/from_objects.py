@@ -50,6 +50,8 @@ PRIORITY_CLASS_VALUES = {
     "inference": 125,
 }
 DEFAULT_PRIORITY = 50
+MAX_AMOUNT = 10**18
+"""More than this no cluster has: such a bound bounds nothing, and sums of larger numbers (1e308) are no numbers any more."""
 LEADER_ROLES = frozenset({"master", "launcher", "chief"})
 
 
@@ -133,7 +135,8 @@ def _resource_vector(spec: Mapping[str, Any], field: str, default: int) -> Resou
         if value is None:
             amounts.append(UNLIMITED if resource != "gpu" else default)
         else:
-            amounts.append(UNLIMITED if float(value) < 0 else round(float(value) * unit))
+            amount = float(value) * unit
+            amounts.append(round(amount) if 0 <= amount <= MAX_AMOUNT else UNLIMITED)
     return (amounts[0], amounts[1], amounts[2])
 
 
