@@ -54,6 +54,31 @@ def test_too_large_a_pod_is_told_the_size_that_fits() -> None:
     assert found.changes == ("ask for 4 GPUs per pod",)
 
 
+def test_who_would_have_to_yield_goes_by_the_name_of_its_job() -> None:
+    """People do not know the names of PodGroups."""
+    owner = ("kubeflow.org/v1", "PyTorchJob", "train", "u")
+    running = [gang(f"pg-train-{i}", 4, on=f"n{i}", queue="a", owner=owner) for i in range(2)]
+    (found,) = ask(cluster(*running), gang("new", 4, queue="b"))
+    assert "For it 4 pods of t/train would be evicted (reclaim)." in found.message
+
+
+@pytest.mark.parametrize(
+    ("held", "preemptible", "hint"),
+    [
+        (2, True, "ask for 2 GPUs or less, wait for others of a, or raise its limit"),
+        (4, True, "wait for others of a, or raise its limit"),
+        (2, False, "submit it as preemptible, or ask for 2 GPUs"),
+        (4, False, "submit it as preemptible, or wait for others of a"),
+    ],
+)
+def test_nobody_is_told_to_ask_for_nothing(held: int, preemptible: bool, hint: str) -> None:
+    bound = (UNLIMITED, UNLIMITED, 400)
+    snapshot = cluster(gang("old", held, on="n0", preemptible=preemptible), nodes=2)
+    queue = Queue("a", limit=bound) if preemptible else Queue("a", quota=bound)
+    (found,) = ask(replace(snapshot, queues=(queue,)), gang("new", 1, 3, preemptible=preemptible))
+    assert found.record["hint"] == hint
+
+
 def test_who_would_have_to_yield() -> None:
     running = [gang(f"old{i}", 4, on=f"n{i}", queue="a") for i in range(2)]
     (found,) = ask(cluster(*running), gang("new", 4, queue="b"))

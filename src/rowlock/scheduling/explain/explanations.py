@@ -255,22 +255,27 @@ def _amount_is(resource: int, amount: int) -> str:
 
 def _limit_sentence(failure: Failure) -> tuple[str, str]:
     r = failure.resource
-    room = max(0, failure.bound - failure.allocated)
+    smaller = _smaller_request(failure)
     return (
         f"OverLimit: {failure.queue} may hold at most {format_amount(r, failure.bound)}, {_amount_is(r, failure.allocated)} held, "
         f"this job asks {format_amount(r, failure.requested)}.",
-        f"ask for {format_amount(r, room)} or less, wait for others of {failure.queue}, or raise its limit",
+        f"{smaller and f'{smaller} or less, '}wait for others of {failure.queue}, or raise its limit",
     )
 
 
 def _quota_sentence(failure: Failure) -> tuple[str, str]:
     r = failure.resource
-    room = max(0, failure.bound - failure.allocated)
     return (
         f"NonPreemptibleOverQuota: {failure.queue} may hold {format_amount(r, failure.bound)} non-preemptibly, "
         f"{_amount_is(r, failure.allocated)} held, this job asks {format_amount(r, failure.requested)}.",
-        f"submit it as preemptible, or ask for {format_amount(r, room)}",
+        f"submit it as preemptible, or {_smaller_request(failure) or f'wait for others of {failure.queue}'}",
     )
+
+
+def _smaller_request(failure: Failure) -> str:
+    """`ask for` what is left below the bound; "" when that is nothing."""
+    room = failure.bound - failure.allocated
+    return f"ask for {format_amount(failure.resource, room)}" if room > 0 else ""
 
 
 def _open_node_hint(hint: str, histogram: FitHistogram, *, replace_hint: bool = False) -> str:

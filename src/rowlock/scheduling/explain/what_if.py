@@ -88,16 +88,25 @@ class DryRunPlanner:
         total = len(gang.tasks)
         if any(t.status is Status.ALLOCATED for t in tasks):
             text = f"{_title(gang)} would start now: {_pods_text(len(places), total)} on {_nodes_text(places)}."
-            return DryRunOutcome(gang.key, STARTS, text + _evictions_text(evicted), places, evicted)
+            return DryRunOutcome(gang.key, STARTS, text + self._evictions_text(evicted), places, evicted)
         if places:
             text = f"{_title(gang)} would start when resources are free: {_pods_text(len(places), total)} on {_nodes_text(places)}."
-            return DryRunOutcome(gang.key, STARTS_AFTER, text + _evictions_text(evicted), places, evicted)
+            return DryRunOutcome(gang.key, STARTS_AFTER, text + self._evictions_text(evicted), places, evicted)
         hold = hold or Hold(gang.key, Failure(Reason.NOT_READY, task="It has no pods that could be placed"))
         explanation = Explainer(self.planner.session).explain(hold)
         assert explanation is not None, "the gang is in the world"
         return DryRunOutcome(
             gang.key, WAITS, f"{_title(gang)} would wait: {_explanation_text(explanation)}", record=explanation.record
         )
+
+    def _evictions_text(self, evicted: Sequence[PlannedEviction]) -> str:
+        if not evicted:
+            return ""
+        gangs = list(dict.fromkeys(_title(self.planner.session.gangs[e.gang].gang) for e in evicted))
+        some = ", ".join(gangs[:3]) + (f" and {len(gangs) - 3} more" if len(gangs) > 3 else "")
+        pods = "1 pod" if len(evicted) == 1 else f"{len(evicted)} pods"
+        acts = " and ".join(sorted({e.action for e in evicted}))
+        return f" For it {pods} of {some} would be evicted ({acts})."
 
     # ------------------------------------------------------------ what would help
 
@@ -169,13 +178,3 @@ def _nodes_text(places: Sequence[tuple[str, str, tuple[int, ...]]]) -> str:
     text = ", ".join(n if len(places) == 1 else f"{n} ({counts[n]})" for n in ordered[:MAX_NODES_NAMED])
     more = len(ordered) - MAX_NODES_NAMED
     return f"node{'s' if len(ordered) > 1 else ''} {text}" + (f" and {more} more" if more > 0 else "")
-
-
-def _evictions_text(evicted: Sequence[PlannedEviction]) -> str:
-    if not evicted:
-        return ""
-    gangs = list(dict.fromkeys(e.gang.replace("/pod/", "/") for e in evicted))
-    some = ", ".join(gangs[:3]) + (f" and {len(gangs) - 3} more" if len(gangs) > 3 else "")
-    pods = "1 pod" if len(evicted) == 1 else f"{len(evicted)} pods"
-    acts = " and ".join(sorted({e.action for e in evicted}))
-    return f" For it {pods} of {some} would be evicted ({acts})."
