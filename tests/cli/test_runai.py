@@ -256,6 +256,35 @@ def test_lists_of_context(served: Served) -> None:
     assert "Version: " in served.ok("runai version")
 
 
+def test_simulated_gpus_are_said_to_be_simulated(served: Served) -> None:
+    """Beside the tables, whose columns are Run:ai's, and as a field of what programs read."""
+    served.node("a", 1, card_memory=16000)
+    served.ok("runai submit-dist pytorch j -i x -g 0.25")
+    served.bound(2)
+    served.run_pods()
+    served.until(lambda: "STATUS: Running" in served.ok("runai describe job j"))
+    tables = (
+        "runai list nodes", "runai describe node a", "runai node list", "runai nodepool list", "runai top node",
+        "runai describe job j", "runai workload describe j",
+    )  # fmt: skip
+    for line in tables:
+        assert "simulated" not in "".join(served.run(line)[1:]), line
+    mark = {"metadata": {"annotations": {"rowlock.dev/simulated-gpus": "true"}}}
+    served.do(lambda: served.store.patch(kinds.NODE, "", "a", mark, type="merge"))
+    served.until(lambda: json.loads(served.ok("runai node list --json"))[0]["gpusSimulated"] is True)
+    note = "These GPUs are simulated: they do no work, and their type and memory are made up.\n"
+    for line in tables:
+        code, out, err = served.run(line)
+        assert (code, err) == (0, note) and "simulated" not in out, line
+    assert served.run("runai node list --json")[2] == ""
+    (pool,) = json.loads(served.ok("runai nodepool list --json"))
+    assert pool["gpusSimulated"] is True
+    served.node("b", 0)
+    served.node("c", 1)
+    served.until(lambda: len(json.loads(served.ok("runai node list --json"))) == 3)
+    assert served.run("runai list nodes")[2] == note.replace("These GPUs", "The GPUs of a")
+
+
 def test_a_share_by_memory_is_counted_everywhere(served: Served) -> None:
     served.node("a", 1, card_memory=16000)
     served.ok("runai submit-dist pytorch j -i x --gpu-memory 4000Mi")

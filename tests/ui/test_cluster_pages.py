@@ -40,6 +40,28 @@ def test_gpus_at_work_are_counted_where_they_are_measured(ui: Ui) -> None:
     expect(ui.page.get_by_role("region", name="GPUs", exact=True)).to_contain_text("1.15 at work now")
 
 
+def test_simulated_gpus_are_said_to_be_simulated(ui: Ui) -> None:
+    note, is_simulated = "These GPUs are simulated: they do no work, and their type and memory are made up.", True
+
+    def answer(route: Any) -> None:
+        body = route.fetch().json()
+        (node,) = body["nodes"]
+        node |= {"gpusSimulated": is_simulated, "gpuType": "NVIDIA-H100-80GB-HBM3"}
+        route.fulfill(body=json.dumps(body), content_type="application/json")
+
+    ui.page.route("**/api/v1/scheduler/cards", answer)
+    open_page(ui, "Nodes")
+    expect(ui.page.get_by_text(note)).to_be_visible()
+    expect(ui.page.get_by_text("NVIDIA-H100-80GB-HBM3 (simulated)")).to_be_visible()
+    ui.page.get_by_role("button", name="Table").click()
+    expect(ui.page.get_by_text(note)).to_be_visible()
+    row = ui.page.locator("tbody tr")
+    expect(column_of(ui.page, row, "GPU type")).to_contain_text("NVIDIA-H100-80GB-HBM3 (simulated)")
+    is_simulated = False
+    expect(ui.page.get_by_text(note)).to_have_count(0)
+    expect(column_of(ui.page, row, "GPU type")).not_to_contain_text("(simulated)")
+
+
 def test_the_overview_is_live_and_tells_why_something_failed(ui: Ui) -> None:
     open_page(ui, "Overview")
     run(ui, "holds", LONG, "-p", "team-a", "-g", "1")

@@ -37,6 +37,7 @@ from rowlock.workloads import history as workload_history
 from rowlock.workloads import list_query, runai_json, submission
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
+from rowlock.workloads.inventory.nodes import has_simulated_gpus
 from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
 from rowlock.workloads.phase import V1_STATUSES
 from rowlock.workloads.projects import Project
@@ -226,7 +227,10 @@ async def ensure_name_is_free(cache: InformerCache, project: Project, name: str)
 async def show(call: RestCall) -> Any:
     """GET /workloads/{id}: one workload of any type. Raises NotFound."""
     call.validate_query()
-    return runai_json.workload_detail_json(find_workload(call))
+    body = runai_json.workload_detail_json(find_workload(call))
+    extra, nodes = body["additionalFields"], call.context.cache.nodes()
+    is_simulated = any(objects.name(node) in extra["nodes"] and has_simulated_gpus(node) for node in nodes)
+    return {**body, "additionalFields": {**extra, "gpusSimulated": is_simulated}}
 
 
 async def show_distributed(call: RestCall) -> Any:

@@ -32,6 +32,17 @@ def more_nodes(world: World) -> None:
         world.create(kinds.NODE, made)
 
 
+def test_nodes_say_whose_gpus_are_simulated(world: World) -> None:
+    for name, gpus in (("node-2", 2), ("node-3", 0)):
+        made = node(name, gpus)
+        made["metadata"]["annotations"] = {"rowlock.dev/simulated-gpus": "true"}
+        world.create(kinds.NODE, made)
+    told = {"node-1": False, "node-2": True, "node-3": False}  # the last one has none
+    for path in (NODES, f"/api/v1/clusters/{CLUSTER}/nodes", "/api/v1/scheduler/nodes", "/api/v1/scheduler/cards"):
+        nodes = world.client.get(path).json()["nodes"]
+        assert {node["name"]: node["gpusSimulated"] for node in nodes} == told, path
+
+
 def test_nodes_filtered_sorted_and_paged(world: World) -> None:
     more_nodes(world)
     listed = world.client.get(NODES, params={"sortBy": "name", "sortOrder": "desc", "limit": 2}).json()

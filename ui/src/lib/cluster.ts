@@ -29,6 +29,7 @@ export interface NodeCards {
   unschedulable: boolean;
   nodePool: string;
   gpuType: string;
+  gpusSimulated: boolean;
   topology: { label: string; value: string }[];
   cardMemory: number;
   allocated: number;

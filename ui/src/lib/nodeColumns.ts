@@ -22,6 +22,13 @@ export function stateOf(node: NodeCards): string {
   return node.status !== "Ready" ? node.status : node.unschedulable ? "Takes no pods" : "Ready";
 }
 
+/** What is said of GPUs that are simulated; the command line has the same words. */
+export const SIMULATED = "These GPUs are simulated: they do no work, and their type and memory are made up.";
+
+export function gpuTypeOf(node: NodeCards): string {
+  return [node.gpuType, node.gpusSimulated ? "(simulated)" : ""].filter(Boolean).join(" ");
+}
+
 /** GPUs of which nobody holds any part, where pods may still come to them. */
 function freeDevices(node: NodeCards): number {
   if (!isOpen(node)) return 0;
@@ -32,7 +39,7 @@ export const NODE_COLUMNS: TableColumn<NodeCards>[] = [
   word("name", "Node", (node) => node.name, { isUnique: true }),
   word("phase", "Status", stateOf),
   word("nodePool", "Node pool", (node) => node.nodePool),
-  word("gpuType", "GPU type", (node) => (node.totalGpus ? node.gpuType : ""), {
+  word("gpuType", "GPU type", (node) => (node.totalGpus ? gpuTypeOf(node) : ""), {
     absence: (node) => (node.totalGpus ? "The node does not say: it has no label nvidia.com/gpu.product." : "It has no GPU."),
   }),
   ofGpus({

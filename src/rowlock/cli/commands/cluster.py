@@ -17,6 +17,7 @@ from rowlock.cli import client, system_server
 from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, prepare_data_dir
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
+from rowlock.cli.node_usage import has_simulated_gpus
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
 
 SETTINGS = (
@@ -428,7 +429,7 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
     allocatable = node["status"].get("allocatable") or {}
     annotations = node["metadata"].get("annotations") or {}
     gpus = str(allocatable.get("nvidia.com/gpu", "0"))
-    simulated = " (simulated)" if annotations.get("rowlock.dev/simulated-gpus") == "true" and gpus != "0" else ""
+    simulated = " (simulated)" if has_simulated_gpus(node) else ""
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or [])
     return (
         node["metadata"]["name"],

@@ -9,7 +9,7 @@ from rowlock.cli import client, node_usage
 from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import format_number, show, table
+from rowlock.cli.output import format_number, show, table, tell
 
 
 def config_project(line: CommandLine) -> int:
@@ -87,15 +87,17 @@ def nodes(line: CommandLine) -> int:
     """List nodes."""
     header = ("NAME", "STATUS", "IP Address", "ROLE", "ALLOCATABLE", "ALLOCATED", "ALLOCATABLE", "ALLOCATED", "TYPE",
               "ALLOCATABLE", "FREE")  # fmt: skip
+    found = node_usage.node_rows(client.connect(line))
     rows = [
         (
             node["name"], node["status"], node["address"], "<none>", node["cpu"], format_number(node["allocatedCpu"]),
             node["memory"], node["allocatedMemory"], node["gpuType"], format_number(node["gpus"]),
             format_number(node["gpus"] - node["allocatedGpus"]),
         )
-        for node in node_usage.node_rows(client.connect(line))
+        for node in found
     ]  # fmt: skip
     show(grouped_table(_NODE_GROUPS, header, rows))
+    node_usage.tell_simulated(found)
     return 0
 
 
@@ -126,6 +128,8 @@ def node(line: CommandLine) -> int:
     ):
         if value := labels.get(label):
             show(f"{title}: {value}{unit}")
+    if node_usage.has_simulated_gpus(item):
+        tell(node_usage.SIMULATED)
     return 0
 
 

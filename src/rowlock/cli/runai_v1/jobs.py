@@ -13,7 +13,8 @@ from rowlock.cli.commands import jobs
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine, suggest_nearest
-from rowlock.cli.output import format_age, format_number, show, show_json, table
+from rowlock.cli.node_usage import SIMULATED
+from rowlock.cli.output import format_age, format_number, show, show_json, table, tell
 
 HEADER = (
     "NAME", "STATUS", "AGE", "NODE", "IMAGE", "TYPE", "PROJECT", "USER", "GPUs Allocated (Requested)",
@@ -89,7 +90,11 @@ def describe(line: CommandLine) -> int:
     if line.output in ("json", "yaml"):
         return _show_structured(_workload_summary(workload, pods), line.output)
     events = client.list_all(server, f"{path}/events", "events", sortOrder="asc")
+    holds_gpus = workload["allocatedResources"]["gpu"]
+    holds_simulated = holds_gpus and server.get(path)["additionalFields"].get("gpusSimulated")
     show("\n".join(f"{key}: {value}".rstrip() for key, value in description_rows(workload)))
+    if holds_simulated:
+        tell(SIMULATED)
     show("\nPods:")
     rows = [
         (p["name"], p["status"].upper(), _type_text(workload).upper(), format_age(p["createdAt"]), _node_and_ip(p))

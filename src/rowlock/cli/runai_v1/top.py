@@ -21,7 +21,8 @@ def nodes(line: CommandLine) -> int:
     server = client.connect(line)
     rows, answer = [], server.get(USAGE)
     used = {node["name"]: node for node in answer["nodes"]}
-    for node in node_usage.node_rows(server):
+    nodes_found = node_usage.node_rows(server)
+    for node in nodes_found:
         cpu, memory, gpu = _utilization(used.get(node["name"]))
         row = [
             node["name"], node["status"], format_number(node["gpus"]), format_number(node["allocatedGpus"]), gpu,
@@ -34,6 +35,7 @@ def nodes(line: CommandLine) -> int:
     groups = (*_GROUPS, ("NODE", 3)) if line.details else _GROUPS
     header = ["NAME", "STATUS", *["CAPACITY", "ALLOCATED", "UTILIZATION"] * 3]
     show(grouped_table(groups, [*header, *details], rows))
+    node_usage.tell_simulated(nodes_found)
     if not answer["measured"]:
         tell(_UNMEASURED)
     return 0

@@ -9,7 +9,8 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.grammar import CommandLine
-from rowlock.cli.output import format_number, show, show_json, table
+from rowlock.cli.node_usage import SIMULATED
+from rowlock.cli.output import format_number, show, show_json, table, tell
 from rowlock.cli.runai_v2.tables import show_yaml
 from rowlock.cli.runai_v2.workloads import format_pods, named_workload
 
@@ -36,6 +37,8 @@ def describe(line: CommandLine) -> int:
         (line.events, lambda: "Events\n" + _event_table(shown_events, len(events))),
     ]
     show("\n\n".join(text for wanted, make in sections if wanted and (text := make())))
+    if line.compute and body["allocatedResources"]["gpu"] and body["additionalFields"].get("gpusSimulated"):
+        tell(SIMULATED)
     return 0
 
 

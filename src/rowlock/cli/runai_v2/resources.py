@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rowlock.cli import client, node_usage
@@ -9,7 +10,7 @@ from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import format_age, format_number, show
-from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list, slice_items
+from rowlock.cli.runai_v2.tables import Column, fetch_page, is_table, show_list, slice_items
 
 _PROJECTS = rowlock_projects.PATH
 
@@ -165,7 +166,18 @@ NODE_COLUMNS = (
 
 def list_nodes(line: CommandLine) -> int:
     """Nodes, and what is allocated on them."""
-    return show_list(line, NODE_COLUMNS, slice_items(line, node_usage.node_rows(client.connect(line))))
+    nodes = slice_items(line, node_usage.node_rows(client.connect(line)))
+    return _show_gpus(line, NODE_COLUMNS, nodes, nodes)
+
+
+def _show_gpus(
+    line: CommandLine, columns: Sequence[Column], items: list[dict[str, Any]], nodes: list[dict[str, Any]]
+) -> int:
+    """Show a list of things with GPUs; a table says beside itself whether those of these nodes are simulated, the others have a field."""
+    code = show_list(line, columns, items)
+    if is_table(line):
+        node_usage.tell_simulated(nodes)
+    return code
 
 
 POOL_COLUMNS = (
@@ -181,7 +193,8 @@ POOL_COLUMNS = (
 def list_node_pools(line: CommandLine) -> int:
     """Node pools, made of their nodes."""
     pools: dict[str, dict[str, Any]] = {}
-    for node in node_usage.node_rows(client.connect(line)):
+    nodes = node_usage.node_rows(client.connect(line))
+    for node in nodes:
         name = node["nodePool"]
         pool = pools.setdefault(
             name,
@@ -191,13 +204,17 @@ def list_node_pools(line: CommandLine) -> int:
                 "labelValue": "" if name == "default" else name,
                 "nodes": 0,
                 "gpus": 0.0,
+                "gpusSimulated": False,
                 "allocatedGpus": 0.0,
             },
         )
         pool["nodes"] += 1
         pool["gpus"] += node["gpus"]
+        pool["gpusSimulated"] |= bool(node.get("gpusSimulated"))
         pool["allocatedGpus"] += node["allocatedGpus"]
-    return show_list(line, POOL_COLUMNS, slice_items(line, sorted(pools.values(), key=lambda p: str(p["name"]))))
+    return _show_gpus(
+        line, POOL_COLUMNS, slice_items(line, sorted(pools.values(), key=lambda p: str(p["name"]))), nodes
+    )
 
 
 # ---------------------------------------------------------------- claims, types

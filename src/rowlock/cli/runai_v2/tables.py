@@ -45,12 +45,21 @@ def ruled_table(columns: Sequence[Column], rows: Sequence[dict[str, Any]], *, he
     return "\n".join(text)
 
 
-def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict[str, Any]], body: Any = None) -> int:
-    """The items as the line asks for them: --json, --yaml, --raw, else a table of the chosen columns."""
+def is_table(line: CommandLine) -> bool:
+    """Whether a list is shown for people, as a table. Raises CommandError as `show_list` does."""
+    return _chosen_form(line) == "table"
+
+
+def _chosen_form(line: CommandLine) -> str:
     form = [name for name in ("json", "yaml", "raw", "table") if getattr(line, name)]
     if len(form) > 1:
         raise CommandError(f"--{form[0]} and --{form[1]} exclude each other: give one of them", 2)
-    wanted = form[0] if form else str(read_config(line).get("output") or "table")
+    return form[0] if form else str(read_config(line).get("output") or "table")
+
+
+def show_list(line: CommandLine, columns: Sequence[Column], items: Sequence[dict[str, Any]], body: Any = None) -> int:
+    """The items as the line asks for them: --json, --yaml, --raw, else a table of the chosen columns."""
+    wanted = _chosen_form(line)
     chosen = chosen_columns(line, columns)
     if line.set_default_columns:
         _remember_columns(line, chosen)

@@ -20,8 +20,8 @@ import rowlock
 from rowlock.kubelet.shim.engine_client import Engine
 from rowlock.objects import Object, timestamp
 from rowlock.quantity import render
+from rowlock.workloads.inventory.nodes import SIMULATED_GPUS_ANNOTATION
 
-SIMULATED_GPUS_ANNOTATION = "rowlock.dev/simulated-gpus"
 FAKE_NODE_ANNOTATION = "rowlock.dev/pretend"
 NETWORK_ANNOTATION = "rowlock.dev/network"
 NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"

@@ -15,7 +15,7 @@ from rowlock.scheduling.model.from_objects import parse_node
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.pod_requests import pod_shape
 from rowlock.scheduling.model.resources import WHOLE_GPU
-from rowlock.workloads.inventory.nodes import gpu_type, node_status, pool_name
+from rowlock.workloads.inventory.nodes import gpu_type, has_simulated_gpus, node_status, pool_name
 
 _PODS_PER_TURN = 128
 """Pods that are looked at in one go: everybody else waits meanwhile."""
@@ -74,6 +74,7 @@ def _node_json(node: Object, room: NodeState, held: HeldResources) -> dict[str, 
         "nodePool": pool_name(node),
         "gpuType": (gpu_type(node) or "-") if room.node.gpus else "-",
         "gpus": room.node.gpus,
+        "gpusSimulated": has_simulated_gpus(node),
         "allocatedGpus": held.gpus / WHOLE_GPU,
         "gpuMemory": room.node.gpu_memory,
         "cpu": str(allocatable.get("cpu", "")),

@@ -18,7 +18,7 @@ from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.snapshot import Status
 from rowlock.workloads import compute, runai_json
 from rowlock.workloads.figures.usage_series import PodUsageSource
-from rowlock.workloads.inventory.nodes import gpu_type, node_status, nvlink_ids, pool_name
+from rowlock.workloads.inventory.nodes import gpu_type, has_simulated_gpus, node_status, nvlink_ids, pool_name
 
 _PLACES = (
     ("region",), ("zone",), ("datacenter", "dc", "building"), ("superblock", "spine"), ("block", "pod", "row"), ("rack",),
@@ -103,6 +103,7 @@ def _node_json(node: Object, room: NodeState, cluster: str) -> dict[str, Any]:
         "unschedulable": room.node.unschedulable,
         "nodePool": pool_name(node),
         "gpuType": gpu_type(node),
+        "gpusSimulated": has_simulated_gpus(node),
         "topology": _topology(node),
         "cardMemory": room.node.gpu_memory if room.node.gpus else 0,
         "cards": [{"index": index, "allocated": 0, "holders": []} for index in range(room.node.gpus)],

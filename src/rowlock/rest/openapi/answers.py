@@ -218,7 +218,7 @@ ANSWERS: dict[str, Schema] = {
         id=TEXT, name=TEXT, status=choice("Ready", "NotReady", "Unknown"),
         conditions=list_of(record(type=TEXT, reason=TEXT, message=TEXT)),
         taints=list_of(record(key=TEXT, value=TEXT, effect=TEXT)), nodePool=TEXT,
-        gpuInfo=nullable(record(gpuType=TEXT, gpuCount=WHOLE)), nvLinkDomainUid=nullable(TEXT),
+        gpuInfo=nullable(record(gpuType=TEXT, gpuCount=WHOLE)), gpusSimulated=FLAG, nvLinkDomainUid=nullable(TEXT),
         nvLinkCliqueId=nullable(TEXT), clusterUuid=TEXT, createdAt=TIME, updatedAt=TIME,
     ),
     "Nodes": page_of("nodes", "Node"),
@@ -284,7 +284,7 @@ ANSWERS: dict[str, Schema] = {
         pod=TEXT, namespace=TEXT, projectName=TEXT, workloadId=TEXT, workloadName=TEXT, leaving=FLAG, share=NUMBER
     ),
     "NodeCards": record(
-        name=TEXT, status=TEXT, unschedulable=FLAG, nodePool=TEXT, gpuType=TEXT, cardMemory=WHOLE, allocated=NUMBER,
+        name=TEXT, status=TEXT, unschedulable=FLAG, nodePool=TEXT, gpuType=TEXT, gpusSimulated=FLAG, cardMemory=WHOLE, allocated=NUMBER,
         clusterUuid=TEXT, createdAt=nullable(TIME), readyGpus=WHOLE, totalGpus=WHOLE, cpu=NUMBER, allocatedCpu=NUMBER,
         memory=WHOLE, allocatedMemory=WHOLE, pods=WHOLE, nvLinkDomainUid=nullable(TEXT), nvLinkCliqueId=nullable(TEXT),
         topology=list_of(record(label=TEXT, value=TEXT)),
@@ -297,7 +297,7 @@ ANSWERS: dict[str, Schema] = {
     "Cards": record(nodes=list_of(ref("NodeCards"))),
     "Allocations": record(
         nodes=list_of(record(
-            name=TEXT, status=TEXT, address=TEXT, nodePool=TEXT, gpuType=TEXT, gpus=WHOLE, allocatedGpus=NUMBER, gpuMemory=WHOLE,
+            name=TEXT, status=TEXT, address=TEXT, nodePool=TEXT, gpuType=TEXT, gpus=WHOLE, gpusSimulated=FLAG, allocatedGpus=NUMBER, gpuMemory=WHOLE,
             cpu=TEXT, allocatedCpu=NUMBER, memory=TEXT, allocatedMemory=TEXT, createdAt=nullable(TIME), pods=WHOLE,
         ))
     ),

@@ -10,6 +10,8 @@ from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import parse_node
 
 DEFAULT_POOL = "default"
+SIMULATED_GPUS_ANNOTATION = "rowlock.dev/simulated-gpus"
+"""Of a node whose GPUs are simulated: "true"."""
 
 
 def pool_name(node: Object) -> str:
@@ -26,6 +28,11 @@ def node_status(node: Object) -> str:
 def gpu_type(node: Object) -> str:
     """The product of its GPUs, as NVIDIA's labels name it; "" where it has none or does not say."""
     return objects.labels(node).get("nvidia.com/gpu.product", "")
+
+
+def has_simulated_gpus(node: Object) -> bool:
+    """Whether its GPUs are simulated; False where it has none."""
+    return objects.annotations(node).get(SIMULATED_GPUS_ANNOTATION) == "true" and parse_node(node).gpus > 0
 
 
 _CLIQUE_LABEL = "nvidia.com/gpu.clique"
@@ -63,6 +70,7 @@ def node_json(node: Object, cluster: str) -> dict[str, Any]:
         "taints": [{field: str(t.get(field) or "") for field in ("key", "value", "effect")} for t in taints],
         "nodePool": pool_name(node),
         "gpuInfo": {"gpuType": gpu_type(node), "gpuCount": gpus} if gpus else None,
+        "gpusSimulated": has_simulated_gpus(node),
         "nvLinkDomainUid": domain,
         "nvLinkCliqueId": clique,
         "clusterUuid": cluster,
