@@ -133,6 +133,46 @@ def test_the_form_says_why_it_is_not_known_when_it_would_start(ui: Ui) -> None:
     expect(ui.row("blind")).to_be_visible()
 
 
+KEPT = "The form is as you left it before the page was loaded again; Cancel discards it."
+
+
+def test_a_form_is_kept_when_the_page_is_loaded_again(ui: Ui) -> None:
+    page = begin(ui, "kept")
+    page.get_by_label("PyTorch").check()
+    page.reload()
+    expect(page.get_by_label("Training name")).to_have_value("kept")
+    expect(page.get_by_text(KEPT)).to_be_visible()
+    page.get_by_role("button", name="CONTINUE").click()
+    ui.choose_program("sleep 600")
+    page.get_by_label("Number of workers").fill("3")
+    page.get_by_role("radio", name="half-gpu").check()
+    page.reload()
+    expect(page.get_by_label("Number of workers")).to_have_value("3")
+    expect(page.get_by_role("radio", name="half-gpu")).to_be_checked()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.locator(".command code")).to_contain_text("sleep 600")
+    page.reload()
+    expect(page.locator(".command code")).to_contain_text("sleep 600")
+    expect(page.locator(".outcome")).to_be_visible()
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(ui.row("kept")).to_contain_text("/4")
+    begin(ui, "other")
+    page.get_by_role("link", name="Cancel").click()
+    page.get_by_role("button", name="New Workload").click()
+    page.get_by_role("menuitem", name="Training").click()
+    expect(page.get_by_label("Training name")).to_have_value("")
+    expect(page.get_by_text(KEPT)).to_have_count(0)
+
+
+def test_a_form_is_not_kept_for_who_signs_in_next(ui: Ui) -> None:
+    page = begin(ui, "private")
+    kept = "sessionStorage.getItem('rowlock.draft')"
+    ui.cluster.until(lambda: page.evaluate(kept) is not None, "nothing is kept of the form")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    assert page.evaluate(kept) is None
+
+
 def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     page = begin(ui, "by-form")
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()

@@ -5,6 +5,7 @@ import { ApiError, call, request, sentenceOf } from "./api";
 import type { Asset } from "./assets";
 import { rows } from "./live.svelte";
 import { Newest } from "./newest";
+import type { KeptDraft } from "./keptDraft";
 import { remember, remembered } from "./prefs";
 import { copyOf, ofType, submission, workloadType, type Compute, type Environment, type Source, type Training } from "./training";
 import type { Project } from "./types";
@@ -127,6 +128,16 @@ export class Draft {
     this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
     const lost = wanted.length - this.training.sources.length;
     this.problem = lost ? `This template names ${lost === 1 ? "a data source" : `${lost} data sources`} that the project ${this.training.projectName} does not have: choose others, or go on without.` : "";
+  }
+
+  /** Fill the form with what somebody had typed before the page was loaded again; what is not there any more is left out. */
+  async restore({ training, templateId, copied, description }: KeptDraft): Promise<void> {
+    this.#fill(training);
+    this.copied = copied;
+    this.description = description;
+    this.templateId = templateId;
+    await this.chooseProject(training.projectId);
+    this.training.sources = this.kept.sources.filter(({ id }) => training.sources.some((one) => one.id === id));
   }
 
   #fill(values: Partial<Training>): void {
