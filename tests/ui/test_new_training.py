@@ -173,6 +173,31 @@ def test_a_form_is_not_kept_for_who_signs_in_next(ui: Ui) -> None:
     assert page.evaluate(kept) is None
 
 
+def test_a_grace_period_of_hours_is_refused_and_every_refusal_is_seen(ui: Ui) -> None:
+    page = begin(ui, "lingers")
+    page.get_by_role("button", name="CONTINUE").click()
+    ui.choose_program("sleep 600")
+    page.get_by_role("radio", name="half-gpu").check()
+    general, retries = page.get_by_text("General: priority, retries"), page.get_by_label("Failures until the job fails")
+    general.click()
+    retries.fill("1000")
+    general.click()
+    expect(retries).to_be_hidden()
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(retries).to_be_focused()  # the browser says there what is wrong
+    retries.fill("")
+    grace = page.get_by_label("Grace period, in seconds")
+    grace.fill("100000")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("alert")).to_have_text(
+        "terminationGracePeriodSeconds: must be no more than 300, but is 100000. For more, submit with --termination-grace-period."
+    )
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_have_count(0)
+    grace.fill("300")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
+
+
 def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     page = begin(ui, "by-form")
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()

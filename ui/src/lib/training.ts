@@ -115,6 +115,15 @@ export const GENERAL: GeneralField[] = [
   { path: "annotations", title: "Annotations", type: "pairs" },
 ];
 
+const MOST_GRACE_S = 300; // as in Run:ai's form: so long a pod that does not end holds its GPUs
+
+/** What is wrong with the grace period, in the words of the server, which takes more; one that is copied may stay. */
+export function graceProblem({ general }: Training, copied: Partial<Training>): string {
+  const asked = general["terminationGracePeriodSeconds"];
+  if (typeof asked !== "number" || asked <= MOST_GRACE_S || asked === copied.general?.["terminationGracePeriodSeconds"]) return "";
+  return `terminationGracePeriodSeconds: must be no more than ${MOST_GRACE_S}, but is ${asked}. For more, submit with --termination-grace-period.`;
+}
+
 /** The field of a request in which it stands. */
 function topOf({ path }: FormField): string {
   return path.split(".")[0] ?? path;
