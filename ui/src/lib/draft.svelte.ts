@@ -132,11 +132,12 @@ export class Draft {
 
   /** Fill the form with what somebody had typed before the page was loaded again; what is not there any more is left out. */
   async restore({ training, templateId, copied, description }: KeptDraft): Promise<void> {
+    const projectId = training.projectId || this.training.projectId;
     this.#fill(training);
     this.copied = copied;
     this.description = description;
     this.templateId = templateId;
-    await this.chooseProject(training.projectId);
+    await this.chooseProject(projectId);
     this.training.sources = this.kept.sources.filter(({ id }) => training.sources.some((one) => one.id === id));
   }
 
