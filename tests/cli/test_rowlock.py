@@ -58,6 +58,7 @@ def test_wait_says_why_not(served: Served) -> None:
     served.bound(2)
     code, _, err = served.run("rowlock wait t1 --timeout 0s")
     assert code == 1 and "after 0s, not completed" in err
+    assert "after 0s, not completed" in served.run("rowlock wait t1 --timeout 0")[2]
     served.run_pods()
     served.finish(3)
     code, _, err = served.run("rowlock wait t1 --timeout 10s")

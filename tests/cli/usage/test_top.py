@@ -30,7 +30,8 @@ def run_measured_job(served: EmbeddedServed, *, idle: float | None = None, gpu: 
 
 
 def test_top_shows_nodes_jobs_and_ranks(served: EmbeddedServed) -> None:
-    assert "No job runs or waits." in served.ok("rowlock top")
+    assert "No job runs or waits. This is project default; -A shows all projects.\n" in served.ok("rowlock top")
+    assert "No job runs or waits.\n" in served.ok("rowlock top -A")
     run_measured_job(served, gpu=40.0)
     text = served.ok("rowlock top")
     node, job = text.splitlines()[1].split(), text.splitlines()[-1].split()

@@ -244,7 +244,8 @@ def wait(line: CommandLine) -> int:
         return 0
     reason = f": {body['phaseMessage']}" if body.get("phaseMessage") else ""
     is_final = phase in ("Completed", "Failed", "Deleted")
-    timeout_note = "" if is_final else f" after {line.timeout}, not {target_phase.lower()}"
+    unit = "s" if line.timeout and line.timeout.isascii() and line.timeout.isdigit() else ""
+    timeout_note = "" if is_final else f" after {line.timeout}{unit}, not {target_phase.lower()}"
     raise CommandError(f"Job {name} is {phase.lower()}{timeout_note}{reason}")
 
 

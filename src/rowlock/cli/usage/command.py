@@ -47,7 +47,7 @@ def top(line: CommandLine) -> int:
     if line.json:
         show_json(answer)
     else:
-        for text in _draw(answer, with_project=bool(line.all_projects)):
+        for text in _draw(answer, query.get("project", "")):
             show(text)
         _tell_limits(answer)
     return 0
@@ -58,7 +58,7 @@ def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int
     is_terminal = sys.stdout.isatty()
     try:
         while True:
-            text = "\n".join(_draw(server.get(path, **query), with_project=not query))
+            text = "\n".join(_draw(server.get(path, **query), query.get("project", "")))
             sys.stdout.write(_CLEAR if is_terminal else "")
             show(text if is_terminal else f"{text}\n")
             sys.stdout.flush()
@@ -67,7 +67,9 @@ def _watch(server: ServerClient, path: str, query: dict[str, str], interval: int
         return 0
 
 
-def _draw(answer: dict[str, Any], *, with_project: bool) -> Iterator[str]:
+def _draw(answer: dict[str, Any], project_name: str) -> Iterator[str]:
+    """The tables; `project_name` is "" for all projects, whose jobs say where they belong."""
+    with_project = not project_name
     if "pods" in answer:
         yield _header_line(answer)
         yield table(("RANK", "POD", "NODE", "GPUS", *_USED), [_pod_row(pod) for pod in answer["pods"]])
@@ -79,7 +81,8 @@ def _draw(answer: dict[str, Any], *, with_project: bool) -> Iterator[str]:
         )
         yield ""
     if not answer["workloads"]:
-        yield "No job runs or waits."
+        others = f" This is project {project_name}; -A shows all projects." if project_name else ""
+        yield f"No job runs or waits.{others}"
         return
     names = ("JOB", *(("PROJECT",) if with_project else ()), "PHASE", "PODS", "GPUS", *_USED, "IDLE")
     yield table(names, [_job_row(job, with_project=with_project) for job in answer["workloads"]])
