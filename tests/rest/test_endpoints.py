@@ -273,6 +273,28 @@ def test_a_prefix_gets_a_suffix(world: World) -> None:
     assert body["requestedName"] == "dist-train1"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", f"{W}/distributed", "POST"),
+        ("PUT", f"{W}/distributed/", "POST"),
+        ("DELETE", f"/runai{W}/batch", "POST"),
+        ("PUT", W, "GET"),
+        ("PATCH", f"{W}/distributed/x", "DELETE, GET"),
+        ("GET", "/api/v1/token", "POST"),
+    ],
+)
+def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str, allowed: str) -> None:
+    """Also where the word could be an id: there is no workload that is called `distributed`."""
+    answer = world.client.request(method, path)
+    assert (answer.status_code, answer.headers.get("allow")) == (405, allowed), answer.text
+    assert answer.json() == {
+        "code": 405,
+        "message": f"{path.rstrip('/')} knows no {method}; it knows {allowed}",
+        "details": "MethodNotAllowed",
+    }
+
+
 def test_times_are_compared_as_times(world: World) -> None:
     """Those of rows are in UTC; a bound may be in any zone, or a date. What is absent is asked for with an empty value."""
     world.project()

@@ -54,7 +54,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.log_streams.log_response import LogResponse
-from rowlock.rest.openapi.refused_routes import PREFIXES, refusal_of
+from rowlock.rest.openapi.refused_routes import PREFIXES, methods_of_ids, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -200,7 +200,8 @@ class RestApi:
         everything_else += [one for prefix in PREFIXES for one in (prefix, f"{prefix}/{{rest:path}}")]
         everything_else += ["/api/v2/policy/{rest:path}", RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
-        return [RouteIndex([*self._known_routes, *refusals])]
+        mistaken = [Route(p, self._serve_unmatched, methods=m) for p, m in methods_of_ids(self._known_routes).items()]
+        return [RouteIndex([*mistaken, *self._known_routes, *refusals])]
 
     def _make_routes(self) -> list[Route]:
         served = [
@@ -354,6 +355,9 @@ class RestApi:
         path = request.url.path.rstrip("/")
         scope = {**request.scope, "path": path}
         matches = [(*route.matches(scope), route) for route in self._known_routes]
+        literal = [one for one in matches if one[0] is not Match.NONE and "{" not in one[2].path]
+        matches = literal or matches  # no workload has the id `distributed`
+        allowed = list[str]()
         for match, found, route in matches:
             if match is Match.FULL:
                 respond: Respond = route.endpoint
@@ -364,11 +368,14 @@ class RestApi:
             if reason := refusal_of(request.method, path.removeprefix(RUNAI_DOOR)):
                 raise Unsupported(f"{request.method} {path} is not served: {reason}")
             known = [route for match, _, route in matches if match is Match.PARTIAL]
-            if allowed := sorted({method for route in known for method in route.methods or ()} - {"HEAD"}):
+            allowed += sorted({method for route in known for method in route.methods or ()} - {"HEAD"})
+            if allowed:
                 raise Unsupported(f"{path} knows no {request.method}; it knows {', '.join(allowed)}")
             plain_path = path.removeprefix(RUNAI_DOOR)
             known_paths = sorted({path for _, path, _, _ in ROUTES})
             raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(plain_path, known_paths)}")
+        if allowed:
+            outcome.response.headers["allow"] = ", ".join(allowed)  # RFC 9110 has it in every 405
         return outcome.response
 
 

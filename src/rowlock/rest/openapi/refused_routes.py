@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from starlette.routing import Match, Route
 
 PREFIXES = ("/api/v2/workloads", "/v1/k8s")
 """Path prefixes below which nothing is served."""
@@ -41,3 +44,18 @@ def refusal_of(method: str, path: str) -> str:
         if method in (route.methods.split() or [method]) and re.fullmatch(pattern + below, path):
             return route.reason
     return ""
+
+
+def methods_of_ids(routes: Sequence[Route]) -> dict[str, list[str]]:
+    """By path without parameters, the methods that it does not know, and with which its last word would be taken for an id: there
+    is no workload `distributed`."""
+    own: dict[str, set[str]] = {}
+    for route in routes:
+        own.setdefault(route.path, set()).update(route.methods or ())
+    mistaken: dict[str, list[str]] = {}
+    for path in (path for path in own if "{" not in path):
+        scope = {"type": "http", "path": path, "method": "GET"}
+        taken = {m for route in routes if route.matches(scope)[0] is not Match.NONE for m in route.methods or ()}
+        if unknown := taken - own[path]:
+            mistaken[path] = sorted(unknown)
+    return mistaken
