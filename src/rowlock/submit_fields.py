@@ -8,6 +8,7 @@ Literals only and the standard library: the command lines import it, and they an
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 KEY_HEADER = "Idempotency-Key"
@@ -16,6 +17,10 @@ PAUSES_S = (0.5, 1.5, 4.0)
 """Seconds before the second try and before those that follow it."""
 UNDECIDED = (500, 503, 504)
 """Statuses after which the job may be there: the server could not ask, or the cluster did not answer it."""
+
+
+MAX_SHELL_ENVIRONMENT = 512 * 1024
+"""Bytes of names and values of the variables that go along with a job; a Secret may have 1 MiB."""
 
 
 class SubmitField(NamedTuple):
@@ -353,16 +358,25 @@ _ASSET_FLAGS = {
 }  # fmt: skip
 
 
-def flag_names(generation: int) -> dict[str, str]:
-    """A field of the request, `spec.…` or `masterSpec.…`, in the words of a generation's command line."""
+def flag_names(generation: int, given: Collection[str] = ()) -> dict[str, str]:
+    """A field of the request, `spec.…` or `masterSpec.…`, in the words of a generation's command line. Of several flags that make
+    a field, those that are `given` (as `max_replicas`) count: all others were not typed."""
     names = {"name": "--name" if generation == 1 else "NAME", "projectId": "--project", **_ASSET_FLAGS}
+    typed: dict[str, list[str]] = {}
     for row in sorted(
         SUBMIT_FIELDS, key=lambda row: len(paths(row))
     ):  # a flag of one field says more than one of several
         spelling, master = row.spellings(generation), row.master_spellings(generation)
         for path in paths(row):
+            if spelling and longest_name(spelling) in given:
+                typed.setdefault(f"spec.{path}", []).append(", ".join(spelling.split()[:2]))
             if spelling:
                 names.setdefault(f"spec.{path}", ", ".join(spelling.split()[:2]))
             if master:
                 names.setdefault(f"masterSpec.{path}", master.split()[0])
-    return names
+    return names | {path: " or ".join(flags) for path, flags in typed.items()}
+
+
+def longest_name(spellings: str) -> str:
+    """`-g --gpu-devices-request` → `gpu_devices_request`: under which a command line keeps a flag's value."""
+    return max(spellings.split(), key=len).lstrip("-").replace("-", "_")

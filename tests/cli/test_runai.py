@@ -181,8 +181,22 @@ def test_names_without_a_name(served: Served) -> None:
         (
             "runai submit-dist pytorch j -i x --existing-pvc claimname=c,path=d",
             1,
-            "--pvc: must be a directory of the container",
+            "--existing-pvc: must be a directory of the container",
         ),
+        ("runai submit-dist pytorch j -i x --new-pvc path=/a", 1, "--new-pvc: a new claim needs a size"),
+        (
+            "runai submit-dist pytorch j -i x --pvc c:/d --new-pvc size=1Gi,path=e",
+            1,
+            "--pvc or --new-pvc: must be a dir",
+        ),
+        ("runai submit-dist pytorch j -i x --cpu 2 --cpu-limit 1", 1, "--cpu-limit: must be no less than --cpu (2.0)"),
+        ("runai submit-dist pytorch j -i x --port 5:99999", 2, "write LOCAL:REMOTE, ports from 1 to 65535"),
+        (
+            "runai submit-dist mpi j -i x --no-master",
+            2,
+            "--no-master. Only PyTorch, TF and XGBoost jobs have it. `runai",
+        ),
+        ("runai list jobs -o foo", 2, "unknown flag: -o. It prints a table. `runai list jobs --help` lists the flags."),
         ("runai submit-dist pytorch j -i x --pvc 10Gi", 2, "write NAME:PATH, or [CLASS]:SIZE:PATH"),
         ("runai submit-dist pytorch j -i x --git-sync branch=main,target=/code", 1, "git sync must contain Repository"),
         (

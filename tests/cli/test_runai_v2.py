@@ -149,6 +149,17 @@ def test_names_that_are_made_up(served: Served) -> None:
         ("runai pytorch submit j -i x --wokers 2", 2, "Did you mean `--workers`?"),
         ("runai pytorch submit j -i x --slots-per-worker 2", 2, "unknown flag: --slots-per-worker"),
         ("runai distributed submit j -f MPI -i x --no-master", 1, "--no-master: a MPI job needs its launcher"),
+        (
+            "runai distributed submit j -f TF -i x --max-replicas 2",
+            1,
+            "--max-replicas: only PyTorch workloads are elastic",
+        ),
+        (
+            "runai pytorch submit j -i x --min-replicas 3 --max-replicas 2",
+            1,
+            "--max-replicas: must be no less than --min-replicas (3)",
+        ),
+        ("runai pytorch submit j -i x --new-pvc size=1x,path=/d", 1, "--new-pvc: '1x' is not a quantity"),
         ("runai distributed submit j -f pytroch -i x", 2, "Did you mean `pytorch`?"),
         ("runai pytorch submit j -i x --gpu-portion-request 2", 1, "--gpu-portion-request: must be greater than 0"),
         ("runai pytorch submit j -i x --gpu-request-type memory", 1, "--gpu-memory-request: is required"),

@@ -1,6 +1,10 @@
 """What of a shell's environment goes along with a job."""
 
-from rowlock.cli.run.shell_environment import collect, describe, of_parent
+import pytest
+
+from rowlock.cli.grammar import CommandError
+from rowlock.cli.run.command import _program_name
+from rowlock.cli.run.shell_environment import collect, describe, describe_unsent, of_parent
 
 
 def test_what_is_the_terminals_the_logins_or_a_ranks_stays() -> None:
@@ -38,3 +42,34 @@ def test_it_is_said_in_one_line_that_names_what_is_new_without_values() -> None:
 
 def test_the_shells_first_environment_is_read() -> None:
     assert of_parent()  # of whoever started the tests
+
+
+def test_what_is_too_large_is_named() -> None:
+    shell = {"A": "x" * 300_000, "B": "é" * 150_000, "C": "1", "D": "22", "TERM": "x" * 900_000}
+    with pytest.raises(CommandError) as refusal:
+        collect(shell)
+    assert "has 600,007 bytes, and 524,288 go along" in refusal.value.message
+    assert "are A (300,001), B (300,001), D (3): unset" in refusal.value.message
+
+
+def test_what_is_no_text_is_named() -> None:
+    assert describe_unsent({"A": "\udcff", "B": "text", "SSH_X": "\udcff"}) == (
+        "Not sent, because the value is no UTF-8: A."
+    )
+    assert describe_unsent({f"A{n}": "\udcff" for n in range(7)}).endswith(": A0, A1, A2, A3, A4 and 2 more.")
+    assert describe_unsent({"B": "text"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python -m pkg.train --lr 5", "train"),
+        ("/usr/bin/python3 -u -m pkg.train.__main__ conf.py", "train"),
+        ("python -m torch.distributed.run --nproc 2 work/fit.py", "fit"),
+        ("torchrun --nproc 2 -m pkg.fit", "fit"),
+        ("python train.py -m resnet", "train"),
+        ("sort -m list", "sort"),
+    ],
+)
+def test_a_job_is_called_after_what_it_runs(command: str, name: str) -> None:
+    assert _program_name(command.split()) == name

@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rowlock.cli import system_server
@@ -152,6 +152,12 @@ def connect(line: Any) -> ServerClient:
         shared_server = find_system_server(line)
         if shared_server is not None:
             return _remember(line, shared_server)
+    if os.path.isfile(directory):
+        raise CommandError(
+            f"{directory} is a file, and not the data directory of a server (`rowlock up --data-dir DIR`); a real cluster is served"
+            " from its kubeconfig with `rowlock up --kubeconfig FILE`",
+            2,
+        )
     if server_json is None:
         raise CommandError(
             f"no server is running for {directory}{describe_copy(directory)}."
@@ -431,25 +437,6 @@ def _decode_json(raw: bytes) -> Any:
 def _error_message(status: int, body: Any, directory: str) -> str:
     message = str(body.get("message") or "") if isinstance(body, dict) else ""
     return message or f"the server of {directory} answered with HTTP {status}"
-
-
-def message_in_flags(refusal: StatusError, flag_of: Mapping[str, str]) -> str:
-    """The server's message with flags instead of field names. `flag_of` maps a field of the request to its flag."""
-    issues = refusal.body.get("complianceIssues") if isinstance(refusal.body, dict) else None
-    if not issues or not any(_flag_of_field(i["field"], flag_of) for i in issues):
-        return refusal.message
-    flag_errors = dict.fromkeys((_flag_of_field(i["field"], flag_of) or i["field"], i["details"]) for i in issues)
-    return "\n".join(f"{flag}: {details}" for flag, details in flag_errors)
-
-
-def _flag_of_field(field: str, flag_of: Mapping[str, str]) -> str:
-    """The flag of the field or of one of its parents: `spec.storage.pvc[0].path` comes from --existing-pvc."""
-    while field:
-        names = (field, field.partition("[")[0], f"spec.{field}")  # policies name fields without `spec`, as Run:ai's do
-        if flag := next((flag_of[name] for name in names if name in flag_of), ""):
-            return flag
-        field = field.rpartition(".")[0]
-    return ""
 
 
 def list_all(server: ServerClient, path: str, name: str, **query: Any) -> list[Any]:

@@ -322,8 +322,11 @@ def forward_connections(
 def _parse_ports(text: str) -> tuple[int, int]:
     local, _, remote = text.partition(":")
     remote = remote or local
-    if not (is_digits(local) or local == "") or not is_digits(remote) or not 0 < int(remote) < 65536:
-        raise CommandError(f'"{text}" is not a pair of ports: write LOCAL:REMOTE, for example 8080:80', 2)
+    are_numbers = is_digits(local or "0") and is_digits(remote)
+    if not are_numbers or not 0 < int(remote) < 65536 or not int(local or 0) < 65536:
+        raise CommandError(
+            f'"{text}" is not a pair of ports: write LOCAL:REMOTE, ports from 1 to 65535, for example 8080:80', 2
+        )
     return int(local or 0), int(remote)
 
 

@@ -239,8 +239,14 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
     if flag is None:
         long_names = [n for n in names if len(n) > 2]
         hint = suggest_nearest(name, long_names) if len(name) > 2 else ""
-        if name in ("-o", "--output") and "--json" in names:  # kubectl's
-            hint = " Did you mean `--json`?"
+        if name in ("-o", "--output"):  # kubectl's
+            hint = (
+                " Did you mean `--json`? Without it, a table is printed."
+                if "--json" in names
+                else " It prints a table."
+            )
+        elif owners := _frameworks_of(name) if "submit" in line.verb else "":
+            hint = f" Only {owners} jobs have it."
         command_path = f"{line.program} {line.verb}"
         raise CommandError(f"unknown flag: {name}.{hint} `{command_path} --help` lists the flags.", 2)
     if flag.takes_value and not equals:
@@ -258,6 +264,18 @@ def _parse_flag(line: CommandLine, names: dict[str, Flag], token: str, tokens: l
         equals, value = "=", tokens.pop(0)
     line.given_flags.add(flag.dest)
     _store_value(line, flag, name, value if flag.takes_value or equals else None)
+
+
+def _frameworks_of(name: str) -> str:
+    """The frameworks whose jobs alone have this flag of a submit, in words; "" when there is no such flag."""
+    from rowlock.submit_fields import SUBMIT_FIELDS
+
+    words = [
+        row.frameworks
+        for row in SUBMIT_FIELDS
+        if row.frameworks not in ("", "any", "Standard") and name in f"{row.v1} {row.v2}".split()
+    ]
+    return " and ".join(words[0].split()).replace(" and ", ", ", max(0, len(words[0].split()) - 2)) if words else ""
 
 
 def _store_value(line: CommandLine, flag: Flag, name: str, value: str | None) -> None:

@@ -56,7 +56,7 @@ def too_many_pods_message(count: int, nodes: Iterable[Object]) -> str:
         return ""
     nodes_hold = "the cluster's only node holds" if len(rooms) == 1 else f"all {len(rooms)} nodes together hold"
     return (
-        f"the job asks for {count} pods, but {nodes_hold} {sum(rooms)}: ask for fewer replicas with more processes each,"
+        f"the job asks for {count} pods, but {nodes_hold} {sum(rooms)}: ask for fewer pods with more processes each,"
         " or start the cluster with a larger --max-pods"
     )
 

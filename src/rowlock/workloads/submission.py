@@ -30,7 +30,6 @@ PRIORITIES: dict[str, int] = {
 """Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
 
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-MAX_SHELL_ENVIRONMENT = 512 * 1024
 MAX_CODE_FACTS = 16 * 1024
 """Bytes of names and values; a Secret may have 1 MiB."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -211,10 +210,9 @@ def _parse_shell_environment(top: Fields) -> dict[str, str]:
         if not _SECRET_KEY.fullmatch(name):
             shell.add_error(name, "format", "is no name that a Secret can hold (letters, digits, '-', '_', '.').")
     environment = {name: shell.text(name) for name in shell.values}
-    if sum(len(name) + len(value.encode()) for name, value in environment.items()) > MAX_SHELL_ENVIRONMENT:
-        top.add_error(
-            "shellEnvironment", "max", f"has more than {MAX_SHELL_ENVIRONMENT:,} bytes. Send fewer variables."
-        )
+    most = submit_fields.MAX_SHELL_ENVIRONMENT
+    if sum(len(name) + len(value.encode()) for name, value in environment.items()) > most:
+        top.add_error("shellEnvironment", "max", f"has more than {most:,} bytes. Send fewer variables.")
     return environment
 
 
@@ -452,7 +450,9 @@ def _parse_nproc(spec: Fields, framework: Framework) -> str:
 def _parse_elastic(spec: Fields, framework: Framework) -> tuple[int | None, int | None]:
     min_replicas, max_replicas = spec.integer("minReplicas", 1), spec.integer("maxReplicas", 1)
     if (min_replicas or max_replicas) and framework is not PYTORCH:
-        spec.add_error("minReplicas", "unsupported", "only PyTorch workloads are elastic.")
+        spec.add_error(
+            "minReplicas" if min_replicas else "maxReplicas", "unsupported", "only PyTorch workloads are elastic."
+        )
     if min_replicas and max_replicas and min_replicas > max_replicas:
         spec.add_error(
             "maxReplicas", "min", f"must be no less than minReplicas ({min_replicas}), but is {max_replicas}."

@@ -29,9 +29,17 @@ def index(line: CommandLine) -> int:
         query["name"] = line.name
     if line.status:
         if (word := line.status.capitalize()) not in _PHASES:
-            raise CommandError(f"there is no status {line.status}.{suggest_nearest(word, _PHASES)}", 2)
+            raise CommandError(
+                f"there is no status {line.status}.{suggest_nearest(word, _PHASES)} Known: {', '.join(_PHASES)}.", 2
+            )
         query["phase"] = word
     if line.since:
+        if (
+            line.since.replace(".", "").isascii() and line.since.replace(".", "").isdigit()
+        ):  # seconds, which nobody means here
+            raise CommandError(
+                f'invalid argument "{line.since}" for --since: say the unit, for example 7d, 12h or 30m', 2
+            )
         query["since"] = str(parse_duration(line.since, "--since"))
     runs, body = _list_runs(server, line.limit, query)
     if line.json:

@@ -27,6 +27,7 @@ from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, submission
+from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.sending import send_submit
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def _launch(line: CommandLine, prepare: Prepare, follow: Follow) -> int:
             tell(prepared.beginning)
         if sentence := shell_environment.describe(prepared.shell, shell_environment.of_parent()):
             tell(sentence)
+        if prepared.shell and (sentence := shell_environment.describe_unsent(os.environ)):
+            tell(sentence)
         if sentence := _describe_python(prepared.body.get("code") or {}):
             tell(sentence)
         if copy:
@@ -190,7 +193,7 @@ def _delete_old(line: CommandLine, prepared: PreparedRun) -> None:
     try:
         server.post(prepared.path, body, dryRun="true", **_image_check(prepared))
     except client.StatusError as refusal:
-        raise CommandError(client.message_in_flags(refusal, prepared.flag_of)) from None
+        raise CommandError(message_in_flags(refusal, prepared.flag_of)) from None
     for workload in old:
         if not line.resume_from and (sentence := checkpoints.describe_replacement(server, workload["id"], body)):
             tell(sentence)
@@ -212,7 +215,7 @@ def _submit(prepared: PreparedRun) -> dict[str, Any]:
             name, where = body["name"], body["projectId"]
             free = "replace it with --replace, or give another --name"
             raise CommandError(f"there is a job {name} in project {where} already: {free}") from None
-        raise CommandError(client.message_in_flags(refusal, prepared.flag_of)) from None
+        raise CommandError(message_in_flags(refusal, prepared.flag_of)) from None
     return created
 
 
@@ -284,13 +287,24 @@ def find_server(line: CommandLine) -> ServerClient:
     return client.connect(line)
 
 
+def _program_name(command: list[str]) -> str:
+    """What a command runs, in one word: its script, or the last part of its module (`python -m pkg.train`)."""
+    words = iter(command)
+    is_python = os.path.basename(command[0]).startswith(("python", "torchrun"))
+    for word in words:
+        if word.endswith((".py", ".sh")):
+            return os.path.basename(word).rsplit(".", 1)[0]
+        module = next(words, "") if word == "-m" and is_python else ""
+        if module and not module.startswith("torch.distributed."):  # which only launches another
+            return module.removesuffix(".__main__").rpartition(".")[2]
+    return os.path.basename(command[0]).rsplit(".", 1)[0]
+
+
 def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> str:
     """The given name; else the script's name with the first free number."""
     if line.name:
         return str(line.name)
-    scripts = [word for word in command if word.endswith((".py", ".sh"))]
-    first = scripts[0] if scripts else command[0] if command else line.image.partition(":")[0]
-    base = os.path.basename(first).rsplit(".", 1)[0]
+    base = _program_name(command) if command else os.path.basename(line.image.partition(":")[0]).rsplit(".", 1)[0]
     stem = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")[:40] or "job"
     stem = stem if stem[0].isalpha() else f"job-{stem}"
     query = f"projectName=={project(line)},name=^{stem}"

@@ -10,6 +10,9 @@ import os
 import re
 from collections.abc import Mapping
 
+from rowlock.cli.grammar import CommandError
+from rowlock.submit_fields import MAX_SHELL_ENVIRONMENT
+
 _STAYS = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM|TERMCAP|TERM_PROGRAM.*|COLORTERM|COLUMNS|LINES|WINDOWID|PS[0-9]|LS_COLORS|HOSTNAME|MAIL"
     r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|SESSION_MANAGER|STY|TMUX.*|XDG_.*|DBUS_.*|SSH_.*|GPG_.*|VSCODE_.*|GNOME_.*|SUDO_.*"
@@ -25,20 +28,35 @@ _EVERYBODYS = frozenset(
 )
 """Variables that are sent and not mentioned."""
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_SHOWN = 5
+_SHOWN, _LARGEST = 5, 3
 
 
 def collect(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables to send. Exported shell functions and values that are no UTF-8 are left out, because a Secret cannot hold
-    them unchanged."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if not _STAYS.fullmatch(name)
-        and not _RANKS_OWN.fullmatch(name)
-        and _SECRET_KEY.fullmatch(name)
-        and _is_text(value)
-    }
+    them unchanged. Raises CommandError for more than a job takes along."""
+    shell = {name: value for name, value in environ.items() if _is_sent(name) and _is_text(value)}
+    sizes = {name: len(name) + len(value.encode()) for name, value in shell.items()}
+    if (total := sum(sizes.values())) > MAX_SHELL_ENVIRONMENT:
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:_LARGEST]
+        raise CommandError(
+            f"your environment has {total:,} bytes, and {MAX_SHELL_ENVIRONMENT:,} go along with a job. The largest variables are"
+            f" {', '.join(f'{name} ({sizes[name]:,})' for name in largest)}: unset what the job does not need, or leave all here"
+            " with --clean-env (-e NAME takes one along)"
+        )
+    return shell
+
+
+def describe_unsent(environ: Mapping[str, str]) -> str:
+    """One line about the variables that would go along, if their values were text; "" when there are none."""
+    names = sorted(name for name, value in environ.items() if _is_sent(name) and not _is_text(value))
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"Not sent, because the value is no UTF-8: {', '.join(names[:_SHOWN])}{more}."
+
+
+def _is_sent(name: str) -> bool:
+    return not _STAYS.fullmatch(name) and not _RANKS_OWN.fullmatch(name) and bool(_SECRET_KEY.fullmatch(name))
 
 
 def _is_text(value: str) -> bool:

@@ -11,6 +11,7 @@ from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
 from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name
+from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
 from rowlock.cli.submit.sending import send_submit
 from rowlock.submit_fields import flag_names
@@ -71,7 +72,7 @@ def submit(line: CommandLine, framework: str) -> int:
             return 0
         send_submit(server, path, body)
     except client.StatusError as refusal:
-        raise CommandError(client.message_in_flags(refusal, flag_names(1))) from None
+        raise CommandError(message_in_flags(refusal, flag_names(1, line.given_flags))) from None
     show(f"The job '{name}' has been submitted successfully")
     show(f"You can run `runai describe job {name} -p {project_name}` to check the job status")
     return follow_submit(line, server, name)

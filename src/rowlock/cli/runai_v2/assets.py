@@ -14,6 +14,7 @@ from rowlock.cli.runai_v2.submit import framework_of
 from rowlock.cli.runai_v2.tables import Column, show_list, show_yaml, slice_items
 from rowlock.cli.submit.assets import data_sources
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
+from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
 from rowlock.submit_fields import flag_names
 
@@ -169,7 +170,7 @@ def _post(line: CommandLine, server: client.ServerClient, path: str, body: dict[
     try:
         server.post(path, body)
     except client.StatusError as refusal:
-        raise CommandError(client.message_in_flags(refusal, flag_names(2))) from None
+        raise CommandError(message_in_flags(refusal, flag_names(2, line.given_flags))) from None
     show(f"{_noun(line)} {body['meta']['name']} created successfully")
     return 0
 

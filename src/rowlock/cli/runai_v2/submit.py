@@ -14,6 +14,7 @@ from rowlock.cli.runai_v2.workloads import FRAMEWORKS
 from rowlock.cli.submit.assets import asset_references
 from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
+from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs
 from rowlock.cli.submit.sending import send_submit
 from rowlock.submit_fields import SUBMIT_FIELDS, flag_names
@@ -90,7 +91,7 @@ def submit(line: CommandLine, framework: str, fields: dict[str, Any]) -> int:
             family = line.verb.rpartition(" ")[0]
             hint = f"delete it with `runai {family} delete {name}`, or choose another name"
             raise CommandError(f"Workload named '{name}' already exists in the project: {hint}") from None
-        raise CommandError(client.message_in_flags(refusal, flag_names(2))) from None
+        raise CommandError(message_in_flags(refusal, flag_names(2, line.given_flags))) from None
     if line.dry_run:
         show_json(answer["objects"])
         return 0

@@ -114,7 +114,10 @@ def _parse_container_ports(values: Sequence[str], name: str) -> list[dict[str, A
     ports = [value.rpartition(":")[2] for value in _parse_names(values, name)]
     for value, port in zip(_parse_names(values, name), ports, strict=True):
         if not is_digits(port) or not 0 < int(port) < 65536:
-            raise CommandError(f'invalid argument "{value}" for {name}: write LOCAL:REMOTE, for example 8080:80', 2)
+            raise CommandError(
+                f'invalid argument "{value}" for {name}: write LOCAL:REMOTE, ports from 1 to 65535, for example 8080:80',
+                2,
+            )
     return [{"container": int(port)} for port in ports]
 
 
