@@ -12,6 +12,7 @@ from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
+from rowlock.cli.logs.folding import fold_followed, fold_lines
 from rowlock.cli.output import parse_duration, tell
 
 GONE_CHIEF = "chief"
@@ -41,6 +42,13 @@ def logs(line: CommandLine) -> int:
             raise CommandError("--previous and --attempt both name an attempt: give one of them", 2)
         options["attempt"] = line.attempt
     chosen = _choose_pod(server, workload, line, gone=True)
+    if line.fold:
+        if chosen.name:
+            raise CommandError("--fold is for the log of all ranks: leave it out, or --rank and --pod", 2)
+        fold = fold_followed if line.follow else fold_lines
+        lines = server.stream_lines(f"{path}/logs", previous=line.previous, **options)
+        write_lines(fold(lines, stamped=line.timestamps))
+        return 0
     if chosen.name:
         counts_here = chosen.local_rank is not None and line.tail is not None and not line.follow
         if counts_here:
