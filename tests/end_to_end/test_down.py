@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import ssl
 import threading
 import time
@@ -140,3 +141,17 @@ def test_jobs_that_are_submitted_while_down_works_leave_no_process(cluster: Clus
     assert "did not stop" not in said, said
     assert refusals <= {503}, refusals
     cluster.until(lambda: not _running(word), "no process of these jobs to be left")
+
+
+def test_down_says_what_runs_on_after_a_killed_server(cluster: Cluster) -> None:
+    """ "No server is running" alone reads as if nothing ran."""
+    cluster.up()
+    cluster.run("rowlock", "run", "-d", "-n", "2", "--name", "left", "--", "sleep", "300")
+    cluster.run("rowlock", "wait", "left", "--for", "running", "--timeout", "60s")
+    pid = json.loads((cluster.data / "server.json").read_text())["pid"]
+    os.kill(pid, signal.SIGKILL)
+    cluster.until(lambda: "No server is running" in cluster.run("rowlock", "down", code=None), "the server runs on")
+    assert "The programs of 2 pods run on: the server ended without stopping them." in cluster.run("rowlock", "down")
+    cluster.up()
+    cluster.run("rowlock", "down", "--yes")
+    assert "run on" not in cluster.run("rowlock", "down")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import json
 import os
 import signal
 import sys
@@ -26,6 +28,12 @@ def down(line: CommandLine) -> int:
     server_json = client.running_server(directory)
     if server_json is None:
         show(f"No server is running for {directory}{client.describe_copy(directory)}.")
+        if count := _count_surviving_pods(directory):
+            which, them = ("pods run on", "them") if count != 1 else ("pod runs on", "it")
+            again = client.restart_command(client.read_server_json(directory))
+            tell(
+                f"The programs of {count} {which}: the server ended without stopping {them}. `{again}`, then `rowlock down`, stops {them}"
+            )
         return 0
     if line.keep_jobs and line.stop_jobs:
         raise CommandError("--keep-jobs and --stop-jobs exclude each other", 2)
@@ -59,6 +67,22 @@ def down(line: CommandLine) -> int:
         resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
         show(f"To go on with a stopped job: `{client.restart_command(server_json)}`, then `{resume}`")
     return 0
+
+
+def _count_surviving_pods(directory: str) -> int:
+    """Pods of a server that was killed, of which a program still runs: by pid and start time, as the kubelet wrote them down."""
+    pods = set[str]()
+    for path in glob.glob(f"{glob.escape(directory)}/pods/*/*/start.*"):
+        try:
+            with open(path, encoding="utf-8") as file:
+                start = json.load(file)
+            with open(f"/proc/{int(start['pid'])}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # it has ended, or not begun
+        if fields[0] not in (b"Z", b"X") and fields[19] == str(start.get("ticks")).encode():
+            pods.add(path.split(os.sep)[-3])
+    return len(pods)
 
 
 def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:
