@@ -162,9 +162,13 @@ def test_what_a_job_says_to_the_scheduler_follows_the_job(world: World) -> None:
     assert decided(world, PYTORCHJOB) == NOTHING
 
 
+PARTS = [("spec.elasticPolicy", {"minReplicas": 1}), ("spec.runPolicy.schedulingPolicy", {"minAvailable": 1})]
+
+
 @pytest.mark.parametrize("end", ["Succeeded", "Failed"])
-def test_the_gang_of_a_job_that_has_ended_is_marked(world: World, end: str) -> None:
-    group = made(world, PYTORCHJOB, job(PYTORCHJOB, {"Worker": 2}))
+@pytest.mark.parametrize(("path", "value"), PARTS)
+def test_the_gang_of_a_job_that_has_ended_is_marked(world: World, path: str, value: Any, end: str) -> None:
+    group = made(world, PYTORCHJOB, with_field(job(PYTORCHJOB, {"Worker": 2}), path, value))
     old = world.get(PYTORCHJOB, "team", "j")
     assert old is not None
     ended = with_field(old, "status.conditions", [{"type": end, "status": "True"}])
@@ -174,6 +178,16 @@ def test_the_gang_of_a_job_that_has_ended_is_marked(world: World, end: str) -> N
     assert isinstance(write, Update)
     assert write.object["metadata"]["annotations"] == {**group["metadata"]["annotations"], FINISHED_ANNOTATION: "true"}
     world.put(POD_GROUP, write.object)
+    assert decided(world, PYTORCHJOB) == NOTHING
+
+
+def test_the_end_of_a_job_whose_pods_all_started_costs_no_write(world: World) -> None:
+    made(world, PYTORCHJOB, job(PYTORCHJOB, {"Worker": 2}))
+    old = world.get(PYTORCHJOB, "team", "j")
+    assert old is not None
+    ended = with_field(old, "status.conditions", [{"type": "Succeeded", "status": "True"}])
+    world.put(PYTORCHJOB, ended)
+    assert list(GROUPS.keys(world, Change("Modified", 2, PYTORCHJOB, ended, old))) == []
     assert decided(world, PYTORCHJOB) == NOTHING
 
 

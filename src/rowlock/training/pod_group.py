@@ -18,6 +18,7 @@ from rowlock.objects import (
     Key,
     Object,
     controller_of,
+    dig,
     is_condition_true,
     is_deleting,
     key,
@@ -32,6 +33,7 @@ from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.model import Job
 
+MIN_AVAILABLE = "spec.runPolicy.schedulingPolicy.minAvailable"
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
 PROJECT_LABEL = "project"
 NAMESPACE_QUEUE_LABEL = "runai/queue"
@@ -168,9 +170,17 @@ def _schedulers(job: Job) -> list[tuple[str, str]]:
     return [(role, str((r.template.get("spec") or {}).get("schedulerName") or "")) for role, r in job.replicas.items()]
 
 
+def _may_start_with_a_part(job: Object) -> bool:
+    """Whether pods may still wait for a node when the job ends. Of all others the PodGroup needs no mark, which costs a write for each
+    job."""
+    return bool(dig(job, "spec.elasticPolicy", None)) or dig(job, MIN_AVAILABLE, None) is not None
+
+
 def _is_status_change(change: Change) -> bool:
     """Nothing that a PodGroup is made of has changed: it is all in the metadata and the spec."""
-    if change.old is None or change.type != "Modified" or is_over(change.old) != is_over(change.object):
+    if change.old is None or change.type != "Modified":
+        return False
+    if _may_start_with_a_part(change.object) and is_over(change.old) != is_over(change.object):
         return False
     old_meta, new_meta = (
         {k: v for k, v in meta(obj).items() if k not in ("resourceVersion", "managedFields")}
@@ -218,7 +228,12 @@ class PodGroupController:
         group = view.get(POD_GROUP, key.namespace, group_name(job))
         if group is None:
             return Decision((Create(POD_GROUP, group_of(job, spec)),)) if wants_group(job) else NOTHING
-        if is_over(obj) and not is_deleting(group) and FINISHED_ANNOTATION not in annotations_of(group):
+        if (
+            is_over(obj)
+            and _may_start_with_a_part(obj)
+            and not is_deleting(group)
+            and FINISHED_ANNOTATION not in annotations_of(group)
+        ):
             return Decision((_annotate(group, {FINISHED_ANNOTATION: "true"}),))
         our_fields = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
         other_fields = {k: v for k, v in (group.get("spec") or {}).items() if k not in our_fields}
