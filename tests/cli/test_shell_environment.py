@@ -52,6 +52,13 @@ def test_what_is_too_large_is_named() -> None:
     assert "are A (300,001), B (300,001), D (3): unset" in refusal.value.message
 
 
+@pytest.mark.parametrize("has_clean_env", [True, False])
+def test_a_command_names_only_flags_that_it_has(has_clean_env: bool) -> None:
+    with pytest.raises(CommandError) as refusal:
+        collect({"LARGE": "x" * 600_000}, has_clean_env=has_clean_env)
+    assert ("--clean-env" in refusal.value.message) == has_clean_env
+
+
 def test_what_is_no_text_is_named() -> None:
     assert describe_unsent({"A": "\udcff", "B": "text", "SSH_X": "\udcff"}) == (
         "Not sent, because the value is no UTF-8: A."

@@ -15,6 +15,8 @@ import httpx
 import pytest
 from tests.end_to_end.cluster import Cluster
 
+from rowlock.cli.commands.down import _count_surviving_pods
+
 ROOM = {"cpu": "64", "memory": "64Gi", "pods": "110"}
 NODE = {
     "apiVersion": "v1",
@@ -155,3 +157,16 @@ def test_down_says_what_runs_on_after_a_killed_server(cluster: Cluster) -> None:
     cluster.up()
     cluster.run("rowlock", "down", "--yes")
     assert "run on" not in cluster.run("rowlock", "down")
+
+
+def test_what_programs_put_in_place_of_a_start_holds_nobody_up(tmp_path: Path) -> None:
+    container = tmp_path / "pods" / "uid" / "c"
+    container.mkdir(parents=True)
+    os.mkfifo(container / "start.0")
+    (container / "start.1").symlink_to("/dev/zero")
+    (container / "start.2").write_text("[" * 100_000)
+    (container / "start.3").write_text('"pid"')
+    ticks = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    assert _count_surviving_pods(str(tmp_path)) == 0
+    (container / "start.4").write_text(json.dumps({"pid": os.getpid(), "ticks": int(ticks)}))
+    assert _count_surviving_pods(str(tmp_path)) == 1

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import signal
+import stat
 import sys
 import time
 from typing import Any
@@ -20,6 +21,8 @@ _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
 _ENDED_PHASES = ("Stopped", "Completed", "Failed", "Deleting")
 _POLL_INTERVAL = 0.02
+_MAX_START = 1 << 20
+"""Bytes that are read of what the kubelet wrote of a start."""
 
 
 def down(line: CommandLine) -> int:
@@ -74,15 +77,25 @@ def _count_surviving_pods(directory: str) -> int:
     pods = set[str]()
     for path in glob.glob(f"{glob.escape(directory)}/pods/*/*/start.*"):
         try:
-            with open(path, encoding="utf-8") as file:
-                start = json.load(file)
+            start = json.loads(_read_start(path))
             with open(f"/proc/{int(start['pid'])}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # it has ended, or not begun
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue  # it has ended, or not begun, or something of the pod lies there
         if fields[0] not in (b"Z", b"X") and fields[19] == str(start.get("ticks")).encode():
             pods.add(path.split(os.sep)[-3])
     return len(pods)
+
+
+def _read_start(path: str) -> bytes:
+    """A fact that the kubelet wrote, where programs may have put a pipe, a link or a file without end. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(f"{path} is no file")
+        return os.read(fd, _MAX_START)
+    finally:
+        os.close(fd)
 
 
 def _drain(line: CommandLine, limit: float) -> list[dict[str, Any]]:

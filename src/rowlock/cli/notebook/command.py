@@ -94,6 +94,8 @@ def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> 
     if not os.path.isdir(directory):
         raise CommandError(f'the working directory "{directory}" does not exist on this machine', 2)
     shell = {} if line.clean_env else shell_environment.collect(os.environ)
+    if not line.clean_env and (sentence := shell_environment.describe_unsent(os.environ)):
+        tell(sentence)
     shell[TOKEN_VARIABLE] = shell.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
     variables = [*environment_variables(line.env), {"name": PORT_VARIABLE, "value": str(port)}]
     body = {

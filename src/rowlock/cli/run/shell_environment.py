@@ -31,17 +31,17 @@ _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _SHOWN, _LARGEST = 5, 3
 
 
-def collect(environ: Mapping[str, str]) -> dict[str, str]:
+def collect(environ: Mapping[str, str], *, has_clean_env: bool = True) -> dict[str, str]:
     """The variables to send. Exported shell functions and values that are no UTF-8 are left out, because a Secret cannot hold
-    them unchanged. Raises CommandError for more than a job takes along."""
+    them unchanged. Raises CommandError for more than a job takes along; `has_clean_env`: the command has that flag."""
     shell = {name: value for name, value in environ.items() if _is_sent(name) and _is_text(value)}
     sizes = {name: len(name) + len(value.encode()) for name, value in shell.items()}
     if (total := sum(sizes.values())) > MAX_SHELL_ENVIRONMENT:
         largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:_LARGEST]
+        else_all = ", or leave all here with --clean-env (-e NAME takes one along)" if has_clean_env else ""
         raise CommandError(
             f"your environment has {total:,} bytes, and {MAX_SHELL_ENVIRONMENT:,} go along with a job. The largest variables are"
-            f" {', '.join(f'{name} ({sizes[name]:,})' for name in largest)}: unset what the job does not need, or leave all here"
-            " with --clean-env (-e NAME takes one along)"
+            f" {', '.join(f'{name} ({sizes[name]:,})' for name in largest)}: unset what the job does not need{else_all}"
         )
     return shell
 
