@@ -15,7 +15,7 @@ def test_more_pods_than_nodes_hold_are_refused_in_one_sentence(tmp_path: Path) -
         (node,) = cluster.api("GET", "/api/v1/nodes")["items"]
         assert node["status"]["allocatable"]["pods"] == "3"
         refusal = cluster.run("rowlock", "run", "--nnodes", "30000", "--", "true", code=1)
-        assert "the job asks for 30000 pods, but the cluster's only node holds 3: ask for fewer replicas" in refusal
+        assert "the job asks for 30000 pods, but the cluster's only node holds 3: ask for fewer pods" in refusal
         assert len(refusal.strip().splitlines()) == 1
         assert cluster.api("GET", "/api/v1/namespaces/runai-default/pods")["items"] == []
         cluster.run("rowlock", "run", "-d", "--nnodes", "2", "--name", "first", "--", "sleep", "300")
