@@ -131,6 +131,7 @@ def test_the_log_of_a_pod_that_waits_for_room_says_for_what(served: Served) -> N
 
 def test_who_follows_a_pod_that_never_starts_hears_that_it_was_deleted(served: Served) -> None:
     served.ok(SUBMIT)
+    served.until(lambda: " has not started yet: " in served.run("runai logs t1")[2])  # its pods are made
     program = "from rowlock.cli.main import runai; runai()"
     line = [sys.executable, "-c", program, "logs", "t1", "-f", "--loglevel", "debug", "--data-dir", str(served.data)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:

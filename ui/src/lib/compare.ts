@@ -35,8 +35,8 @@ export function outcomeFields(rows: Row[], now: number): Field[] {
 export function askedFields(asked: Asked[]): Field[] {
   const flat = asked.map((one) => {
     const found = new Map<string, string>();
-    flatten("spec", one.spec, found);
-    flatten("masterSpec", one.masterSpec, found);
+    flatten("spec", evenSpec(one.spec), found);
+    flatten("masterSpec", evenSpec(one.masterSpec), found);
     return found;
   });
   const paths = [...new Set(flat.flatMap((one) => [...one.keys()]))].sort();
@@ -75,6 +75,34 @@ export function askedOfRun(run: Run): Asked {
     // Whoever may write jobs may write nonsense there: what ran is known all the same.
   }
   return { spec: { command, image, replicas, resources, workingDir }, masterSpec: null };
+}
+
+/** A spec with the same types wherever it comes from: a command is words, one text in the API and a list in what was sent; so are groups. */
+function evenSpec(spec: unknown): unknown {
+  if (typeof spec !== "object" || spec === null) return spec;
+  const { command, args, security, ...rest } = spec as Record<string, unknown>;
+  const groups = (security as Record<string, unknown> | null | undefined)?.["supplementalGroups"];
+  return {
+    ...rest,
+    command: typeof command === "string" ? splitWords(command) : command,
+    args: typeof args === "string" ? splitWords(args) : args,
+    security: Array.isArray(groups) ? { ...(security as object), supplementalGroups: groups.join(",") } : security,
+  };
+}
+
+/** The words of a command line, as a shell would take them apart. */
+export function splitWords(text: string): string[] {
+  const words: string[] = [];
+  let word: string | undefined;
+  for (const [piece, single, double, escaped, plain] of text.matchAll(/'([^']*)'|"((?:[^"\\]|\\[^])*)"|\\([^])|([^\s'"\\]+)|\s+/g)) {
+    if (/^\s/.test(piece)) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+    } else {
+      word = (word ?? "") + (single ?? double?.replaceAll(/\\(["\\$`])/g, "$1") ?? escaped ?? plain ?? "");
+    }
+  }
+  return word === undefined ? words : [...words, word];
 }
 
 /** What is known of a workload that is deleted, as a row. */
