@@ -47,6 +47,12 @@ def show(text: str) -> None:
     sys.stdout.write(visible(text if text.endswith("\n") else text + "\n"))
 
 
+def shorten_names(names: Sequence[str], shown: int) -> str:
+    """The first `shown` names, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
 def tell(text: str) -> None:
     """Print a remark to stderr, above the progress bars on the terminal."""
     TERMINAL.write(f"{visible(text)}\n", sys.stderr)

@@ -15,7 +15,7 @@ from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import data_dir, project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run, kept_request
-from rowlock.cli.output import tell
+from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.command import PreparedRun, launch
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
@@ -147,9 +147,8 @@ def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, An
         )
     changes = changed_packages(data_dir(line), then, now)
     if changes:
-        words = [f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in changes[:_SHOWN]]
-        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-        tell(f"warning: packages are not those of then: {', '.join(words)}{more}")
+        words = [f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in changes]
+        tell(f"warning: packages are not those of then: {shorten_names(words, _SHOWN)}")
 
 
 def _set_variables(body: dict[str, Any], entries: list[str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import tell
+from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.console import PIPED, Console
 from rowlock.cli.run.following import Follow, follow_run
 from rowlock.cli.run.request import HOST_IMAGE
@@ -123,8 +123,8 @@ def _walk(top: str) -> list[str]:
 class _ForegroundRun:
     """One run, which ends when a source file is saved."""
 
-    def __init__(self, line: CommandLine, files: SourceFiles) -> None:
-        self.name, self.changed, self._line, self._files = "", list[str](), line, files
+    def __init__(self, files: SourceFiles) -> None:
+        self.name, self.changed, self._files = "", list[str](), files
         self._is_over, self.is_interrupted = threading.Event(), False
 
     def follow(self, line: CommandLine, server: ServerClient, name: str, identity: str, console: Console) -> int:
@@ -152,10 +152,9 @@ class _ForegroundRun:
         if not changed or self._is_over.is_set():
             return
         self.changed = changed
-        tell(f"Saved: {_shorten(changed)}. Job {self.name} is stopped, and runs again.")
-        with contextlib.suppress(
-            CommandError
-        ):  # it is gone already; a server that has stopped is told of by who follows
+        tell(f"Saved: {shorten_names(changed, _SHOWN)}. Job {self.name} is stopped, and runs again.")
+        # It may be gone already; of a server that has stopped, who follows is told.
+        with contextlib.suppress(CommandError):
             server.delete(f"{WORKLOADS}/distributed/{identity}")
 
 
@@ -184,7 +183,7 @@ def run_on_save(line: CommandLine, command: Sequence[str], start: Callable[[Foll
         line.set_values(env=[*line.env, f"{_NO_BYTECODE}=1"])
     while True:
         files = SourceFiles(line.source or line.working_dir or os.getcwd(), command, line.working_dir)
-        run = _ForegroundRun(line, files)  # before the submit: an edit meanwhile is not lost
+        run = _ForegroundRun(files)  # before the submit: an edit meanwhile is not lost
         try:
             code = start(run.follow)
         except CommandError as error:
@@ -197,13 +196,8 @@ def run_on_save(line: CommandLine, command: Sequence[str], start: Callable[[Foll
         if not run.changed:
             try:
                 tell(f"Waiting until one of {len(files)} source files in {files.directory} is saved; Ctrl-C ends this.")
-                tell(f"Saved: {_shorten(files.wait_change())}.")
+                tell(f"Saved: {shorten_names(files.wait_change(), _SHOWN)}.")
             except KeyboardInterrupt:
                 return code
         name = run.name or name
         line.set_values(name=name, replace=True)
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

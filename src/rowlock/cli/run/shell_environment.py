@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from rowlock.cli.grammar import CommandError
+from rowlock.cli.output import shorten_names
 from rowlock.submit_fields import MAX_SHELL_ENVIRONMENT
 
 _STAYS = re.compile(
@@ -51,8 +52,7 @@ def describe_unsent(environ: Mapping[str, str]) -> str:
     names = sorted(name for name, value in environ.items() if _is_sent(name) and not _is_text(value))
     if not names:
         return ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"Not sent, because the value is no UTF-8: {', '.join(names[:_SHOWN])}{more}."
+    return f"Not sent, because the value is no UTF-8: {shorten_names(names, _SHOWN)}."
 
 
 def _is_sent(name: str) -> bool:

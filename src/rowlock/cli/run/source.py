@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
@@ -12,7 +12,7 @@ from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.output import tell
+from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.request import HOST_IMAGE
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def settle(server: ServerClient, copy: WorkingCopy, identity: str) -> None:
     tell(f"It runs in a copy of {snapshot.directory} ({files}{commit}): {copy.path}")
     if nested := snapshot.nested_repositories():
         tell(
-            f"Not copied, because they are git repositories of their own: {_shorten(nested)}. Edits there reach running ranks."
+            f"Not copied, because they are git repositories of their own: {shorten_names(nested, _SHOWN)}. Edits there reach running ranks."
         )
     copy.belongs_to(identity)
     SourceStore(server.directory).keep(snapshot.tree)
@@ -126,9 +126,4 @@ def tell_written(copy: WorkingCopy) -> None:
     written = copy.changed_files()
     if not written:
         return
-    tell(f"Written beside the source, in {copy.path}: {_shorten(written)}")
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    tell(f"Written beside the source, in {copy.path}: {shorten_names(written, _SHOWN)}")
