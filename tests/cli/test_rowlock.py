@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.rest.served import Served, call
+from tests.rest.served import NOW, Served, call
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
@@ -63,6 +63,20 @@ def test_wait_says_why_not(served: Served) -> None:
     served.finish(3)
     code, _, err = served.run("rowlock wait t1 --timeout 10s")
     assert code == 1 and err.startswith("Job t1 is failed: ")
+
+
+def test_an_elastic_job_that_trains_with_its_minimum_is_running(served: Served) -> None:
+    served.node("a", 1)
+    served.ok("runai pytorch submit t1 -i host -g 1 --workers 2 --min-replicas 1 --max-replicas 2 --no-master")
+    served.bound(1)
+    [first] = [pod for pod, made in served.pods().items() if made["spec"].get("nodeName")]
+    served.report("runai-default", first, "Running", {"running": {"startedAt": NOW}})
+    said = served.ok("rowlock wait t1 --for running --timeout 10s")
+    assert said.startswith("Job t1 is running: ") and said.endswith(" Meanwhile 1 of 2 pods run.\n")
+    body = json.loads(served.ok("rowlock wait t1 --for running --timeout 10s --json"))
+    assert (body["phase"], body["additionalFields"]["status"]) == ("Degraded", "Running")
+    code, _, err = served.run("rowlock wait t1 --timeout 0s")
+    assert code == 1 and err.startswith("Job t1 is degraded after 0s, not completed: ")
 
 
 def test_a_wait_has_a_sentence_everywhere(served: Served) -> None:

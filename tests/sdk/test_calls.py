@@ -57,6 +57,23 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], sentence: str) 
         job_request(**{"name": "a", "command": "true", **values}).body("default")
 
 
+@pytest.mark.parametrize(
+    ("phase", "word", "phases", "arrived"),
+    [
+        ("Running", "Running", ("Running",), True),
+        ("Degraded", "Running", ("Running",), True),
+        ("Degraded", "Error", ("Running",), False),
+        ("Degraded", "Running", ("Completed",), False),
+        ("Deleted", "Running", ("Running",), False),
+        ("Degraded", "Error", ("Degraded", "Failed"), True),
+    ],
+)
+def test_an_elastic_job_with_its_minimum_is_running(
+    phase: str, word: str, phases: tuple[str, ...], arrived: bool
+) -> None:
+    assert WorkloadInfo.from_json({"phase": phase, "additionalFields": {"status": word}}).is_in(phases) is arrived
+
+
 def test_an_unknown_field_is_refused_with_the_nearest() -> None:
     with pytest.raises(TypeError, match="did you mean 'gpus'"):
         job_request(name="a", gpu=1)

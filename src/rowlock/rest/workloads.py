@@ -265,7 +265,8 @@ async def wait(call: RestCall) -> Any:
     """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or after the timeout (seconds) with
     the present phase.
 
-    For a workload that is deleted meanwhile the phase is Deleted."""
+    An elastic job that runs with its minimum counts as Running here, though its phase is Degraded while others of its pods wait
+    for a node. For a workload that is deleted meanwhile the phase is Deleted."""
     params = call.validate_query("for", "timeout")
     phases = _parse_phases(params.get("for", "Completed,Failed"))
     seconds = _parse_timeout(params.get("timeout", "30"))
@@ -273,7 +274,10 @@ async def wait(call: RestCall) -> Any:
     cache, uid = call.context.cache, objects.uid(workload.job)
 
     def has_arrived() -> bool:
-        return cache.workload(uid) is None or cache.status(uid).phase in phases
+        if cache.workload(uid) is None:
+            return True
+        known = cache.status(uid)
+        return known.phase in phases or ("Running" in phases and known.status == "Running")
 
     await cache.wait_until(uid, has_arrived, min(seconds, _MAX_WAIT))
     current = cache.workload(uid)

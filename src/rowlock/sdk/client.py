@@ -224,13 +224,13 @@ class JobHandle:
         return self.workload
 
     def wait(self, phases: Iterable[str] = FINISHED_PHASES, *, timeout: float | None = None) -> WorkloadInfo:
-        """Wait until its phase is one of these. Raises TimeoutError after `timeout` seconds."""
+        """Wait until its phase is one of these (`WorkloadInfo.is_in`). Raises TimeoutError after `timeout` seconds."""
         phases = tuple(phases)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = calls.POLL_S if deadline is None else min(calls.POLL_S, max(0.0, deadline - time.monotonic()))
             self.workload = self._ask_phase(phases, left)
-            if self.workload.phase in (*phases, "Deleted"):
+            if self.workload.is_in((*phases, "Deleted")):
                 return self.workload
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.name} is {self.workload.phase} after {timeout:g} s. {self.workload.message}")

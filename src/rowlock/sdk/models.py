@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,12 @@ class WorkloadInfo:
     def is_finished(self) -> bool:
         """Whether it has ended by itself."""
         return self.phase in FINISHED_PHASES
+
+    def is_in(self, phases: Collection[str]) -> bool:
+        """Whether it is in one of the phases. An elastic job is Running, too, when its minimum runs and others of its pods wait
+        for a node; its phase is Degraded then."""
+        word = (self.raw.get("additionalFields") or {}).get("status")
+        return self.phase in phases or ("Running" in phases and word == "Running" and self.phase == "Degraded")
 
     @classmethod
     def from_json(cls, body: Json) -> WorkloadInfo:

@@ -238,9 +238,10 @@ def wait(line: CommandLine) -> int:
     if line.json:
         show_json(body)
     phase = body["phase"]
-    if phase == target_phase:
+    if has_reached(body, target_phase):
         if not line.json:
-            show(f"Job {name} is {phase.lower()}." if phase != "Deleted" else f"Job {name} is deleted.")
+            rest = f": {body['phaseMessage']}" if phase != target_phase else "."
+            show(f"Job {name} is {target_phase.lower()}{rest}")
         return 0
     reason = f": {body['phaseMessage']}" if body.get("phaseMessage") else ""
     is_final = phase in ("Completed", "Failed", "Deleted")
@@ -266,8 +267,15 @@ def wait_for_phase(
             if refusal.status != 404:
                 raise
             return {**workload, "phase": "Deleted", "phaseMessage": ""}
-        if body["phase"] in {target_phase, *final_phases} or (deadline is not None and time.monotonic() >= deadline):
+        is_over = has_reached(body, target_phase) or body["phase"] in final_phases
+        if is_over or (deadline is not None and time.monotonic() >= deadline):
             return body
+
+
+def has_reached(workload: dict[str, Any], phase: str) -> bool:
+    """Whether the workload is in the phase. An elastic job runs, too, when its minimum does and others of its pods wait for a node."""
+    word = workload.get("additionalFields", {}).get("status")
+    return bool(workload["phase"] == phase or phase == word == "Running")
 
 
 # ---------------------------------------------------------------- verbs on several

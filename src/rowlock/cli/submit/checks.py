@@ -6,7 +6,7 @@ from typing import Any
 
 from rowlock.cli import exec_commands
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload, wait_for_phase
+from rowlock.cli.commands.jobs import WORKLOADS, find_workload, has_reached, wait_for_phase
 from rowlock.cli.commands.logs import GONE_CHIEF, write_lines
 from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine
@@ -63,7 +63,7 @@ def follow_submit(line: CommandLine, server: ServerClient, name: str) -> int:
     timeout = getattr(line, "pod_running_timeout", None)
     limit = parse_duration(timeout, "--pod-running-timeout") if timeout else None
     body = wait_for_phase(server, find_workload(server, project(line), name), "Running", limit)
-    if body["phase"] != "Running" and (forward or body["phase"] not in _ENDED):
+    if not has_reached(body, "Running") and (forward or body["phase"] not in _ENDED):
         raise CommandError(f"The job {name} is {body['phase']}, not running. {_reason(body)}".strip())
     line.set_values(words=[name], pod=None, container=None, no_stdin=False, no_tty=False)
     return exec_commands.port_forward(line) if forward else _attach(line, server, body)
