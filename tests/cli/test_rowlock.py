@@ -392,6 +392,20 @@ def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: st
     assert launch_command(typed.split(), 1) == typed.split()
 
 
+def test_words_that_begin_with_a_flag_are_arguments_of_the_image(served: Served) -> None:
+    """Docker passes all words to the ENTRYPOINT; here a program replaces it, and what can be no program does not."""
+    served.node("a")
+    assert served.ok("rowlock run -d -i team/mnist:2 -- --lr $$5 train.py") == "mnist-0\n"
+    assert served.ok("rowlock run -d -i team/mnist:2 -- sh -c true") == "sh-0\n"
+    served.bound(2)
+    pods = {pod: made["spec"]["containers"][0] for pod, made in served.pods().items()}
+    flags, program = pods["mnist-0-master-0"], pods["sh-0-master-0"]
+    assert "command" not in flags and flags["args"] == ["--lr", "$$$$5", "train.py"]
+    assert program["command"] == ["sh", "-c", "true"] and "args" not in program
+    code, _, err = served.run("rowlock run --nproc-per-node 2 -i team/mnist:2 -- --lr 5")
+    assert code == 2 and "--lr, but that is an argument of the image's own program: say what to run" in err
+
+
 def test_the_ranks_of_a_torchrun_that_was_typed_are_ranks(served: Served) -> None:
     served.node("a")
     code, _, err = served.run("rowlock run -d --name t --nproc-per-node 3 -- torchrun --nproc-per-node 2 t.py")

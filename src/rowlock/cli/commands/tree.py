@@ -115,7 +115,7 @@ RUN = Command(
         Flag("--name", "text", "the job's name (default: made from the script's name)", value="NAME"),
         Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
         Flag("--clean-env", "switch", "give pods only --env and a minimal environment, not the variables of your shell"),
-        Flag("-i --image", "text", "the image of the pods; its own command runs when none is given", "rowlock.dev/host", value="IMAGE"),
+        Flag("-i --image", "text", "the image of the pods; its own command runs when none is given; `-- --lr 5` are arguments of its ENTRYPOINT", "rowlock.dev/host", value="IMAGE"),
         Flag("--working-dir", "text", "the directory in which the command runs (default: the current one, or the image's)", value="DIR"),
         Flag("--source", "text", "run in a copy of this directory as it is now, without what git ignores", value="DIR"),
         Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),

@@ -105,7 +105,7 @@ def _request(run: dict[str, Any]) -> dict[str, Any]:
             fields = dict(found[role])
             variables = fields.pop("environmentVariables", None) or []
             fields["env"] = {str(v.get("name")): v.get("value") for v in variables if isinstance(v, dict)}
-            found[role] = {k: v for k, v in fields.items() if k not in ("command", "workingDir")}
+            found[role] = {k: v for k, v in fields.items() if k not in ("command", "args", "workingDir")}
     found |= {"command": shlex.join(ran["command"]), "image": ran["image"], "directory": ran["workingDir"]}
     if code.get("copy"):  # every run has its own copy, so the path always differs
         found["command"] = found["command"].replace(code["copy"], code["source"])

@@ -26,7 +26,7 @@ from rowlock.cli.output import show, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
-from rowlock.cli.run.request import HOST_IMAGE, submission
+from rowlock.cli.run.request import HOST_IMAGE, are_arguments, submission
 from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.sending import send_submit
 
@@ -52,6 +52,12 @@ def run(line: CommandLine) -> int:
     if not command and (line.image == HOST_IMAGE or line.nproc_per_node > 1):
         raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _check_minimums(line)
+    if line.nproc_per_node > 1 and are_arguments(line, command):
+        raise CommandError(
+            f"--nproc-per-node: torchrun would start {command[0]}, but that is an argument of the image's own program: "
+            "say what to run, `rowlock run [flags] -- python train.py …`",
+            2,
+        )
     if line.image == HOST_IMAGE:
         _check_program(line, command[0])
         _check_working_directory(line)
@@ -304,7 +310,11 @@ def _free_name(server: ServerClient, line: CommandLine, command: list[str]) -> s
     """The given name; else the script's name with the first free number."""
     if line.name:
         return str(line.name)
-    base = _program_name(command) if command else os.path.basename(line.image.partition(":")[0]).rsplit(".", 1)[0]
+    base = (
+        _program_name(command)
+        if command and not are_arguments(line, command)
+        else os.path.basename(line.image.partition(":")[0]).rsplit(".", 1)[0]
+    )
     stem = re.sub(r"[^a-z0-9]+", "-", base.lower()).strip("-")[:40] or "job"
     stem = stem if stem[0].isalpha() else f"job-{stem}"
     query = f"projectName=={project(line)},name=^{stem}"

@@ -58,13 +58,20 @@ def _program(line: CommandLine, command: list[str]) -> dict[str, Any]:
     """Command and working directory of the pods. An image may have its own; programs of this machine run in this
     directory."""
     program: dict[str, Any] = {}
-    if command:
+    if are_arguments(line, command):
+        program["args"] = [_escape_dollars(word) for word in command]
+    elif command:
         program["command"] = [_escape_dollars(word) for word in launch_command(command, line.nproc_per_node)]
     if line.image == HOST_IMAGE:
         program["workingDir"] = os.path.abspath(line.working_dir or os.getcwd())
     elif line.working_dir:
         program["workingDir"] = line.working_dir
     return program
+
+
+def are_arguments(line: CommandLine, command: list[str]) -> bool:
+    """Whether the words go to the image's own program, its ENTRYPOINT: they begin with a flag, and no program is called so."""
+    return bool(line.image != HOST_IMAGE and command and command[0].startswith("-"))
 
 
 def _escape_dollars(word: str) -> str:
