@@ -9,7 +9,6 @@ queue up by name.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from rowlock import quantity
 from rowlock.errors import BadRequest, Cause
 from rowlock.objects import Object, dig, name
+from rowlock.scheduling.model.from_objects import DURATION_ANNOTATIONS, DURATION_PATTERN
 from rowlock.scheduling.model.pod_requests import (
     FRACTION_ANNOTATION,
     FRACTION_CONTAINER_ANNOTATION,
@@ -28,7 +28,7 @@ from rowlock.scheduling.model.pod_requests import (
 FindQueue = Callable[[str], Object | None]
 WEBHOOK = "admission.kai-scheduler.svc"
 _SHARE_ANNOTATIONS = (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION)
-_DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
+_A_DURATION = 'a duration such as "90s", "10m" or "1h30m"'
 _WHOLE_GPU_FIELD = f"resources.limits[{GPU_RESOURCE}]"
 _MAX_DEVICES = 1024
 """More devices than this no machine has."""
@@ -146,8 +146,8 @@ def queue_causes(queue: Object, find_queue: FindQueue) -> Iterator[Cause]:
                 yield _invalid(f"spec.resources.{resource}.{field}", value, f"must be no less than 0{bound}")
     for field in ("preemptMinRuntime", "reclaimMinRuntime"):
         text = dig(queue, f"spec.{field}")
-        if text is not None and not _DURATION_PATTERN.fullmatch(str(text)):
-            yield _invalid(f"spec.{field}", text, 'must be a duration such as "90s", "10m" or "1h30m"')
+        if text is not None and not DURATION_PATTERN.fullmatch(str(text)):
+            yield _invalid(f"spec.{field}", text, f"must be {_A_DURATION}")
 
 
 def _invalid(field: str, value: Any, reason: str) -> Cause:
@@ -204,3 +204,11 @@ def queue_warning(queue_name: str, find_queue: FindQueue, all_queues: Iterable[O
         some = ", ".join(children[:3])
         return f'queue "{queue_name}" is a department: the pods wait for ever; name one of its projects ({some})'
     return ""
+
+
+def duration_warnings(annotations: Mapping[str, str]) -> Iterator[str]:
+    """What a job, a pod or a PodGroup says to the scheduler of times, and cannot be read. A real cluster admits it."""
+    for note in DURATION_ANNOTATIONS:
+        text = str(annotations.get(note) or "")
+        if text and not DURATION_PATTERN.fullmatch(text):
+            yield f"metadata.annotations[{note}] {json.dumps(text)} is no duration, so it counts for nothing: write {_A_DURATION}"

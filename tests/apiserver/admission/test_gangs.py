@@ -17,6 +17,7 @@ from rowlock.apiserver.patch.patches import Patcher
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object, timestamp
+from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.from_objects import RETIRED_ANNOTATION
 from rowlock.storage.store import Store
 from rowlock.workloads.compute import Compute
@@ -272,3 +273,24 @@ def test_without_our_scheduler_nothing_is_said_about_where_pods_could_go() -> No
         door.create(kinds.NODE, "", "small", status={"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}})
         warnings.append(door.create(kinds.PYTORCHJOB, "n", "a", **job({}, "8")))
     assert warnings[0] and warnings[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [("abc", False), ("1d12h", False), ("30", False), ("30 m", False), ("1h30m", True), ("90.5s", True)],
+)
+@pytest.mark.parametrize("note", ["rowlock.dev/max-runtime", "kai.scheduler/staleness-grace-period"])
+def test_a_time_that_cannot_be_read_is_said(note: str, text: str, is_one: bool) -> None:
+    door = Door()
+    door.queue("default")
+    said = door.create(kinds.PYTORCHJOB, "n", "j", **job({}, annotations={note: text}))
+    assert said == ([] if is_one else [
+        f'metadata.annotations[{note}] "{text}" is no duration, so it counts for nothing: write a duration such as "90s", "10m" or "1h30m"'
+    ])  # fmt: skip
+    made = door.get(kinds.PYTORCHJOB, "n", "j")
+    assert door.change(kinds.PYTORCHJOB, {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}) == []
+    assert (from_objects.parse_duration(text) is not None) is is_one
+    assert (
+        bool(door.create(kinds.POD, "n", "p", metadata={"annotations": {note: text}}, spec=template({})["spec"]))
+        is not is_one
+    )

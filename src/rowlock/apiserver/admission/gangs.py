@@ -17,6 +17,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.scheduling.admission import (
     denial_message,
+    duration_warnings,
     group_causes,
     queue_causes,
     queue_warning,
@@ -46,14 +47,18 @@ def review(
     kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None, *, now: float = 0.0
 ) -> None:
     """Raises Forbidden for pods, and jobs whose pods, ask for shares of GPUs that there are not; warns of the rest."""
+    annotations = objects.annotations(new)
+    is_told = kind in REVIEWED_KINDS and kind is not kinds.QUEUE
+    if is_told and (old is None or annotations != objects.annotations(old)):
+        options.warnings.extend(duration_warnings(annotations))
     if kind is kinds.POD:
         if old is None:
-            _check_gpu_share(objects.annotations(new), new.get("spec") or {}, "metadata.annotations", options)
+            _check_gpu_share(annotations, new.get("spec") or {}, "metadata.annotations", options)
             _warn_pod(new, options, view)
     elif kind in FRAMEWORKS and (old is None or old.get("spec") != new.get("spec")):
         for path, template in _pod_templates(kind, new):
-            annotations = (template.get("metadata") or {}).get("annotations") or {}
-            _check_gpu_share(annotations, template.get("spec") or {}, f"{path}.metadata.annotations", options)
+            wanted = (template.get("metadata") or {}).get("annotations") or {}
+            _check_gpu_share(wanted, template.get("spec") or {}, f"{path}.metadata.annotations", options)
         if view is not None:
             _check_pod_count(kind, new, view)
         if old is None and view is not None:

@@ -148,10 +148,20 @@ def _over_quota_weights(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     return (weights[0], weights[1], weights[2])
 
 
+DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
+"""A duration as Go reads it."""
+DURATION_ANNOTATIONS = (
+    MAX_RUNTIME_ANNOTATION,
+    "kai.scheduler/preemption-delay",
+    "kai.scheduler/staleness-grace-period",
+)
+"""Annotations of jobs, bare pods and PodGroups whose value is a duration; one that cannot be read counts as absent."""
+
+
 def parse_duration(text: Any) -> float | None:
     """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing or for what cannot be read."""
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text or ""))
-    if not parts:
+    if not parts or not DURATION_PATTERN.fullmatch(str(text)):  # not the hours of "1d12h"
         return None
     return sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
 
