@@ -69,6 +69,37 @@ def test_a_gang_that_waits_is_told_once() -> None:
         assert not [w for w in b.turn() if isinstance(w, api.Patch) and w.kind is POD_GROUP]
 
 
+def test_the_pods_of_a_gang_are_told_once_for_each_reason() -> None:
+    b = bench(gpus=3)
+
+    def told(pod: str) -> list[str]:
+        return [e.split(": ")[1] for e in b.events() if e.startswith(f"{pod} FailedScheduling: ")]
+
+    b.gang("j", 4)
+    b.now += 2
+    b.turn()
+    assert (
+        told("j-0")
+        == told("j-3")
+        == told("pg-j")
+        == told("j")
+        == ["Each pod needs 1 GPU, 0.1 CPU cores; 3 of 4 pods fit now (1 node"]
+    )
+    b.pod("p")
+    b.now += 11
+    b.turn()
+    assert told("pg-j") and not told("j-0"), "the numbers have changed, and not the reason"
+    b.put(QUEUE, "", "small", spec={"resources": {"gpu": {"quota": 0, "limit": 1}}})
+    b.store.core.update(POD_GROUP, with_field(b.all(POD_GROUP)["pg-j"], "spec.queue", "small"))
+    b.store.commit()
+    b.now += 11
+    b.turn()
+    assert len(told("pg-j")) == len(told("j-0")) == 1, "the reason has"
+    b.gang("quick", 2)
+    b.turn()
+    assert not told("quick-0"), "it starts at once"
+
+
 def test_what_a_gang_was_told_is_told_anew_though_nothing_changes_then() -> None:
     """What it waits for changed too soon after it was told; once that is told, nobody comes back for it."""
     b = bench(gpus=3)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, cast
 
+from rowlock.archive.records import RunRecord
 from rowlock.objects import Object
+from rowlock.rest.run_history.run_notes import RunNotes
 from rowlock.workloads import history
 from rowlock.workloads.history import events_of
 from rowlock.workloads.projects import Project
@@ -78,3 +80,18 @@ def test_a_failure_that_is_known_comes_before_ranks_that_cannot_be_seen() -> Non
     done = {**job, "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}
     completed = Workload(done, pods, None, project, "c")
     assert history.explain_workload(completed, {**found, "incidents": []})["sentence"].startswith("It completed")
+
+
+def test_what_each_pod_of_a_gang_is_told_stands_once() -> None:
+    """And is kept once, else a gang's pods would push all else out of its record."""
+
+    def waits(kind: str, about: str, uid: str, sentence: str) -> Object:
+        return {**event(kind, about, uid), "reason": "FailedScheduling", "message": sentence}
+
+    job, pod = waits("PyTorchJob", "a", "job", "no room"), waits("Pod", "a-worker-0", "pod", "no room")
+    alone = waits("Pod", "a-worker-1", "gone", "0/1 nodes are available")
+    assert events_of(workload_of(()), [pod, job, alone]) == [job, alone]
+    notes = RunNotes(RunRecord("job", "id", "a", "n", "", "p", "PyTorchJob", 0.0))
+    for number, each in enumerate((job, pod, alone)):
+        notes.note_event({**each, "metadata": {**each["metadata"], "uid": str(number)}})
+    assert [e["involvedObject"]["name"] for e in notes.events()] == ["a", "a-worker-1"]

@@ -245,8 +245,10 @@ class Scheduler:
             if explanation is None:
                 continue
             state = self.tracker.planner.session.gangs[hold.gang]
+            last = self.last_explanations.get(hold.gang)
+            is_new = last is None or last.reason is not hold.failure.reason
             self.last_explanations[hold.gang] = LastExplanation(hold.failure.reason, explanation.message, now)
-            explanations += self._gang_explanation_writes(view, state, explanation, now)
+            explanations += self._gang_explanation_writes(view, state, explanation, now, is_new_reason=is_new)
         is_complete = count < MAX_HOLDS_PER_CYCLE and resume_in == SWEEP_INTERVAL
         if self.sweep.advance(count, is_complete=is_complete):
             next_in = resume_in if next_in is None else min(next_in, resume_in)
@@ -276,12 +278,14 @@ class Scheduler:
         return None
 
     def _gang_explanation_writes(
-        self, view: View, state: GangState, explanation: Explanation, now: float
+        self, view: View, state: GangState, explanation: Explanation, now: float, *, is_new_reason: bool
     ) -> Iterator[api.Write]:
+        """The pods of a gang that is not large get an Event when they are told first and when the reason changes, not with every
+        number in it."""
         gang = state.gang
         is_unchanged = gang.verdict == explanation.message
         message = explanation.kube_message if gang.bare else explanation.message
-        if len(gang.tasks) > LARGE_GANG_PODS:
+        if is_large := len(gang.tasks) > LARGE_GANG_PODS:
             message = f"{explanation.reason}: the gang waits; PodGroup {gang.name} says why."
         if not gang.bare and not is_unchanged:
             yield from writes.pending_writes(state, explanation, now, self.identity.event_source)
@@ -293,5 +297,5 @@ class Scheduler:
             pod = view.get(POD, t.task.namespace, t.task.name)
             if pod is not None and not is_condition_true(pod, "PodScheduled"):
                 yield writes.unschedulable_write(pod, message, now)
-                if gang.bare:
+                if gang.bare or (not is_large and (is_new_reason or not t.task.verdict)):
                     yield writes.failed_scheduling_event(t.task, message, self.identity.event_source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rowlock import objects
@@ -59,7 +59,26 @@ def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
             or (kind == "Pod" and _is_replica_name(about, name) and event_time(event) >= created)
         ):
             found.append(event)
-    return sorted(found, key=event_order)
+    told = {sentence for e in found if (sentence := wait_sentence(e))}
+    return sorted((e for e in found if not is_echo(e, told)), key=event_order)
+
+
+def is_echo(event: Object, told: Collection[str]) -> bool:
+    """Whether it says of one pod of a gang why it waits, and the job itself was told the same: `told` has what jobs are told."""
+    return _tells_wait(event) and _is_about_pod(event) and str(event.get("message")) in told
+
+
+def wait_sentence(event: Object) -> str:
+    """What a job or its PodGroup is told of why it waits; "" of every other event."""
+    return "" if _is_about_pod(event) or not _tells_wait(event) else str(event.get("message"))
+
+
+def _tells_wait(event: Object) -> bool:
+    return event.get("reason") in _WAITING_REASONS
+
+
+def _is_about_pod(event: Object) -> bool:
+    return (event.get("involvedObject") or {}).get("kind") == "Pod"
 
 
 def _regarding_uid(event: Object) -> str:

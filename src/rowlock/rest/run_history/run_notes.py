@@ -14,7 +14,7 @@ from rowlock.archive import database, redaction
 from rowlock.archive.database import Statement
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.objects import Object
-from rowlock.workloads import runai_json
+from rowlock.workloads import history, runai_json
 from rowlock.workloads.projects import Project
 
 MAX_EVENTS = 500
@@ -30,6 +30,8 @@ class RunNotes:
     phases: list[PhaseStep] = field(default_factory=list)
     event_texts: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
     """The events by their uid, oldest first, as JSON: a tenth of the memory of objects."""
+    wait_sentence: str = ""
+    """Why the job was last told to wait."""
     pods: dict[str, Object] = field(default_factory=dict)
     """The pods as they were last seen, by uid."""
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
@@ -58,6 +60,10 @@ class RunNotes:
         return True
 
     def note_event(self, event: Object) -> None:
+        """What each pod of a gang is told of the gang's waiting would push all else out."""
+        self.wait_sentence = history.wait_sentence(event) or self.wait_sentence
+        if history.is_echo(event, (self.wait_sentence,)):
+            return
         uid = objects.uid(event)
         self.event_texts.pop(uid, None)
         self.event_texts[uid] = msgspec.json.encode(without_bookkeeping(event))
