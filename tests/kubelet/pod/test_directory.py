@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +27,7 @@ def with_files(data: Path) -> PodDirectories:
 def test_a_removal_that_a_crash_ended_goes_on_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def crash_after_the_card(path: str) -> None:
+    def crash_after_the_card(path: str, _: object) -> None:
         (Path(path) / "pod.json").unlink()
         raise KeyboardInterrupt
 
@@ -41,7 +44,7 @@ def test_a_removal_that_a_crash_ended_goes_on_after_it(
 def test_what_cannot_be_removed_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(beneath, "remove_path", lambda _: None)  # as with an immutable file
+    monkeypatch.setattr(beneath, "remove_path", lambda *_: None)  # as with an immutable file
     with caplog.at_level(logging.WARNING):
         with_files(tmp_path).remove(CARD)
     assert "cannot be removed whole" in caplog.text
@@ -66,3 +69,83 @@ def test_the_logs_of_pods_with_the_longest_names_are_kept_apart(tmp_path: Path) 
     for card in cards:
         found = directories.find_deleted_pod_log(card.namespace, card.name, "")
         assert found is not None and found.read_text() == card.name
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, call: str, code: int) -> None:
+    def refused(*args: object, **options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, call, refused)
+
+
+def with_log(data: Path) -> PodDirectories:
+    directories = with_files(data)
+    container = directories.container_directory(CARD.uid, "c")
+    container.mkdir()
+    (container / "core").write_text("much")
+    (container / "log.0").write_text("said\n")
+    return directories
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE], ids=errno.errorcode.get)
+@pytest.mark.parametrize("call", ["mkdir", "scandir"])
+def test_a_log_that_finds_no_room_aside_is_moved_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str, code: int
+) -> None:
+    """A full disk has no block for a new directory."""
+    directories = with_log(tmp_path)
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        refuse(patch, call, code)
+        directories.remove(CARD)
+    assert "until the disk has room" in caplog.text
+    after = PodDirectories(tmp_path)  # the same server's sweep, or the next server
+    assert after.read_cards() == []
+    after.finish_removals()
+    assert not list(after.pods.iterdir())
+    log = after.find_deleted_pod_log(CARD.namespace, CARD.name, "")
+    assert log is not None and log.read_text() == "said\n"
+
+
+def test_a_deleted_pod_gives_a_full_disk_all_but_its_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = with_log(tmp_path)
+    refuse(monkeypatch, "mkdir", errno.ENOSPC)
+    directories.remove(CARD)
+    left = sorted(path.name for path in directories.pods.rglob("*") if path.is_file())
+    assert left == ["log.0", "pod.json"]
+    directories.finish_removals()  # still full
+    assert sorted(path.name for path in directories.pods.rglob("*") if path.is_file()) == left
+
+
+def test_a_pod_that_filled_the_disk_makes_room_for_its_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = with_log(tmp_path)
+    big, mkdir = directories.pods / CARD.uid / "volumes" / "big", os.mkdir
+
+    def make_if_there_is_room(*args: Any, **options: Any) -> None:
+        if big.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        mkdir(*args, **options)
+
+    monkeypatch.setattr(os, "mkdir", make_if_there_is_room)
+    directories.remove(CARD)
+    assert not list(directories.pods.iterdir())
+    assert directories.find_deleted_pod_log(CARD.namespace, CARD.name, "") is not None
+
+
+def test_a_server_that_ends_does_not_wait_for_endless_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one goes on where it has stopped."""
+    directories, unlink = with_files(tmp_path), os.unlink
+    for number in range(10):
+        (directories.pods / CARD.uid / "volumes" / f"file-{number}").touch()
+
+    def unlink_the_last_one(name: str, **options: Any) -> None:
+        unlink(name, **options)
+        directories.stop_removals()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", unlink_the_last_one)
+        directories.remove(CARD)
+    assert len([path for path in directories.pods.rglob("*") if path.is_file()]) == 11
+    PodDirectories(tmp_path).finish_removals()
+    assert not list(directories.pods.iterdir())

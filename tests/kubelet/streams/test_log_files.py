@@ -23,19 +23,19 @@ from rowlock.objects import Key
 
 def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, never = threading.Event(), threading.Event()
-    remove = PodDirectories.remove
+    retire = PodDirectories.retire
 
-    def slowly(self: PodDirectories, card: PodCard) -> None:
+    def slowly(self: PodDirectories, card: PodCard) -> bool:
         begun.set()
         never.wait(0.3)
-        remove(self, card)
+        return retire(self, card)
 
     async def body(node: Node) -> None:
         await node.add(pod("a", "echo the first"))
         await node.ended("a")
         await node.delete("a")
         assert await node.log("a") == "the first\n"
-        monkeypatch.setattr(PodDirectories, "remove", slowly)
+        monkeypatch.setattr(PodDirectories, "retire", slowly)
         await node.add(pod("a", "echo the second"))
         await node.ended("a")
         await node.delete("a")

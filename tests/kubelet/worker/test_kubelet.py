@@ -374,7 +374,7 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half removed, a run looks like one whose shim died without a word: its end must not be written once more."""
-    remove, seen = PodDirectories.remove, []
+    retire, seen = PodDirectories.retire, []
 
     async def body(node: Node) -> None:
         loop = asyncio.get_running_loop()
@@ -382,7 +382,7 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
         async def notice(uid: str) -> None:
             node.kubelet.pod_workers.refresh_container(uid, "main")
 
-        def slowly(self: PodDirectories, card: PodCard) -> None:
+        def slowly(self: PodDirectories, card: PodCard) -> bool:
             end = self.container_directory(card.uid, "main") / "exit.0"
             shim = json.loads((end.parent / "start.0").read_bytes())["shim"]
             while alive(shim):
@@ -390,9 +390,9 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
             end.unlink()
             asyncio.run_coroutine_threadsafe(notice(card.uid), loop).result()
             seen.append(end.exists())
-            remove(self, card)
+            return retire(self, card)
 
-        monkeypatch.setattr(PodDirectories, "remove", slowly)
+        monkeypatch.setattr(PodDirectories, "retire", slowly)
         await node.add(pod("a", "true"))
         await node.ended("a")
         await node.delete("a")

@@ -229,12 +229,15 @@ def _identity(fd: int) -> tuple[int, int]:
     return entry.st_dev, entry.st_ino
 
 
-def remove_tree(directory: int, name: str) -> None:
+def remove_tree(directory: int, name: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Removes the entry `name` of a directory with all below it; a link itself, never what it leads to.
 
-    Directories that their owner has closed to himself are opened first. What cannot be removed, or appears meanwhile, stays."""
+    Directories that their owner has closed to himself are opened first. What cannot be removed, or appears meanwhile, stays,
+    as does what is left when `is_stopped` says so."""
 
     def remove(parent: int, entry: str, found: os.stat_result) -> None:
+        if is_stopped():
+            raise InterruptedError(errno.EINTR, "the removal is stopped", entry)
         with contextlib.suppress(OSError):
             if stat.S_ISDIR(found.st_mode):
                 os.rmdir(entry, dir_fd=parent)
@@ -263,11 +266,11 @@ def _open_to_owner(parent: int, name: str, found: os.stat_result) -> None:
             os.close(fd)
 
 
-def remove_path(path: str) -> None:
+def remove_path(path: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """`remove_tree` of a path whose directory no pod can write to."""
     parent, _, name = path.rstrip("/").rpartition("/")
     with contextlib.suppress(OSError), open_directory(parent or "/") as fd:
-        remove_tree(fd, name)
+        remove_tree(fd, name, is_stopped)
 
 
 def disk_usage(path: str) -> int:

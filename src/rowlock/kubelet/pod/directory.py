@@ -11,9 +11,11 @@ logs/.earlier/<namespace>_<pod>_<uid>/…           of restarts before the last 
 """
 
 import contextlib
+import errno
 import logging
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from rowlock.objects import Key
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
+_PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""Refusals that say nothing about a file: it can be moved later."""
 _MAX_LOG_PREFIX = 255 - len("_00000000-0000-4000-8000-000000000000")
 _DOOMED = "~"
 """Ends the name of a pod's directory whose removal has begun; a uid cannot end so (`is_name`)."""
@@ -92,6 +96,7 @@ class PodDirectories:
         """The data directory's own, which a copy does not share."""
         self._present: dict[Key, set[str]] = {}
         """The uids of the pods of a name that have a directory, until `forget`."""
+        self._is_stopped = threading.Event()
 
     def pod_directory(self, uid: str) -> Path:
         """Raises NotAName for what cannot be a uid."""
@@ -136,27 +141,40 @@ class PodDirectories:
     def started_containers(self, uid: str) -> list[str]:
         """The containers of a pod that have ever been started."""
         with contextlib.suppress(OSError):
-            return sorted(
-                e.name for e in _entries(self.pod_directory(uid)) if e.is_dir(follow_symlinks=False) and is_name(e.name)
-            )
+            return _list_containers(self.pod_directory(uid))
         return []
 
     def remove(self, card: PodCard) -> None:
-        """The pod has gone; its logs move aside."""
+        """The pod has gone: its logs move aside, and all else goes."""
+        if self.retire(card):
+            self.remove_retired(card.uid)
+
+    def retire(self, card: PodCard) -> bool:
+        """Quick: the pod's logs move aside, and the name of its directory says that the rest of it may go.
+
+        False where the machine has no room for the logs now: they stay there, and all else has gone."""
         directory = self.pod_directory(card.uid)
-        log_directory = self.logs / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
-        for container in self.started_containers(card.uid):
-            with contextlib.suppress(OSError):  # a server that stopped meanwhile has left a thread that does the same
-                for entry in _entries(directory / container):
-                    if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
-                        _move_log(entry.path, log_directory, f"{container}.{found[1]}.log", card.owner)
-        if self._on_logs_aside is not None and log_directory.is_dir():
-            self._on_logs_aside(str(log_directory))
-        doomed = f"{directory}{_DOOMED}"  # its name says so after a crash, when `pod.json` may have gone first
+        is_moved = self._move_logs(directory, card)
+        if not is_moved:
+            _remove_all_but_logs(directory)  # that may be what filled the disk
+            is_moved = self._move_logs(directory, card)
+        with contextlib.suppress(OSError):  # nothing is there, or what an earlier attempt has left
+            os.rename(directory, f"{directory}{_DOOMED}")  # also after a crash, when `pod.json` may have gone first
+        if not is_moved:  # `finish_removals` comes to it, or the next server
+            place = f"{card.namespace}/{card.name}"
+            log.warning("the logs of the deleted pod %s stay in %s~ until the disk has room for them", place, directory)
+        return is_moved
+
+    def remove_retired(self, uid: str) -> None:
+        """Slow where a pod has written many files."""
+        directory = self.pod_directory(uid)
+        doomed = f"{directory}{_DOOMED}"
         for _ in range(_ATTEMPTS):
-            with contextlib.suppress(OSError):  # nothing is there, or what an earlier attempt has left
+            beneath.remove_path(doomed, self._is_stopped.is_set)
+            if self._is_stopped.is_set():
+                return
+            with contextlib.suppress(OSError):
                 os.rename(directory, doomed)
-            beneath.remove_path(doomed)
             if not directory.exists() and not os.path.lexists(doomed):
                 return
             time.sleep(0.02)  # the last of its programs wrote while we looked
@@ -164,11 +182,37 @@ class PodDirectories:
             "%s cannot be removed whole: something in it is immutable (lsattr) or mounted; remove it by hand", doomed
         )
 
+    def _move_logs(self, directory: Path, card: PodCard) -> bool:
+        """False where a log stays because of what passes: a full disk, no descriptor."""
+        log_directory = self.logs / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
+        are_moved = True
+        try:
+            containers = _list_containers(directory)
+        except OSError as error:
+            return error.errno not in _PASSING
+        for container in containers:
+            try:
+                for entry in _entries(directory / container):
+                    if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
+                        _move_log(entry.path, log_directory, f"{container}.{found[1]}.log", card.owner)
+            except OSError as error:  # others: a server that stopped meanwhile has left a thread that does the same
+                are_moved = are_moved and error.errno not in _PASSING
+        if self._on_logs_aside is not None and log_directory.is_dir():
+            self._on_logs_aside(str(log_directory))
+        return are_moved
+
     def finish_removals(self) -> None:
-        """What a server that was killed has not removed to the end."""
+        """What a server that was killed, or a full disk, has not let be removed to the end."""
         for entry in _entries(self.pods):
-            if entry.name.endswith(_DOOMED):
-                beneath.remove_path(entry.path)
+            if not entry.name.endswith(_DOOMED):
+                continue
+            card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
+            if card is None or card.uid != entry.name.removesuffix(_DOOMED) or self._move_logs(Path(entry.path), card):
+                beneath.remove_path(entry.path, self._is_stopped.is_set)
+
+    def stop_removals(self) -> None:
+        """The server ends: what is being removed is left to the next one's `finish_removals`."""
+        self._is_stopped.set()
 
     def forget_old_logs(self) -> None:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
@@ -240,6 +284,24 @@ def _log_prefix(namespace: str, pod: str) -> str:
     if len(whole) <= _MAX_LOG_PREFIX:
         return whole
     return f"{whole[: _MAX_LOG_PREFIX - 17]}-{sha256(whole.encode()).hexdigest()[:16]}"
+
+
+def _list_containers(directory: Path) -> list[str]:
+    """The containers of the pod in a directory that have ever been started. Raises OSError."""
+    return sorted(e.name for e in _entries(directory) if e.is_dir(follow_symlinks=False) and is_name(e.name))
+
+
+def _remove_all_but_logs(directory: Path) -> None:
+    """Volumes, working directories, what programs wrote: not `pod.json`, and not the logs of the containers."""
+    with contextlib.suppress(OSError):
+        containers = _list_containers(directory)
+        for entry in _entries(directory):
+            if entry.name not in ("pod.json", *containers):
+                beneath.remove_path(entry.path)
+        for container in containers:
+            for entry in _entries(directory / container):
+                if not _RUN_LOG.fullmatch(entry.name):
+                    beneath.remove_path(entry.path)
 
 
 def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
