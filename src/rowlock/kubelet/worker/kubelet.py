@@ -209,6 +209,7 @@ class Kubelet:
                 await self.pod_workers.run(tasks, worker)
         finally:
             loop.remove_reader(hints.fd)
+            self.pod_workers.close()
             self.logs.close()
             self._runs.close()
             self._runtime.close()

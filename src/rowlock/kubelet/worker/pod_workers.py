@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from rowlock import kinds
@@ -32,6 +33,8 @@ PODS_PER_TURN = 8
 """Pods whose facts are read, or whose turns begin, in one go: a restart begins with all of them."""
 READING_SLICE = 0.01
 """Seconds for which facts are read before others have their turn."""
+_REMOVAL_THREADS = 2
+"""Pods may have written millions of files: who removes them takes no thread from those that read logs and the archive."""
 _MOST_CHARACTERS = 1000
 """Of an error that an Event quotes."""
 ExitListener = Callable[[PodState, str, Run], None]
@@ -75,6 +78,7 @@ class PodWorkers:
         self._is_forgetting = False
         """Whether a timer runs that has the names of what has gone forgotten."""
         self._hinted: dict[tuple[str, str], None] = {}
+        self._removals = ThreadPoolExecutor(_REMOVAL_THREADS, "pod-removal")
 
     # ------------------------------------------------------------ what causes a turn
 
@@ -144,7 +148,9 @@ class PodWorkers:
 
     def _add_again(self, uid: str, pod_key: Key) -> None:
         pod = self._view.get(kinds.POD, *pod_key)
-        if pod is not None and uid_of(pod) == uid:
+        if pod is None or uid_of(pod) != uid:
+            self._failures.pop(uid, None)
+        else:
             self._handle_pod_change(Change("Modified", 0, kinds.POD, pod))
 
     def _report_error(self, pod: Object | None, uid: str, error: Exception) -> float:
@@ -219,7 +225,7 @@ class PodWorkers:
             if self._network.dirty:
                 try:
                     await self._network.refresh_hosts()
-                except OSError as error:  # a full disk: pods that start now do not find those that are new
+                except Exception as error:  # noqa: BLE001 (a full disk: pods that start now do not find those that are new)
                     ERRORS.report("the hosts files of pods", error, "they are written again")
                     self._retry_after(HOSTS_RETRY, self._wakeup.set)
             elif self._network.has_old_names and not self._is_forgetting:
@@ -231,6 +237,8 @@ class PodWorkers:
                 if uid in self._pod_states:
                     self._busy.add(uid)
                     tasks.create_task(self._sync_pod(pod_worker, uid, self._pod_states[uid]))
+                else:  # it has gone; a retry of an error comes after that
+                    self._failures.pop(uid, None)
                 if number % PODS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
@@ -273,18 +281,35 @@ class PodWorkers:
         master_state = self._pod_states.get(uid_of(master_pod)) if master_pod else None
         if master_state is not None and master_state.has_started():
             pod_state.master_ready = self._node.clock()
-            self._master_waiters[master].discard(uid_of(pod))
+            self._forget_waiter(master, uid_of(pod))
+
+    def _forget_waiter(self, master: Key, uid: str) -> None:
+        waiters = self._master_waiters.get(master, set())
+        waiters.discard(uid)
+        if not waiters:
+            self._master_waiters.pop(master, None)
 
     async def _terminate_pod(self, pod_worker: SyncsPods, pod_state: PodState) -> float | None:
         """The pod is not in the store any more: nothing of it may run, and its directory goes."""
         if not await pod_worker.kill_orphaned_pod(pod_state):
             return 0.2
+        uid = pod_state.card.uid
         # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
-        self._pod_states.pop(pod_state.card.uid, None)
+        self._pod_states.pop(uid, None)
         try:
-            await asyncio.to_thread(self._directories.remove, pod_state.card)
-        finally:
-            self._directories.forget(pod_state.card)
-        self._master_waiters.pop(pod_state.card.key, None)
+            is_retired = await asyncio.to_thread(self._directories.retire, pod_state.card)
+        except BaseException:  # no thread can be started now: nothing else would come to this directory again
+            self._pod_states[uid] = pod_state
+            raise
+        self._directories.forget(pod_state.card)
+        if pod_state.spec is not None and pod_state.spec.awaited_master:
+            self._forget_waiter(Key(pod_state.card.namespace, pod_state.spec.awaited_master), uid)
         self._network.release(pod_state.card)
+        if is_retired:
+            await asyncio.get_running_loop().run_in_executor(self._removals, self._directories.remove_retired, uid)
         return None
+
+    def close(self) -> None:
+        """The server ends, at once: the next one removes what is left."""
+        self._directories.stop_removals()
+        self._removals.shutdown(wait=False, cancel_futures=True)
