@@ -330,6 +330,29 @@ def test_list_filter_sort_and_page(world: World) -> None:
     assert [w["name"] for w in get(W, params={"search": "B-2"}).json()["workloads"]] == ["job-2"]
 
 
+def test_filters_know_the_words_that_jobs_and_the_cluster_bring(world: World) -> None:
+    world.project()
+    assert world.submit(priorityClass="high").status_code == 202
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1")
+    assert job is not None
+    labels = {"rowlock.dev/category": "Play", "priorityClassName": "own"}
+    world.create(
+        kinds.PYTORCHJOB,
+        {"metadata": {"name": "own", "namespace": "runai-team-a", "labels": labels}, "spec": job["spec"]},
+    )
+    world.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "rush"}, "value": 7})
+    world.until(lambda: len(world.rest.cache.rows()) == 2)
+
+    def names(condition: str) -> list[str]:
+        answer = world.client.get(W, params={"filterBy": condition})
+        assert answer.status_code == 200, answer.text
+        return [w["name"] for w in answer.json()["workloads"]]
+
+    assert names("category==Play") == names("priorityClassName==own") == ["own"]
+    assert names("category==Train") == names("category!=Play") == ["dist-train1"]
+    assert names("category==Build") == names("priorityClassName==rush") == names("priorityClassName==low") == []
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
@@ -345,6 +368,11 @@ def test_list_filter_sort_and_page(world: World) -> None:
         ({"filterBy": "completedAt<="}, "is a time such as 2026-01-31"),
         ({"filterBy": "priority==high"}, "'high' is not a number"),
         ({"filterBy": "allocatedGPU<=x"}, "'x' is not a number"),
+        ({"filterBy": "category==Trian"}, 'Did you mean "Train"?'),
+        ({"filterBy": "category!="}, "It is one of Build, Train, or what a job brings itself"),
+        ({"filterBy": "category==Trian", "deleted": "true"}, 'Did you mean "Train"?'),
+        ({"filterBy": "priorityClassName==hgih"}, 'Did you mean "high"?'),
+        ({"filterBy": "priorityClassName==../nodes"}, "is '../nodes' for no workload"),
         ({"limit": "501"}, "between 1 and 500"),
         ({"sortBy": "fase"}, "there is no field 'fase'"),
     ],

@@ -20,6 +20,7 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.event_index import failure_messages, workload_events
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scopes import unknown_project
+from rowlock.rest.list_rows.known_words import refuse_unknown_words
 from rowlock.rest.list_rows.selection import select_rows
 from rowlock.rest.manifest_check import image_problems
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
@@ -312,7 +313,7 @@ def _parse_phases(text: str) -> set[str]:
 
 async def index(call: RestCall) -> Any:
     """GET /workloads: Run:ai's list, filtered, sorted and paged. Raises BadRequest for a parameter it does not know."""
-    parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
+    parsed_query = await _parse_list_query(call)
     if list_query.asks_for_deleted(call.query):
         gone, next_offset = list_query.page_of(await deleted_workloads(call, parsed_query), parsed_query)
         return _list_body("workloads", list(gone), next_offset)
@@ -330,6 +331,19 @@ async def index(call: RestCall) -> Any:
             await asyncio.sleep(0)
     await _fill_creation_failures(call, page_workloads, bodies)
     return _list_body("workloads", bodies, next_offset)
+
+
+async def _parse_list_query(call: RestCall) -> list_query.Query:
+    """Raises BadRequest, also for a word that no workload of this list has."""
+    query = list_query.parse_query(call.query, other_parameters=("deleted",))
+
+    async def count_rows(of: list_query.Query) -> int:
+        if list_query.asks_for_deleted(call.query):
+            return len(await deleted_workloads(call, of))
+        return len(await select_rows(call.context.cache, of, call.context.sorted_rows))
+
+    await refuse_unknown_words(call, query, count_rows)
+    return query
 
 
 async def _fill_creation_failures(
@@ -354,7 +368,7 @@ def _list_body(name: str, items: list[Any], next_offset: int | None) -> dict[str
 
 async def count(call: RestCall) -> Any:
     """GET /workloads/count: how many workloads the filters leave."""
-    parsed_query = list_query.parse_query(call.query, other_parameters=("deleted",))
+    parsed_query = await _parse_list_query(call)
     if list_query.asks_for_deleted(call.query):
         return {"count": len(await deleted_workloads(call, parsed_query))}
     return {"count": len(await select_rows(call.context.cache, parsed_query, call.context.sorted_rows))}

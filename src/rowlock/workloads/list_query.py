@@ -44,7 +44,7 @@ WORKLOAD_CHOICES: Choices = {
     "type": ("Distributed", "Training", "Workspace", "Inference"),
     "distributedFramework": tuple(framework.name for framework in registry.FRAMEWORKS.values()),
 }
-"""Priorities and categories are not among them: jobs that come through kubectl bring their own."""
+"""Priorities and categories are not among them: jobs that come through kubectl bring their own (`rest/list_rows/known_words.py`)."""
 _TERM = re.compile(r"(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*)")
 """One filter, without the blanks around it: a pattern that takes them off itself costs the square of their number."""
 DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50

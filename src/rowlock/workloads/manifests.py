@@ -89,7 +89,7 @@ def _check_names(meta: Fields, name: str) -> None:
 
 def _labels(meta: Fields) -> dict[str, str]:
     priority = meta.choice("priority", *submission.PRIORITIES)
-    category = meta.choice("category", "Train", "Build")
+    category = meta.choice("category", *submission.CATEGORIES)
     preemptibility = meta.choice("preemptibility", "preemptible", "non-preemptible")
     labels = {
         "priorityClassName": priority,

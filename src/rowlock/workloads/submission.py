@@ -28,6 +28,7 @@ PRIORITIES: dict[str, int] = {
     "very-low": 25, "low": 40, "medium-low": 65, "medium": 80, "medium-high": 90, "high": 125, "very-high": 150,
 }  # fmt: skip
 """Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
+CATEGORIES = ("Build", "Train")
 
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 MAX_CODE_FACTS = 16 * 1024
@@ -418,7 +419,7 @@ def _parse_options(spec: Fields, framework: Framework) -> RunOptions:
         max_replicas=max_replicas,
         slots=slots,
         pool=_parse_pool(spec),
-        category=spec.choice("category", "Train", "Build").replace("Train", ""),
+        category=spec.choice("category", *CATEGORIES).replace("Train", ""),
         required_topology=required_topology,
         preferred_topology=preferred_topology,
     )

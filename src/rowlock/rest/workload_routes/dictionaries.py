@@ -32,4 +32,4 @@ async def types(call: RestCall) -> Any:
 async def categories(call: RestCall) -> Any:
     """GET /workload-categories: what a workload is for."""
     call.validate_query()
-    return {"categories": [{"id": name, "name": name} for name in ("Build", "Train")]}
+    return {"categories": [{"id": name, "name": name} for name in submission.CATEGORIES]}
