@@ -399,6 +399,24 @@ def test_suspend_resume_delete(world: World) -> None:
     assert world.submit().status_code == 202, "a deleted name is free again"
 
 
+def test_a_forced_delete_does_not_wait_for_pods(world: World) -> None:
+    world.project()
+    one = f"{W}/distributed/{world.submit().json()['workloadId']}"
+    job = world.store.view.get(kinds.PYTORCHJOB, "runai-team-a", "dist-train1")
+    assert job is not None
+    owner = {**objects.owner_reference(job), "controller": True}
+    meta = {"name": "p", "namespace": "runai-team-a", "ownerReferences": [owner]}
+    world.create(
+        kinds.POD, {"metadata": meta, "spec": {"nodeName": "node-1", "containers": [{"name": "a", "image": "b"}]}}
+    )
+    world.until(lambda: bool(world.client.get(f"{W}/{one[-36:]}/pods").json()["pods"]))
+    refused = world.client.delete(one, params={"force": "yes"})
+    assert (refused.status_code, refused.json()["message"]) == (400, "force must be true or false, but is 'yes'.")
+    assert world.client.get(one).status_code == 200
+    assert world.client.delete(one, params={"force": "true"}).status_code == 202
+    assert world.store.view.get(kinds.POD, "runai-team-a", "p") is None
+
+
 def test_wait_answers_when_the_phase_comes(world: World) -> None:
     world.project()
     identity = world.submit().json()["workloadId"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -242,10 +242,23 @@ async def show_distributed(call: RestCall) -> Any:
 
 async def delete(call: RestCall) -> Any:
     """DELETE /workloads/distributed/{id}: delete the job, and in the background what it owns; answers 202 as soon as the job
-    is marked as deleted. Raises NotFound."""
+    is marked as deleted. With force=true its pods get no time to end, and are not waited for. Raises NotFound, BadRequest."""
     call.validate_query("force")
-    await delete_workload(call, find_workload(call))
+    is_forced, workload = call.flag("force"), find_workload(call)
+    if is_forced:
+        call.require("delete", kinds.POD, objects.namespace(workload.job))
+    await delete_workload(call, workload)
+    if is_forced:
+        await _kill_pods(call, workload)
     return JsonResult(202, ACCEPTED)
+
+
+async def _kill_pods(call: RestCall, workload: Workload) -> None:
+    """Delete the pods of a deleted job at once; without this they have their grace period, and wait for a node that is lost."""
+    for pod in workload.pods:
+        options = DeleteOptions(grace=0, uid=objects.uid(pod))
+        with suppress(NotFound, Conflict):  # it has gone, or another has its name
+            await call.context.api.delete(kinds.POD, objects.namespace(pod), objects.name(pod), options=options)
 
 
 async def delete_workload(call: RestCall, workload: Workload) -> None:
