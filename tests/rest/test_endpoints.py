@@ -93,6 +93,10 @@ def test_whole_gpus_are_limits(world: World) -> None:
         ),
         ({"nodePools": {}}, "spec.nodePools", "must be a list"),
         ({"security": {"capabilities": ""}}, "spec.security.capabilities", "must be a list of names"),
+        ({"security": {"capabilities": ["NET_ADMN"]}}, "spec.security.capabilities", 'Did you mean "NET_ADMIN"?'),
+        ({"security": {"capabilities": ["CAP_KILL"]}}, "spec.security.capabilities", 'Did you mean "KILL"?'),
+        ({"security": {"capabilities": ["sys_ptrace"]}}, "spec.security.capabilities", 'Did you mean "SYS_PTRACE"?'),
+        ({"security": {"capabilities": ["FLY"]}}, "spec.security.capabilities", "Linux has no capability 'FLY'."),
         ({"numWorker": 2}, "spec.numWorker", 'Did you mean "numWorkers"?'),
         ({"compute": {"gpuPortionRequest": 0}}, "spec.compute.gpuPortionRequest", "greater than 0"),
         (

@@ -12,9 +12,17 @@ from typing import Any
 
 from rowlock import submit_fields
 from rowlock.objects import is_digits
-from rowlock.workloads.body_fields import Fields
+from rowlock.workloads.body_fields import Fields, did_you_mean
 
 _EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule", "Any")
+CAPABILITIES = (
+    "ALL", "AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE",
+    "DAC_READ_SEARCH", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN", "MAC_OVERRIDE",
+    "MKNOD", "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "PERFMON", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
+    "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT", "SYS_MODULE", "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO",
+    "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "WAKE_ALARM",
+)  # fmt: skip
+"""Those of capabilities(7), as Kubernetes writes them, and its word for all of them."""
 _AFFINITY_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 USER_CREDENTIAL = "userCredential"
 """Of a variable: its value is in a credential of whoever submits."""
@@ -87,9 +95,19 @@ def parse_security(body: Fields) -> PodSecurity:
         )
     return PodSecurity(
         user, group, groups, body.flag("runAsNonRoot"), body.flag("readOnlyRootFilesystem"),
-        _parse_names(body, "capabilities"), seccomp, body.flag("allowPrivilegeEscalation"), body.flag("privileged"),
+        _parse_capabilities(body), seccomp, body.flag("allowPrivilegeEscalation"), body.flag("privileged"),
         body.flag("hostIpc"), body.flag("hostNetwork"),
     )  # fmt: skip
+
+
+def _parse_capabilities(body: Fields) -> tuple[str, ...]:
+    """Capabilities as Kubernetes writes them. An unknown one is noted: the container would not start."""
+    names = _parse_names(body, "capabilities")
+    for name in names:
+        if name not in CAPABILITIES:
+            nearest = did_you_mean(name.upper().removeprefix("CAP_"), CAPABILITIES)
+            body.add_error("capabilities", "options", f"Linux has no capability {name[:60]!r}.{nearest}")
+    return names
 
 
 def _parse_groups(body: Fields) -> tuple[int, ...]:
