@@ -286,6 +286,9 @@ def test_a_prefix_gets_a_suffix(world: World) -> None:
         ("PUT", W, "GET"),
         ("PATCH", f"{W}/distributed/x", "DELETE, GET"),
         ("GET", "/api/v1/token", "POST"),
+        ("OPTIONS", W, "GET"),
+        ("OPTIONS", "/runai/api/v1/nodes", "GET"),
+        ("BREW", f"{W}/x/logs", "GET"),
     ],
 )
 def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str, allowed: str) -> None:
@@ -297,6 +300,25 @@ def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str
         "message": f"{path.rstrip('/')} knows no {method}; it knows {allowed}",
         "details": "MethodNotAllowed",
     }
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/nosuch", "/api/v1/workload-typ/x", "/api/v2/nosuch", "/api/v1/workloads/a/b/c"]
+)
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+def test_a_path_that_nobody_knows_is_refused_in_this_apis_words(world: World, method: str, path: str) -> None:
+    answer = world.client.request(method, path)
+    body = answer.json()
+    assert (answer.status_code, body["code"], body["details"]) == (404, 404, "NotFound")
+    assert body["message"].startswith(f"there is no {method} {path} in this API.")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1", "/api/v1/", "/api/v1/pods", "/api/v1/podtemplates/x", "/api/v1/nodes/a/proxy"]
+)
+def test_what_is_kubernetes_passes_by(world: World, path: str) -> None:
+    answer = world.client.get(path)
+    assert (answer.status_code, answer.text) == (404, "Not Found"), "the routes behind these would answer"
 
 
 def test_times_are_compared_as_times(world: World) -> None:

@@ -54,7 +54,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.log_streams.log_response import LogResponse
-from rowlock.rest.openapi.refused_routes import PREFIXES, methods_of_ids, refusal_of
+from rowlock.rest.openapi.refused_routes import CORE_RESOURCES, PREFIXES, methods_of_ids, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -82,11 +82,8 @@ def json_response(code: int, body: Any) -> Response:
     return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
-_MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
-"""First words of paths that are refused with Run:ai's Error; otherwise the Kubernetes API would answer them with its 404."""
 _USER = "rowlock.user"
 """Key of a request's scope under which the caller's name is stored after authentication."""
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class RestApi:
@@ -192,14 +189,12 @@ class RestApi:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """Every route of the API: those of `ROUTES`, then routes that refuse unknown paths below its prefixes with
-        Run:ai's Error."""
-        first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
-        prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token", "login"})
-        everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
+        """Every route of the API: those of `ROUTES`, then routes that refuse all else below `/api/v1` and its other prefixes with
+        Run:ai's Error, but for what is Kubernetes'."""
+        everything_else = ["/api/v1/{word}", "/api/v1/{word}/{rest:path}", "/api/v2/{rest:path}"]
         everything_else += [one for prefix in PREFIXES for one in (prefix, f"{prefix}/{{rest:path}}")]
-        everything_else += ["/api/v2/policy/{rest:path}", RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
-        refusals = [Route(path, self._serve_unmatched, methods=_METHODS) for path in everything_else]
+        everything_else += [RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
+        refusals = [UnknownPath(path, self._serve_unmatched) for path in everything_else]
         mistaken = [Route(p, self._serve_unmatched, methods=m) for p, m in methods_of_ids(self._known_routes).items()]
         return [RouteIndex([*mistaken, *self._known_routes, *refusals])]
 
@@ -379,6 +374,19 @@ class RestApi:
         return outcome.response
 
 
+class UnknownPath(Route):
+    """Refuses a path with every method, unless it is one of Kubernetes' own, which share the prefix `/api/v1`."""
+
+    def __init__(self, path: str, endpoint: Respond) -> None:
+        super().__init__(path, endpoint)
+        self.methods = None  # all of them, also OPTIONS and what nobody has heard of
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        is_of_kubernetes = (found.get("path_params") or {}).get("word") in CORE_RESOURCES
+        return (Match.NONE, {}) if is_of_kubernetes else (match, found)
+
+
 class RouteIndex(BaseRoute):
     """Routes indexed by the first word of their path after `/api/v1/`. Starlette tries routes one after the other, and three
     hundred of them would cost every request a tenth of a millisecond."""
@@ -418,9 +426,9 @@ def _warning_header(sentence: str) -> str:
 
 
 def _first_word(path: str) -> str:
-    """The word after `/api/v1/` or `/api/v2/`, with or without the prefix `/runai`; "" when there is none."""
+    """The word after `/api/v1/` or `/api/v2/`, with or without the prefix `/runai`; "" when there is none, or any."""
     words = path.removeprefix(RUNAI_DOOR).split("/", 4)
-    return words[3] if len(words) > 3 and words[1] == "api" else ""
+    return words[3] if len(words) > 3 and words[1] == "api" and not words[3].startswith("{") else ""
 
 
 def _client_address(request: Request) -> str:
