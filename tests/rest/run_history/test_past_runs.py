@@ -75,6 +75,31 @@ def get(world: World, path: str, **query: Any) -> Any:
     return answer.json()
 
 
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ({"running": {"startedAt": "2026-01-02T03:04:05Z"}}, "Deleted"),
+        ({"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": "2026-01-02T03:04:06Z"}}, "Completed"),
+        ({"terminated": {"exitCode": 3, "reason": "Error", "finishedAt": "2026-01-02T03:04:06Z"}}, "Error"),
+    ],
+)
+def test_a_pod_that_is_gone_does_not_run(world: World, state: dict[str, Any], status: str) -> None:
+    """The policy for pods of a job that is over removes those that still run; the archive had seen them run last, or end."""
+    identity, job = submit(world)
+    give_pod(world, job, status=state)
+    run = f"/api/v1/runs/{identity}"
+    wait(lambda: len(get(world, run)["ranks"]) == 1)
+    name = "dist-train1-worker-0"
+
+    async def removed() -> None:
+        for options in (DeleteOptions(), DeleteOptions(grace=0)):
+            await world.store.delete(kinds.POD, NAMESPACE, name, options=options)
+
+    world.do(removed)
+    wait(lambda: bool(get(world, run)["ranks"][0]["pods"][0]["deletedAt"]))
+    assert get(world, run)["ranks"][0]["pods"][0]["status"] == status
+
+
 def test_a_deleted_workload_is_listed_and_shown(world: World) -> None:
     identity, job = submit(world, environmentVariables=[{"name": "API_TOKEN", "value": "hush-hush"}])
     give_pod(world, job, "master")

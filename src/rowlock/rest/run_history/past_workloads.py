@@ -19,10 +19,13 @@ from rowlock.archive.database import UnusableArchive
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.errors import Unavailable
 from rowlock.kinds import Kind
+from rowlock.objects import Object
 from rowlock.rest.call import Endpoint, RestCall
+from rowlock.rest.run_history.run_notes import without_deletion
 from rowlock.workloads import history, list_query, runai_json
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.figures.resources import allocated_resources
+from rowlock.workloads.phase import pod_status
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
@@ -229,8 +232,16 @@ def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
         gone = by_uid[objects.uid(pod)].deleted or run.record.deleted
         fields = ranks.pod_json(pod, body)
         fields |= {"deletedAt": _time(gone) or fields["deletedAt"], "allocatedResources": allocated_resources([])}
+        if gone:
+            fields["status"] = _last_status(pod)
         found.append({**fields, "ready": False, **ranks.rank_fields(job, pod)})
     return found
+
+
+def _last_status(pod: Object) -> str:
+    """How a pod that is gone ended; `Deleted` where it was seen last while it ran, or waited: it does so no more."""
+    is_over = objects.phase(pod) in ("Succeeded", "Failed") or ranks.completed_at(pod) is not None
+    return pod_status(without_deletion(pod)) if is_over else "Deleted"
 
 
 # ---------------------------------------------------------------- lists
