@@ -39,6 +39,23 @@ def test_metrics_draw_what_the_server_answers_and_nothing_else(ui: Ui) -> None:
     expect(panel.get_by_label("Range")).to_have_value("")  # as it was chosen
 
 
+def test_figures_of_ranks_whose_pods_are_gone_are_there(ui: Ui) -> None:
+    """A workload that was stopped has no pods; what they used is in the archive."""
+    run(ui, "stopped", LONG, "--nnodes", "2")
+    ui.row("stopped").get_by_role("link", name="stopped", exact=True).click()
+    ui.page.get_by_role("tab", name="Metrics").click()
+    panel = ui.page.get_by_role("tabpanel")
+    ranks = panel.get_by_label("Pod", exact=True).locator("option")
+    expect(ranks).to_have_text(["all pods", "rank 0 · stopped-master-0", "rank 1 · stopped-worker-0"])
+    memory = panel.get_by_role("region", name="CPU memory", exact=True)
+    expect(memory).to_contain_text("used")
+    ui.cluster.run("rowlock", "suspend", "stopped")
+    expect(ranks).to_have_text(["all pods", "rank 0 · stopped-master-0 (gone)", "rank 1 · stopped-worker-0 (gone)"])
+    panel.get_by_label("Pod", exact=True).select_option("stopped-worker-0")
+    panel.get_by_label("Range").select_option("since it was made")
+    expect(memory).to_contain_text("used")
+
+
 def test_the_legend_keeps_the_last_value_while_the_newest_sample_is_on_its_way(ui: Ui) -> None:
     """One that is long gone says nothing of now."""
     begun = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

@@ -11,6 +11,7 @@ import pytest
 from tests.rest.conftest import World
 
 from rowlock import kinds, objects
+from rowlock.api import DeleteOptions
 from rowlock.archive.database import put_samples
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
@@ -231,6 +232,24 @@ def test_what_was_used_is_there_when_the_workload_is_gone(world: World) -> None:
         world.do(lambda: asyncio.sleep(0.02))
     code, values = ask(world, f"{W}/{identity}/metrics", "CPU_USAGE_CORES,POD_COUNT", 3)
     assert (code, values) == (207, {"CPU_USAGE_CORES": ["4", "4"], "POD_COUNT": []})
+
+
+def test_what_a_pod_used_is_there_when_the_pod_is_gone(world: World) -> None:
+    """Its workload may be suspended, or have ended with cleanPodPolicy All."""
+    identity, job_uid, pods = measured_world(world, [UsageSample(1.0, 100.0)])
+    path = f"{W}/{identity}/pods"
+    world.until(lambda: bool(world.client.get(f"/api/v1/runs/{identity}").json()["ranks"]))
+    series = UsageSeries(objects.seconds(START))
+    series.add(series.start + 30, UsageSample(4.0, 7.0))
+    world.archive.put("u", put_samples(job_uid, "p-0", series.start, series.to_json()))
+    assert world.do(world.archive.settle)
+    world.do(lambda: world.store.delete(kinds.POD, "runai-team-a", "p-0", options=DeleteOptions(grace=0)))
+    world.until(lambda: not world.client.get(path).json()["pods"])
+    world.rest._context.pod_usage.pods.clear()  # type: ignore[union-attr]
+    for name in ("p-0", pods[0]):
+        assert ask(world, f"{path}/{name}/metrics", "CPU_USAGE_CORES", 3) == (200, {"CPU_USAGE_CORES": ["4", "4"]})
+    refusal = world.client.get(f"{path}/p-1/metrics")
+    assert refusal.status_code == 404 and "no pod 'p-1'" in refusal.json()["message"]
 
 
 def test_usage_names_workloads_nodes_and_ranks(world: World) -> None:

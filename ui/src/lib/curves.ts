@@ -171,8 +171,8 @@ export function firstFailure(run: Run): { rank: string; pod: string; code: numbe
   return failing.find((one) => one.rank === culprit) ?? (failing.length === 1 ? failing[0] : undefined);
 }
 
-/** Whose logs there are: those of the pods, and those of ranks whose pods are gone; undefined `pods` are not known yet, and nobody of them is gone. */
-export function logSources(pods: { name: string; rank: string; status: string }[] | undefined, run: Run | undefined): { pod: string; title: string }[] {
+/** Whose logs and figures there are: those of the pods, and those of ranks whose pods are gone; undefined `pods` are not known yet, and nobody of them is gone. */
+export function rankSources(pods: { name: string; rank: string; status: string }[] | undefined, run: Run | undefined): { pod: string; title: string }[] {
   const ranks = run?.ranks ?? [];
   const order = new Map(ranks.map(({ pod }, index) => [pod, index]));
   const present = new Set(pods?.map(({ name }) => name));

@@ -10,7 +10,7 @@ from rowlock import objects
 from rowlock.errors import BadRequest, NotFound, Unsupported
 from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
-from rowlock.rest.run_history.past_workloads import PastRun
+from rowlock.rest.run_history.past_workloads import PastRun, catch_up, find_past
 from rowlock.rest.workload_routes.measured import measure, read_series
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import compute
@@ -50,19 +50,30 @@ async def show_past(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_pod(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods/{pod}/metrics: what one pod used, by its name or its uid. Raises NotFound, BadRequest."""
+    """GET /workloads/{id}/pods/{pod}/metrics: what one pod used, by its name or its uid; also one that is gone, from the
+    archive. Raises NotFound, BadRequest."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     workload = find_workload(call)
     asked, pods = str(call.path["pod"]), list(workload.pods)
     pod = next((pod for pod in pods if asked in (objects.name(pod), objects.uid(pod))), None)
+    uid = objects.uid(workload.job)
+    if pod is None:
+        pod = await _find_gone_pod(call, uid, asked)
     if pod is None:
         names = [objects.name(pod) for pod in pods]
         raise NotFound(
-            f"the workload {objects.name(workload.job)} has no pod {asked[:253]!r} now.{did_you_mean(asked, names)}"
+            f"the workload {objects.name(workload.job)} has no pod {asked[:253]!r}.{did_you_mean(asked, names)}"
         )
     gpus = compute.pod_gpus(pod, workload.card_memory(str(objects.dig(pod, "spec.nodeName") or "")))
     types, times = parse_types(query, POD_TYPES), parse_times(query)
-    return await _answer_pod(call, objects.uid(workload.job), pod, types, times, has_one_gpu=gpus <= 1)
+    return await _answer_pod(call, uid, pod, types, times, has_one_gpu=gpus <= 1)
+
+
+async def _find_gone_pod(call: RestCall, run_uid: str, asked: str) -> Object | None:
+    """A pod of an existing workload that is not there any more: it was suspended, or has restarted under another name."""
+    await catch_up(call, run_uid)
+    run = await find_past(call, run_uid)
+    return next((pod.body for pod in run.pods if asked in (pod.name, pod.pod_uid)), None) if run is not None else None
 
 
 async def show_past_pod(call: RestCall, run: PastRun) -> Any:
