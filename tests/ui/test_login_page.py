@@ -63,9 +63,9 @@ def site(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
         assert not made.said, made.said
 
 
-def log_in(page: Any, password: str = PASSWORD) -> None:
+def log_in(page: Any, password: str = PASSWORD, user: str = "ana") -> None:
     """With the keyboard alone."""
-    page.get_by_label("User name").fill("ana")
+    page.get_by_label("User name").fill(user)
     page.get_by_label("Password").fill(password)
     page.keyboard.press("Enter")
 
@@ -186,6 +186,51 @@ def test_a_session_that_ends_takes_its_terminal_and_leads_back(site: Site) -> No
     log_in(page)
     expect_inside(page, "ana")
     assert page.url == where
+    page.context.close()
+
+
+FORM_DRAFT = "sessionStorage.getItem('rowlock.draft')"
+
+
+def fill_form(page: Any) -> str:
+    """The form of a new training, with a name; its address."""
+    page.get_by_role("button", name="New Workload").click()
+    page.get_by_role("menuitem", name="Training").click()
+    page.get_by_label("Training name").fill("half-done")
+    page.wait_for_function(f"(({FORM_DRAFT}) ?? '').includes('half-done')")
+    return str(page.url)
+
+
+def test_a_form_outlives_the_session_for_who_typed_it(site: Site) -> None:
+    page = site.open()
+    log_in(page)
+    where = fill_form(page)
+    site.cluster.run("rowlock", "user", "logout", "ana")
+    expect(page.get_by_role("alert")).to_contain_text("Your session is over")
+    log_in(page)
+    expect(page.get_by_label("Training name")).to_have_value("half-done")
+    assert page.url == where
+    other = page.context.new_page()
+    other.goto(site.url)
+    expect_inside(other, "ana")
+    other.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    assert page.evaluate(FORM_DRAFT) is None, "signing out forgets it, in all tabs"
+    page.context.close()
+
+
+def test_a_form_is_shown_to_nobody_else(site: Site) -> None:
+    site.cluster.api("POST", "/api/v1/users", {"username": "bob", "password": PASSWORD})
+    site.cluster.run("rowlock", "access-rule", "create", "--user", "bob", "--role", "editor", "-p", "team-a")
+    page = site.open()
+    log_in(page)
+    fill_form(page)
+    site.cluster.run("rowlock", "user", "logout", "ana")
+    expect(page.get_by_role("alert")).to_contain_text("Your session is over")
+    log_in(page, user="bob")
+    expect(page.get_by_text("bob", exact=True)).to_be_visible()
+    expect(page.get_by_label("Training name")).to_have_value("")
+    assert page.evaluate(FORM_DRAFT) is None
     page.context.close()
 
 

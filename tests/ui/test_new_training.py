@@ -133,7 +133,7 @@ def test_the_form_says_why_it_is_not_known_when_it_would_start(ui: Ui) -> None:
     expect(ui.row("blind")).to_be_visible()
 
 
-KEPT = "The form is as you left it before the page was loaded again; Cancel discards it."
+KEPT = "The form is as you left it; Cancel discards it."
 
 
 def test_a_form_is_kept_when_the_page_is_loaded_again(ui: Ui) -> None:

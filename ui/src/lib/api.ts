@@ -1,7 +1,5 @@
 // The REST API, with the key of the session. Addresses are relative to the page, so that any base path works.
 
-import { forgetDraft } from "./keptDraft";
-
 const KEY = "rowlock.key";
 const SIGNED_OUT = "rowlock-signed-out";
 
@@ -25,7 +23,6 @@ export function sessionKey(): string {
 
 /** Forget the session of this key, unless another has begun since: what ended late takes no newer one with it. */
 export function forgetSession(key: string): void {
-  forgetDraft(); // the next one in this tab may be somebody else
   if (sessionKey() === key) localStorage.removeItem(KEY);
 }
 
