@@ -116,6 +116,19 @@ def test_a_job_goes_on_in_the_directory_of_another_of_its_namespace(tmp_path: Pa
             kept.directory_for(made("five", "team-a", name))
 
 
+def test_a_job_of_an_earlier_version_has_its_namespace_in_a_file(tmp_path: Path) -> None:
+    def made(namespace: str) -> PodSpec:
+        meta = {"name": "p", "namespace": namespace, "uid": "one"}
+        return parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+
+    (tmp_path / "checkpoints" / ".namespaces").mkdir(parents=True)
+    (tmp_path / "checkpoints" / ".namespaces" / "one").write_text("team-a")
+    kept = Checkpoints(tmp_path)
+    assert kept.directory_for(made("team-a")).is_dir()
+    with pytest.raises(ContainerConfigError, match="a job of another namespace"):
+        kept.directory_for(made("team-b"))
+
+
 def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) -> None:
     template = {"metadata": {"annotations": {RESUME_ANNOTATION: "an-old-job"}}}
     job = {

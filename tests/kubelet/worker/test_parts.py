@@ -1,7 +1,10 @@
 """Parts of the kubelet, each made alone from plain arguments: no store, no pod host, no other part."""
 
 import asyncio
+import json
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from rowlock.kubelet.pod.spec import ContainerSpec, parse_pod_spec
 from rowlock.kubelet.prober.probe_handlers import Outcome
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
+from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.objects import Object
 
 NOW = 1000.0
@@ -71,6 +75,20 @@ def test_container_runs_need_directories_and_a_clock(tmp_path: Path) -> None:
     assert (lost.exit.code, lost.exit.finished, lost.exit.reason) == (137, NOW, "ContainerStatusUnknown")
     runs.stop_container(state, "main", 5.0)
     assert not (directory / "stop").exists(), "what has ended is not stopped"
+
+
+def test_a_run_that_nobody_asked_for_is_a_programs_invention(tmp_path: Path) -> None:
+    directories = PodDirectories(tmp_path)
+    directory = directories.container_directory("u-1", "main")
+    directory.mkdir(parents=True)
+    fact = {"shim": os.getpid(), "shim_ticks": ticks(os.getpid()), "pid": 1, "started": 999.0}
+    (directory / "start.0").write_text(json.dumps(fact))
+    (directory / "start.7").write_text(json.dumps(fact))
+    runs, state = ContainerRuns(directories, lambda: NOW), running_state(Run(0))
+    assert [run.number for run in runs.read_facts(state, "main")] == [0]
+    state.set_facts("main", replace(state.containers["main"], asked=1))
+    (directory / "start.1").write_text(json.dumps(fact))
+    assert [run.number for run in runs.read_facts(state, "main")] == [1]
 
 
 def test_what_the_pod_host_can_do_is_read_from_its_hello() -> None:

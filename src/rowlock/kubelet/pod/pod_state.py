@@ -105,3 +105,23 @@ class PodState:
         """Until there are new facts."""
         with self.watch_facts() as changed:
             await changed.wait()
+
+
+class PodStates(dict[str, PodState]):
+    """All pods of this kubelet, by uid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._active: dict[str, PodState] = {}
+
+    def __setitem__(self, uid: str, state: PodState) -> None:
+        super().__setitem__(uid, state)
+        self._active[uid] = state
+
+    def count_active(self, node: str) -> int:
+        """Pods of a node that are at work: they share its CPUs. Each start asks, so those that have finished, which may be
+        thousands, are looked at once."""
+        for uid, state in list(self._active.items()):
+            if state.finished or self.get(uid) is not state:
+                del self._active[uid]
+        return sum(state.card.node == node for state in self._active.values())

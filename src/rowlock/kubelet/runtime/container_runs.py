@@ -30,12 +30,17 @@ class ContainerRuns:
     def read_facts(self, state: PodState, container: str) -> list[Run]:
         """Reads a container's facts from disk. Returns its run if that is alive and should be watched."""
         directory = self._directories.container_directory(state.card.uid, container)
-        newest = processes.newest_run(directory)
         facts = state.containers.get(container, NO_FACTS)
-        if _is_failed_start(facts, newest):
-            state.set_facts(container, replace(facts, asked=None, shim=0))
-            return []
+        newest = (
+            facts.asked if facts.asked is not None or facts.run is None else facts.run.number
+        )  # no other was asked for
         run = None if newest is None else processes.read_run(directory, newest)
+        if run is None:  # it has not begun, or nothing is known yet
+            newest = processes.newest_run(directory)
+            if _is_failed_start(facts, newest):
+                state.set_facts(container, replace(facts, asked=None, shim=0))
+                return []
+            run = None if newest is None else processes.read_run(directory, newest)
         if run is None or newest is None:
             return []
         if run.exit is None and not processes.is_shim_alive(run):

@@ -54,33 +54,35 @@ class Checkpoints:
             name = path_component(resumed or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
-        directory, mark = self._root / name, self._namespaces / name
-        if resumed and not (directory.is_dir() and mark.is_file()):
+        directory, mark = f"{self._root}/{name}", f"{self._namespaces}/{name}"
+        if resumed and not (os.path.isdir(directory) and os.path.lexists(mark)):
             raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
-        if not os.path.isdir(directory):  # a job's first pod
-            directory.mkdir(parents=True, exist_ok=True)
         try:
-            owner = untrusted.read_file(str(mark), _MARK_BYTES).decode()
-        except FileNotFoundError:  # whoever has it first
-            owner = pod.namespace
-            self._note_namespace(mark, owner)
+            os.mkdir(directory)
+        except FileExistsError:  # not its job's first pod
+            pass
+        except FileNotFoundError:
+            os.makedirs(directory, exist_ok=True)
+        owner = self._note_namespace(mark, pod.namespace)
         if owner != pod.namespace:
             raise ContainerConfigError(
                 f"{name}, whose checkpoints it would have, is a job of another namespace: they are not for this pod"
             )
-        return directory
+        return Path(directory)
 
-    def _note_namespace(self, mark: Path, namespace: str) -> None:
-        whole = f"{mark}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    def _note_namespace(self, mark: str, namespace: str) -> str:
+        """Whoever has it first. A link that leads nowhere: it is there whole or not at all, and costs one call."""
         try:
-            fd = os.open(whole, flags, 0o600)
+            os.symlink(namespace, mark)
         except FileNotFoundError:
             self._namespaces.mkdir(mode=0o700, exist_ok=True)
-            fd = os.open(whole, flags, 0o600)
-        with open(fd, "wb", buffering=0) as file:
-            file.write(namespace.encode())
-        os.rename(whole, mark)
+            return self._note_namespace(mark, namespace)
+        except FileExistsError:
+            try:
+                return os.readlink(mark)
+            except OSError:  # an earlier version made a file
+                return untrusted.read_file(mark, _MARK_BYTES).decode()
+        return namespace
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""

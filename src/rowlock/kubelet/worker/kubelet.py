@@ -32,7 +32,7 @@ from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.pod.directory import PodDirectories
-from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.pod_state import PodState, PodStates
 from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
@@ -83,7 +83,7 @@ async def start_kubelet(
     data_dir, server_env = settings.data_dir, dict(os.environ)
     open_file_limits = _allow_many_files()
     directories = PodDirectories(data_dir, on_logs_aside)
-    runs, pod_states = ContainerRuns(directories, clock), dict[str, PodState]()
+    runs, pod_states = ContainerRuns(directories, clock), PodStates()
     cards = await asyncio.to_thread(directories.read_cards)
     for card in cards:
         pod_states[card.uid] = PodState(card)
@@ -156,7 +156,7 @@ class Kubelet:
         *,
         tokens: PodTokens,
         host: PodHostClient,
-        pod_states: dict[str, PodState],
+        pod_states: PodStates,
         directories: PodDirectories,
         runs: ContainerRuns,
         engine_images: EngineImages,
@@ -256,7 +256,7 @@ class Kubelet:
             directories=self.directories,
             runtime=self._runtime,
             contexts=PodContexts(
-                node, self._view, network, self._tokens, self.directories.identity, self._count_active_pods
+                node, self._view, network, self._tokens, self.directories.identity, self.pod_states.count_active
             ),
             volumes=PodVolumes(self._api, self._view, node, self._tokens, volume_directories),
             starter=starter,
@@ -290,10 +290,6 @@ class Kubelet:
                     self._serve_port, port, port, "localhost"
                 )
         return looks
-
-    def _count_active_pods(self, node: str) -> int:
-        """Pods of a node that are at work: they share its CPUs."""
-        return sum(state.card.node == node and not state.finished for state in self.pod_states.values())
 
     async def _watch_changes(self, changes: AsyncIterator[Change]) -> None:
         async for change in changes:
