@@ -6,6 +6,11 @@ function parse(): string[] {
   return location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
 }
 
+/** Where the browser is, also for what is being taken from the page: to that, `route` shows what it was. */
+export function place(): string {
+  return parse().join("/");
+}
+
 /** Take over what the address says; what stays the same wakes nothing that reads it. */
 function follow(): void {
   const parts = parse();
