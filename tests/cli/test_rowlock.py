@@ -467,6 +467,26 @@ def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert code == 0 and "No server is running" in out
 
 
+def test_a_project_whose_queue_is_gone_says_so(served: Served) -> None:
+    served.ok("rowlock project create team-b --gpus 2")
+
+    async def delete_queue() -> None:
+        await served.store.delete(kinds.QUEUE, "", "team-b")
+
+    served.do(delete_queue)
+    served.until(lambda: "no queue" in served.ok("rowlock project list"))
+    _, out, err = served.run("rowlock project list")
+    assert next(line for line in out.splitlines() if line.startswith("team-b")).split() == [
+        "team-b",
+        "runai-team-b",
+        "no",
+        "queue",
+    ]
+    assert err.startswith(
+        "Project team-b: The project's queue 'team-b' does not exist. Its jobs wait until somebody creates that queue; "
+    )
+
+
 def test_status_names_the_server(served: Served) -> None:
     served.node("a", 2)
     body = json.loads(served.ok("rowlock status --json"))

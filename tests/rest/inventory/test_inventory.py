@@ -148,7 +148,7 @@ def test_a_department_holds_projects(world: World) -> None:
     assert world.client.get(f"{DEPARTMENTS}/count", params={"search": "vision"}).json() == {"count": 1}
     assert world.client.post(DEPARTMENTS, json={"name": "vision-lab"}).status_code == 409
     refusal = world.client.delete(f"{DEPARTMENTS}/vision-lab")
-    assert refusal.status_code == 409 and "has 1 projects (eyes)" in refusal.json()["message"]
+    assert refusal.status_code == 409 and "has 1 project (eyes); delete it first" in refusal.json()["message"]
     assert world.client.delete(f"{PROJECTS}/eyes").status_code == 202
     assert world.client.delete(f"{DEPARTMENTS}/vision-lab").status_code == 202, "its project has gone"
     assert world.client.get(f"{DEPARTMENTS}/vision-lab").status_code == 404

@@ -10,7 +10,7 @@ from rowlock.cli import client
 from rowlock.cli.accounts import unix_accounts
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.output import ask, format_number, show, show_json, table
+from rowlock.cli.output import ask, format_number, show, show_json, table, tell
 
 PATH = "/api/v1/org-unit/projects"
 
@@ -130,15 +130,18 @@ def index(line: CommandLine) -> int:
         quota = item["totalResources"]["gpuQuota"]
         used_gpus = item["status"]["quotaStatus"]["allocated"]["gpu"]
         star = " (selected)" if item["name"] == selected else ""
-        rows.append(
-            (
-                item["name"] + star,
-                item["status"]["namespace"],
-                "-" if quota < 0 else format_number(quota),
-                format_number(used_gpus),
-            )
+        is_broken = item["status"]["phase"] == "NotReady"
+        figures = (
+            ("no queue", "") if is_broken else ("-" if quota < 0 else format_number(quota), format_number(used_gpus))
         )
+        rows.append((item["name"] + star, item["status"]["namespace"], *figures))
     show(table(("PROJECT", "NAMESPACE", "GPU QUOTA", "GPUS USED"), rows))
+    for item in projects:
+        if item["status"]["phase"] == "NotReady":
+            tell(
+                f"Project {item['name']}: {item['status']['phaseMessage']} Its jobs wait until somebody creates that queue; "
+                "a project that is deleted and created again has one, too."
+            )
     return 0
 
 

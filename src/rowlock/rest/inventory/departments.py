@@ -126,7 +126,8 @@ async def delete(call: RestCall) -> Any:
     if members:
         names = ", ".join(sorted(members)[:3]) + (" …" if len(members) > 3 else "")
         title = departments.department_name(queue)
-        raise Conflict(f"department {title!r} has {len(members)} projects ({names}); delete them first")
+        count, them = (f"{len(members)} projects", "them") if len(members) > 1 else ("1 project", "it")
+        raise Conflict(f"department {title!r} has {count} ({names}); delete {them} first")
     await call.context.api.delete(kinds.QUEUE, "", name)
     await cache.wait_until("", lambda: cache.queue(name) is None)
     return JsonResult(202, {"code": 202, "message": "Request has been accepted."})
