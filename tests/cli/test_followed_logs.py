@@ -113,3 +113,18 @@ def test_a_rank_that_has_ended_is_not_said_to_run_because_its_status_is_late(ser
     ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": NOW}}
     served.report("runai-default", "t1-master-0", "Failed", ended)
     assert served.ok("rowlock logs -f t1").splitlines() == ["[rank 1] No module named 'nosuchmodule'"]
+
+
+def test_run_folds_what_it_follows(served: Served) -> None:
+    served.node("a")
+    served.logs = {f"t-{pod}": ["2026-01-01T00:00:00Z epoch 1"] for pod in ("master-0", "worker-0")}
+    program = "from rowlock.cli.main import rowlock; rowlock()"
+    words = ["run", "--fold", "-n", "2", "--clean-env", "--name", "t", "--data-dir", str(served.data), "--", "true"]
+    with subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            served.bound(2)
+            served.run_pods()
+            served.finish()
+            assert process.communicate(timeout=served.patience)[0] == "[ranks 0-1] epoch 1\n"
+        finally:
+            process.kill()

@@ -45,9 +45,7 @@ def logs(line: CommandLine) -> int:
     if line.fold:
         if chosen.name:
             raise CommandError("--fold is for the log of all ranks: leave it out, or --rank and --pod", 2)
-        fold = fold_followed if line.follow else fold_lines
-        lines = server.stream_lines(f"{path}/logs", previous=line.previous, **options)
-        write_lines(fold(lines, stamped=line.timestamps))
+        write_merged(server, f"{path}/logs", previous=line.previous, fold=True, **options)
         return 0
     if chosen.name:
         counts_here = chosen.local_rank is not None and line.tail is not None and not line.follow
@@ -133,8 +131,13 @@ def _pod_of_launched_rank(workload: dict[str, Any], rank: int, pods: list[dict[s
     return _ChosenPod(name, rank - first)
 
 
-def write_merged(server: client.ServerClient, path: str, **options: Any) -> None:
-    """Print the merged log of all ranks. On a terminal, progress bars stay below it, each labelled with its rank."""
+def write_merged(server: client.ServerClient, path: str, *, fold: bool = False, **options: Any) -> None:
+    """Print the merged log of all ranks, with `fold` equal lines of several ranks once. On a terminal, progress bars stay below it
+    otherwise, each labelled with its rank."""
+    if fold:
+        fold_all = fold_followed if options.get("follow") else fold_lines
+        write_lines(fold_all(server.stream_lines(path, **options), stamped=bool(options.get("timestamps"))))
+        return
     live = sys.stdout.isatty()
     write_lines(server.stream_lines(path, progress=live, **options), live=live)
 

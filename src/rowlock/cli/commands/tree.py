@@ -104,6 +104,7 @@ KUBECONFIG = Command("kubeconfig", "Print the kubeconfig for kubectl.", "account
     Flag("--path", "switch", "print only the file's path: export KUBECONFIG=$(rowlock kubeconfig --path)"),
     DATA_DIR,
 ))  # fmt: skip
+_FOLD = Flag("--fold", "switch", "print a line that several ranks write once, under all of them: [ranks 0-7]")
 RUN = Command(
     "run", "Run a command as a distributed PyTorch job and follow it.", "run.command:run", "", (
         Flag("-n --nnodes", "int", "number of pods: one master and N-1 workers", 1, value="N"),
@@ -127,6 +128,7 @@ RUN = Command(
         Flag("--replace", "switch", "delete a job of this --name first"),
         Flag("--rerun-on-save", "switch", "when a source file is saved, stop the job and run it again"),
         Flag("-d --detach", "switch", "return after the submit"),
+        _FOLD,
         Flag("--rm", "switch", "delete the job when it has ended"),
         PROJECT, DATA_DIR,
     ), "[COMMAND...]", eager=True,
@@ -162,7 +164,7 @@ LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one 
     Flag("-t --tail", "int", "only the last N lines of each pod", value="N"),
     Flag("--since", "text", "only lines newer than this, for example 5m", value="DURATION"),
     Flag("--timestamps", "switch", "print the time before every line"),
-    Flag("--fold", "switch", "print a line that several ranks write once, under all of them: [ranks 0-7]"),
+    _FOLD,
     Flag("--previous", "switch", "the log before the last restart"),
     Flag("--attempt", "int", "the log of the N-th attempt, counted from 1 (`rowlock show JOB` shows them)", value="N"),
     PROJECT, DATA_DIR,
@@ -189,6 +191,7 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),
     Flag("--replace", "switch", "delete a job of this name first"),
     Flag("-d --detach", "switch", "return after the submit"),
+    _FOLD,
     Flag("--rm", "switch", "delete the job when it has ended"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip

@@ -45,7 +45,7 @@ def follow_run(
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> int:
     """Follow the job until it is over or the user interrupts. Returns the exit code of the first rank that failed, else 0 for a
-    completed job. `line` has the flags `rm` and `backoff_limit` of `run`; `on_interrupt` hears of Ctrl-C before the user is asked."""
+    completed job. `line` has the flags `rm`, `fold` and `backoff_limit` of `run`; `on_interrupt` hears of Ctrl-C before the user is asked."""
     try:
         wait_for_start(server, name, identity)
         if console.kind == PIPED:
@@ -57,7 +57,7 @@ def follow_run(
             since = None if heard_until is None else f"{time.monotonic() - heard_until:.3f}"
             events_path = f"{WORKLOADS}/{identity}/events"
             with ProgressReporter(server, name, events_path, restarts=bool(line.backoff_limit), pauses=True):
-                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True, since=since)
+                write_merged(server, f"{WORKLOADS}/{identity}/logs", follow=True, since=since, fold=line.fold)
         body = wait_for_phase(client.connect(line), {"id": identity}, "Completed", None)
     except KeyboardInterrupt:
         on_interrupt()
