@@ -42,10 +42,10 @@ class Workshop:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def build(self, dockerfile: str, name: str = "made") -> Image:
+    def build(self, dockerfile: str, name: str = "made", *, target: str = "", anew: bool = False) -> Image:
         self.write("Dockerfile", dockerfile)
         self.said.clear()
-        request = BuildRequest(name, self.context, self.context / "Dockerfile")
+        request = BuildRequest(name, self.context, self.context / "Dockerfile", {}, target, is_anew=anew)
         return build.build(self.images, request, self.said.append, layered=True)
 
     def run(self, *images: str, command: list[str] | None = None) -> str:
@@ -381,3 +381,31 @@ def test_a_writable_mount_of_the_context_leaves_the_context_alone(shop: Workshop
     shop.write("words", "mine\n")
     shop.build("FROM x\nRUN --mount=target=/context,rw echo theirs > /context/words; touch /context/made")
     assert (shop.context / "words").read_text() == "mine\n" and not (shop.context / "made").exists()
+
+
+def test_a_build_without_the_cache_renews_it(shop: Workshop) -> None:
+    """Later builds find what was made last; an image that has the old layer keeps it."""
+    steps = "FROM x\nRUN cat /proc/sys/kernel/random/uuid > /drawn"
+    look = ["cat", "/drawn"]
+    shop.build(steps, "old")
+    old = shop.run("old", command=look)
+    shop.build(steps, "same")
+    assert shop.run("same", command=look) == old and " ---> CACHED" in shop.said
+    shop.build(f"{steps}\nRUN cp /drawn /copied", "new", anew=True)
+    new = shop.run("new", command=look)
+    assert new != old and " ---> CACHED" not in shop.said
+    shop.build(steps, "next")
+    assert shop.run("next", command=look) == new and " ---> CACHED" in shop.said
+    assert shop.run("new", command=["cat", "/copied"]) == new
+    assert shop.run("old", command=look) == old
+
+
+def test_a_stage_that_is_named_is_built(shop: Workshop) -> None:
+    steps = "FROM x AS Base\nRUN echo base > /what\nFROM base\nRUN echo last > /what\nFROM y AS end\nRUN false"
+    look = ["cat", "/what"]
+    shop.build(steps, target="BASE")
+    assert shop.run(command=look) == "base\n"
+    shop.build(steps, target="1")
+    assert shop.run(command=look) == "last\n"
+    with pytest.raises(BadDockerfile, match="--target gone: there is no such stage; there are: base, 1, end"):
+        shop.build(steps, target="gone")

@@ -27,6 +27,9 @@ def build(line: CommandLine) -> int:
     options = ["--file", line.file] if line.file else []
     for argument in line.build_arg:
         options += ["--build-arg", argument]
+    options += ["--target", line.target] if line.target else []
+    options += ["--no-cache"] if line.no_cache else []
+    options += ["--pull"] if line.pull else []
     options += ["--runtime", line.runtime or _server_runtime(line)]
     return _exec_node_command(line, "build", "-t", line.tag, *options, directory)
 

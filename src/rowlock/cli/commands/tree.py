@@ -15,16 +15,9 @@ _MACHINE_FLAGS = (
     Flag("--simulated-gpus", "int", "simulated GPUs per node, to try jobs without real ones", value="G"),
     Flag("--cpus-per-node", "int", "CPUs per node (default: all CPUs, divided among the nodes)", value="C"),
     Flag("--max-pods", "int", "number of pods that a node holds", 1000, value="N"),
-    Flag(
-        "--host-ports",
-        "text",
-        "ports of this machine's localhost that pods reach as host.rowlock.internal",
-        value="PORT,...",
-    ),
+    Flag("--host-ports", "text", "ports of this machine's localhost that pods reach as host.rowlock.internal", value="PORT,..."),
     Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: the same as last time, or a free one)", value="P"),
-    Flag(
-        "--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"
-    ),
+    Flag("--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"),
     Flag("--users", "text", 'the users: a file (mode 0600) with lines token,user,uid,"group,group"', value="FILE"),
     Flag("--ui-address", "text", "also serve the web UI there, over HTTPS with a login page", value="ADDRESS[:PORT]"),
     Flag("--ui-cert", "text", "the web UI's certificate there, with its chain (default: self-made)", value="FILE"),
@@ -32,15 +25,8 @@ _MACHINE_FLAGS = (
     *PROVIDER_FLAGS,
     Flag("--tls-san", "text", "additional names in the server's certificate (comma separated)", value="NAMES"),
     Flag("--network", "auto|namespaces|rewrite", "a network namespace per pod, or rewritten names and ports", "auto"),
-    Flag(
-        "--runtime",
-        "auto|process|container",
-        "run pods in Docker or Podman: if it has or can pull the image, never, always",
-        "auto",
-    ),
-    Flag(
-        "--warm-start", "auto|off", "fork programs that use torch from a process that has already imported it", "auto"
-    ),
+    Flag("--runtime", "auto|process|container", "run pods in Docker or Podman: if it has or can pull the image, never, always", "auto"),
+    Flag("--warm-start", "auto|off", "fork programs that use torch from a process that has already imported it", "auto"),
     Flag("--without", "text", "do not run these parts: kubelet, scheduler (comma separated)", value="LIST"),
     Flag("--half-life", "text", "time-based fair share: usage this long ago counts half", value="DURATION"),
     Flag("--log-limit", "text", "how much of each container's log to keep (the newest part)", "50Mi", value="SIZE"),
@@ -48,14 +34,9 @@ _MACHINE_FLAGS = (
     Flag("--keep-runs", "text", "how long the archive keeps a run after its end", "90d", value="DURATION"),
     Flag("--archive-size", "text", "how much the archive keeps; its oldest runs go first", "4Gi", value="SIZE"),
     Flag("--event-ttl", "text", "how long to keep an Event after it was last seen", "1h", value="DURATION"),
-    Flag(
-        "--parity",
-        "default|strict|fixed",
-        "follow Kubeflow's training operator: closely, exactly, or with bugs fixed",
-        "default",
-    ),
+    Flag("--parity", "default|strict|fixed", "follow Kubeflow's training operator: closely, exactly, or with bugs fixed", "default"),
     Flag("--pretend-nodes", "int", "fake nodes that run no programs, to try the scheduler", value="N"),
-)
+)  # fmt: skip
 
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
     Flag("-d --detach", "switch", "return when the server is ready; it runs in the background"),
@@ -342,6 +323,9 @@ BUILD = Command("build", "Build an image from a directory with a Dockerfile.", "
     Flag("-t --tag", "text", "the image's name", value="NAME"),
     Flag("-f --file", "text", "the Dockerfile (default: DIR/Dockerfile)", value="FILE"),
     Flag("--build-arg", "list", "the value of an ARG", value="NAME=VALUE"),
+    Flag("--target", "text", "build this stage of the Dockerfile, and not the last", value="STAGE"),
+    Flag("--no-cache", "switch", "do every step again, also those that were done before"),
+    Flag("--pull", "switch", "in Docker or Podman: pull the images of FROM again; else refused, for nothing is pulled"),
     Flag("--runtime", "auto|process|container", "build in Docker or Podman: if one is installed, never, always (default: as `up`)"),
     DATA_DIR,
 ))  # fmt: skip

@@ -39,8 +39,12 @@ def build(
 
     try:
         stages = dockerfile.parse(request.file.read_text(), request.args, environment_of, triggers_of)
+        stages = dockerfile.stages_until(stages, request.target)
         if layered:
-            made = layered_build.LayeredBuild(images, images.directory, request.context, emit_line).run(stages)
+            builder = layered_build.LayeredBuild(
+                images, images.directory, request.context, emit_line, anew=request.is_anew
+            )
+            made = builder.run(stages)
         else:
             steps = dockerfile.require_simple(stages)
             made = copy_build.build(images, name, request.context, steps, emit_line)

@@ -74,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("-t", "--tag", required=True, metavar="NAME", help="the image's name, as in the job")
     command.add_argument("-f", "--file", type=Path, help="the Dockerfile, when not DIRECTORY/Dockerfile")
     command.add_argument("--build-arg", action="append", default=[], metavar="NAME=VALUE", help="the value of an ARG")
+    command.add_argument("--target", default="", metavar="STAGE", help="build this stage")
+    command.add_argument("--no-cache", action="store_true", help="do every step again")
+    command.add_argument("--pull", action="store_true", help="in Docker or Podman: pull the images of FROM again")
     command.add_argument("--runtime", choices=RUNTIMES, default="auto", help="build in Docker or Podman")
     command.add_argument("directory", type=_existing_directory, metavar="DIRECTORY")
     command.set_defaults(run=build_image)
@@ -113,7 +116,15 @@ def build_image(images: Images, options: argparse.Namespace) -> None:
     """`build`: the lines of the build go to stdout, with `--json` to stderr."""
     context = options.directory.resolve()
     args = dict(_parse_build_arg(text) for text in options.build_arg)
-    request = BuildRequest(options.tag, context, options.file or context / "Dockerfile", args)
+    request = BuildRequest(
+        options.tag,
+        context,
+        options.file or context / "Dockerfile",
+        args,
+        options.target,
+        is_anew=options.no_cache,
+        is_pulled=options.pull,
+    )
     output = sys.stderr if options.json else sys.stdout
     if engine := engine_build.choose_engine(options.runtime, os.environ):
         name = engine_build.build(engine, images, request)
@@ -123,6 +134,11 @@ def build_image(images: Images, options: argparse.Namespace) -> None:
             else f"Successfully built {name} in {engine}"
         )
         return
+    if options.pull:
+        raise engine_build.BuildFailed(
+            "--pull is for builds in Docker or Podman: for processes this machine stands for every image of FROM, and "
+            "nothing is pulled. Leave it out"
+        )
     image = build.build(images, request, lambda line: print(line, file=output, flush=True))
     print(json.dumps({"image": image.name, "root": image.root}) if options.json else f"Successfully built {image.name}")
 

@@ -369,6 +369,17 @@ def needed_stages(stages: Sequence[Stage]) -> list[int]:
     return sorted(needed)
 
 
+def stages_until(stages: list[Stage], target: str) -> list[Stage]:
+    """All stages up to the one with this name or number, which is built; all when it is "". Raises BadDockerfile."""
+    if not target:
+        return stages
+    for number, stage in enumerate(stages):
+        if target.lower() in (stage.name, str(number)):
+            return stages[: number + 1]
+    names = ", ".join(stage.name or str(number) for number, stage in enumerate(stages))
+    raise BadDockerfile(f"--target {target}: there is no such stage; there are: {names}")
+
+
 def require_simple(stages: Sequence[Stage]) -> tuple[Instruction, ...]:
     """The instructions of a Dockerfile that can be built by steps which run on this machine itself. Raises BadDockerfile."""
     if len(stages) > 1:

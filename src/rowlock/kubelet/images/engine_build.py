@@ -31,6 +31,12 @@ class BuildRequest:
     context: Path
     file: Path
     args: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    """The stage that is built, by its name or number; "" = the last."""
+    is_anew: bool = False
+    """No step counts as done before."""
+    is_pulled: bool = False
+    """Images of FROM are asked for at their registry, also those that are here."""
 
 
 def choose_engine(runtime: str, env: Mapping[str, str]) -> Engine | None:
@@ -55,6 +61,9 @@ def build(builder: Engine, images: Images, request: BuildRequest) -> str:
     words = [program, "build", "-t", name, "-f", str(request.file)]
     build_args = {**{key: os.environ[key] for key in _PROXY_VARIABLES if key in os.environ}, **request.args}
     words += [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
+    words += ["--target", request.target] if request.target else []
+    words += ["--no-cache"] if request.is_anew else []
+    words += ["--pull"] if request.is_pulled else []
     if subprocess.run([*words, str(request.context)], env=_environment(builder, program), check=False).returncode:
         text = f"{builder.name} could not build the image; its output above says why"
         raise BuildFailed(f"{text}; `rowlock build --runtime process …` builds without it, for processes")

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -63,8 +64,11 @@ class BuildState:
 class LayeredBuild:
     """One build. Raises BuildFailed, BadDockerfile or NoPip with a sentence."""
 
-    def __init__(self, images: Images, directory: Path, context: Path, emit_line: Callable[[str], None]) -> None:
-        self._images, self._emit_line = images, emit_line
+    def __init__(
+        self, images: Images, directory: Path, context: Path, emit_line: Callable[[str], None], *, anew: bool = False
+    ) -> None:
+        """`anew`: every step is done, also those that were done before."""
+        self._images, self._emit_line, self._anew = images, emit_line, anew
         self._context = BuildContext(context)
         self._directory = directory
         self._store = LayerStore(directory)
@@ -385,7 +389,8 @@ class LayeredBuild:
         is_cached: bool = True,
     ) -> BuildState:
         """The state with the layer that `run` makes, or made when the same was done before."""
-        key = layer_key(state.key, facts)
+        wanted = layer_key(state.key, facts)
+        key = layer_key(wanted, uuid.uuid4().hex) if self._anew else self._store.newest(wanted)
         layer = str(self._store.path(key))
         after = replace(state, layers=(layer, *state.layers), key=key)
         if is_cached and self._store.has(key):
@@ -394,6 +399,8 @@ class LayeredBuild:
         with self._store.new(key) as place:
             if code := run(self._spec(state.layers, place), place):
                 raise BuildFailed(f"line {step.line}: `{step}` ended with exit code {code}; the output above says why")
+        if self._anew:
+            self._store.note_newest(wanted, key)
         return after
 
 

@@ -20,6 +20,7 @@ from rowlock.kubelet.shim.fact_files import write_fact
 UNUSED_SECONDS = 7 * 86400.0
 """How long a layer that no image has is kept for the next build."""
 _KEY_LENGTH = 20
+_NEWEST_SUFFIX = ".newest"
 _USE_FILE = "layers.json"
 
 
@@ -56,6 +57,19 @@ class LayerStore:
                     raise
         finally:
             beneath.remove_path(str(place))
+
+    def newest(self, key: str) -> str:
+        """The key of the layer that stands for this one since it was made anew; else this one. It counts as used now."""
+        path = str(self.directory / f"{key}{_NEWEST_SUFFIX}")
+        try:
+            os.utime(path)
+        except FileNotFoundError:
+            return key
+        return str((untrusted.read_object(path) or {}).get("key") or key)
+
+    def note_newest(self, key: str, made: str) -> None:
+        """From now on the layer `made` is the one that the next build finds under `key`; images keep the old one."""
+        write_fact(str(self.directory / f"{key}{_NEWEST_SUFFIX}"), {"key": made})
 
     def prune(self, used: Collection[str], now: float | None = None) -> None:
         """Removes layers that are in none of the images (`used`: paths of layers) and were not wanted for a while."""
