@@ -23,3 +23,17 @@ def test_nothing_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lines_and_columns_stay() -> None:
     assert visible("a\tb\r\nc\n") == "a\tb\r\nc\n"
+
+
+def test_a_table_on_a_narrow_terminal_is_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    header, rows = (
+        ("NAME", "PHASE", "WHY"),
+        [("t1", "Pending", "no room is idle: wait for pods"), ("t2", "Running", "")],
+    )
+    wide = table(header, rows)
+    assert len(wide.splitlines()) == 3
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for columns, expected in ((80, wide), (48, wide), (47, wide), (40, "t1\n  PHASE  Pending\n  WHY    no room is idle: wait for pods\nt2\n  PHASE  Running")):  # fmt: skip
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert table(header, rows) == expected, columns
+    assert table(header, []) == "NAME  PHASE  WHY"

@@ -4,7 +4,9 @@ text."""
 from __future__ import annotations
 
 import json
+import math
 import re
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,11 +16,32 @@ from rowlock.cli.live_lines import TERMINAL
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) -> str:
-    """Left-aligned columns, `gap` blanks between them, none at the end of a line."""
+    """Left-aligned columns, `gap` blanks between them, none at the end of a line. On a narrow terminal, where they would break, each
+    row is a block of its own."""
     lines = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
+    if rows and sum(widths) + gap * (len(widths) - 1) > _narrow_columns():
+        return "\n".join(_block(lines[0], row, gap) for row in lines[1:])
     return "\n".join(
         "".join(f"{cell:{w + gap}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+_NARROW = 60
+"""Columns of a terminal, such as a phone's or half a screen's, in which rows that break cannot be read."""
+
+
+def _narrow_columns() -> float:
+    """The columns of a narrow terminal; without bound where it is wider, and in a pipe, whose reader expects rows."""
+    columns = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else math.inf
+    return columns if columns <= _NARROW else math.inf
+
+
+def _block(header: Sequence[str], row: Sequence[str], gap: int) -> str:
+    """A row with one line for each of its cells that is not empty; the first is its title."""
+    width = max(map(len, header[1:]), default=0) + gap
+    return "\n".join(
+        [row[0], *(f"  {name:{width}}{cell}" for name, cell in zip(header[1:], row[1:], strict=True) if cell)]
     )
 
 
