@@ -172,6 +172,22 @@ def test_logs_of_all_attempts_are_answered(world: World, tmp_path: Path) -> None
     assert refused.status_code == 404 and "Failed to find pod" in refused.text
 
 
+def test_the_ranks_of_which_a_job_was_made_smaller_are_in_its_log(world: World, tmp_path: Path) -> None:
+    identity, job = submit(world)
+    give_pod(world, job, "worker")
+    world.logs["dist-train1-worker-0"] = [b"2026-11-23T21:00:09.000000000Z now\n"]
+    removed = put_aside(tmp_path / "logs", "dist-train1-worker-1", lines=1, owner=objects.uid(job))
+    (removed / "main.0.log").rename(removed / "pytorch.0.log")
+    world.archive.take_logs(str(removed))
+    logs = f"{WORKLOADS}/{identity}/logs"
+    assert world.client.get(logs).text == "[rank 1] now\n", "no size of it has changed: the archive is not asked"
+    changed = {**job["spec"], "runPolicy": {**job["spec"].get("runPolicy", {}), "backoffLimit": 7}}
+    world.patch(kinds.PYTORCHJOB, NAMESPACE, "dist-train1", {"spec": changed})
+    wait(lambda: world.client.get(logs).text != "[rank 1] now\n")
+    assert sorted(world.client.get(logs).text.splitlines()) == ["[rank 1] now", "[rank 2] line 0"]
+    assert world.client.get(f"{WORKLOADS}/{identity}/pods/rank-2/logs").text == "line 0\n"
+
+
 def test_restarts_within_one_second_are_in_their_order() -> None:
     """An archived log knows when it began to the microsecond, the status of a pod to the second."""
     restarts = [Life("p", "u", "main", 0, 55.7, None), Life("p", "u", "main", 1, 55.0), Life("p", "u", "main", 2, 65.0)]

@@ -24,6 +24,7 @@ from rowlock.rest.log_streams import logs
 from rowlock.rest.log_streams.lines import merge_by_time, merge_options, split_lines, take_lines
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_past
 from rowlock.rest.workloads import find_workload
+from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import replica_specs
 
@@ -155,8 +156,16 @@ async def _merge(
 
 def stubs_by_rank(job: Object, names: Iterable[str]) -> list[Object]:
     """Minimal Pods that have the names, and so the ranks, of deleted pods; in the order of ranks."""
-    stubs, namespace = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}, objects.namespace(job)
-    return ranks.sort_by_rank(stubs.get(name) or {"metadata": {"name": name, "namespace": namespace}} for name in names)
+    stubs = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}
+    return ranks.sort_by_rank(stubs.get(name) or _stub_of_removed(job, name) for name in names)
+
+
+def _stub_of_removed(job: Object, name: str) -> Object:
+    """The same of a pod that the job had before it was made smaller; its name says its rank."""
+    role, _, index = name.removeprefix(f"{objects.name(job)}-").rpartition("-")
+    is_ranked = role in {each.lower() for each in replica_specs(job)} and objects.is_digits(index)
+    labels = {"labels": {TYPE_LABEL: role, INDEX_LABEL: index}} if is_ranked else {}
+    return {"metadata": {"name": name, "namespace": objects.namespace(job), **labels}}
 
 
 # ---------------------------------------------------------------- endpoints
@@ -189,8 +198,20 @@ async def _past_run(call: RestCall) -> PastRun | None:
     return None if call.context.cache.job_uid(identifier) else await find_past(call, identifier)
 
 
+async def _has_removed_ranks(call: RestCall, job: Object) -> bool:
+    """Whether pods ran, and are gone, that the job in its present size does not have. One that never changed is not looked up."""
+    if int(objects.meta(job).get("generation") or 1) <= 1:
+        return False
+    uid = objects.uid(job)
+    own = {objects.name(pod) for pod in (*ranks.gone_pods(job, []), *call.context.cache.pods_of(uid))}
+    return any(life.pod not in own for life in await find_lives(call, uid))
+
+
 async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) -> Any:
-    """The logs of an existing workload: from its pods, or from the archive when the pods' files are gone."""
+    """The logs of an existing workload: from its pods, or from the archive when the pods' files are gone, or when the job was made
+    smaller: then its replicas no longer say which pods it had."""
+    if not options.follow and await _has_removed_ranks(call, job):
+        return await _answer_merged(call, job, options, None)
     try:
         return await logs.workload_logs(call)
     except (NotFound, BadRequest):
