@@ -65,7 +65,7 @@ def test_a_program_may_write_what_it_likes(project: Path) -> None:
     (project / "outputs" / "config.yaml").write_text("2")
     for name in ("state.json", "model.pt", "metrics.csv", "env/lib/a.py", ".hidden/b.py", "outputs/log.txt"):
         (project / name).write_text("22")
-    assert files.wait_change(lambda: next(looks)) == []
+    assert files.wait_change(lambda _: next(looks)) == []
     (project / "train.py").write_text("22")
     assert files.wait_change() == ["train.py"]
 
@@ -84,6 +84,25 @@ def test_a_file_that_is_being_written_is_waited_for(project: Path, monkeypatch: 
         time, "sleep", lambda _: [(project / name).write_text("22") for name in [next(later, "")] if name]
     )
     assert files.wait_change() == ["conf.yaml", "train.py"]
+
+
+def test_a_file_that_grows_is_waited_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that comes over a network: half of it is no program."""
+    files, (file, sizes) = SourceFiles(str(project)), (project / "train.py", iter(range(2, 9)))
+    monkeypatch.setattr(time, "sleep", lambda _: file.write_text("x" * next(sizes, 8)))
+    assert files.wait_change() == ["train.py"]
+    assert file.stat().st_size == 8
+
+
+def test_a_run_that_ends_does_not_wait_for_the_next_look(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where looks take long, as over a network, they are seldom."""
+    files, over = SourceFiles(str(project)), threading.Event()
+    monkeypatch.setattr(saves, "INTERVAL", 3600.0)
+    watching = threading.Thread(target=files.wait_change, args=(over.wait,), daemon=True)
+    watching.start()
+    over.set()
+    watching.join(30)
+    assert not watching.is_alive()
 
 
 def test_a_directory_with_too_many_files_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,11 @@ Stamp = tuple[int, int, int]
 """A file's inode, its time of change in nanoseconds, its size in bytes."""
 
 
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
 class SourceFiles:
     """The source files below a directory as they are now, to be compared with what they become."""
 
@@ -63,25 +68,22 @@ class SourceFiles:
     def __len__(self) -> int:
         return len(self._stamps)
 
-    def wait_change(self, is_over: Callable[[], bool] = lambda: False) -> list[str]:
-        """Until a save is whole: the files that differ, relative to the directory. [] when `is_over`."""
-        while not is_over():
-            time.sleep(max(INTERVAL, 20 * self._look_s))
-            if changed := self._find_changes():
-                until = time.monotonic() + _MAX_SETTLING_S
-                before: list[str] | None = None
-                while changed != before and time.monotonic() < until:
-                    before = changed
-                    time.sleep(_SETTLED_S)
-                    changed = self._find_changes()
-                if changed:  # an editor may put away a file for a moment
-                    return changed
+    def wait_change(self, is_over: Callable[[float], bool] = _sleep) -> list[str]:
+        """Until a save is whole: the files that differ, relative to the directory. [] when `is_over`, which waits for so
+        many seconds at most."""
+        while not is_over(max(INTERVAL, 20 * self._look_s)):
+            began = time.monotonic()
+            stamps, before = self._read(), self._stamps
+            self._look_s = time.monotonic() - began
+            until = began + self._look_s + _MAX_SETTLING_S
+            while stamps != before and time.monotonic() < until:  # large files grow for a while
+                time.sleep(_SETTLED_S)
+                stamps, before = self._read(), stamps
+            if changed := self._compare(stamps):  # an editor may put away a file for a moment
+                return changed
         return []
 
-    def _find_changes(self) -> list[str]:
-        began = time.monotonic()
-        now = self._read()
-        self._look_s = time.monotonic() - began
+    def _compare(self, now: dict[str, Stamp]) -> list[str]:
         differ = {path for path, stamp in now.items() if self._stamps.get(path) != stamp}
         return sorted(os.path.relpath(path, self.directory) for path in differ | (self._stamps.keys() - now.keys()))
 
@@ -148,7 +150,7 @@ class _ForegroundRun:
         self._is_over.set()
 
     def _delete_when_saved(self, server: ServerClient, identity: str) -> None:
-        changed = self._files.wait_change(self._is_over.is_set)
+        changed = self._files.wait_change(self._is_over.wait)
         if not changed or self._is_over.is_set():
             return
         self.changed = changed
