@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.ui.conftest import Ui
-from tests.ui.test_workloads_page import expect, run
+from tests.ui.test_workloads_page import LONG, expect, run
 
 LEARNS = (
     "import sys\nfor step in range(50): print(f'step={step} loss={float(sys.argv[1]) / (step + 1):.4f}', flush=True)"
@@ -117,3 +117,14 @@ def test_a_big_log_does_not_freeze_the_page(ui: Ui) -> None:
     assert log.locator("span").count() < 200, "only what is in sight is in the document"
     ui.page.get_by_label("Search the log").fill("99997 ")
     expect(log.locator("span")).to_have_count(1)
+
+
+def test_runs_on_a_phone_say_how_they_went(ui: Ui) -> None:
+    run(ui, "on-a-phone", LONG)
+    size = ui.page.viewport_size
+    ui.page.set_viewport_size({"width": 390, "height": 800})
+    ui.page.get_by_role("link", name="Runs", exact=True).click()
+    phase = ui.row("on-a-phone").get_by_text("Running", exact=True)
+    expect(phase).to_be_visible()
+    assert phase.bounding_box()["x"] < 390
+    ui.page.set_viewport_size(size)
