@@ -1,8 +1,11 @@
 """Images with a root file system of their own: built and run, as Docker would."""
 
+import functools
+import http.server
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -115,6 +118,29 @@ def test_the_home_of_root_is_roots_wherever_the_shell_of_the_server_has_it(
     shop.build("FROM x\nRUN echo line >> ~/.its-rc && mktemp\nCMD echo $HOME; cat ~/.its-rc; dirname $(mktemp)")
     assert shop.run() == "/root\nline\n/tmp\n"
     assert not (tmp_path / ".its-rc").exists()
+
+
+def test_what_a_url_gives_now_is_in_the_image_and_the_same_answer_keeps_later_steps(
+    shop: Workshop, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    dockerfile = (
+        "FROM alpine\nADD http://127.0.0.1:{}/weights.txt /opt/weights.txt\nRUN echo later\nCMD cat /opt/weights.txt"
+    )
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            text, found = dockerfile.format(server.server_port), []
+            for content in ("first\n", "second\n", "second\n"):
+                (site / "weights.txt").write_text(content)
+                found.append(shop.build(text).layers)
+                assert shop.run() == content
+                assert (" ---> CACHED" in shop.said) == (len(found) == 3), "the step after the download"
+        finally:
+            server.shutdown()
+    assert found[0] != found[1] == found[2]
 
 
 def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:

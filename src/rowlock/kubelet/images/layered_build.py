@@ -390,18 +390,21 @@ class LayeredBuild:
     ) -> BuildState:
         """The state with the layer that `run` makes, or made when the same was done before."""
         wanted = layer_key(state.key, facts)
-        key = layer_key(wanted, uuid.uuid4().hex) if self._anew else self._store.newest(wanted)
-        layer = str(self._store.path(key))
-        after = replace(state, layers=(layer, *state.layers), key=key)
-        if is_cached and self._store.has(key):
+        is_anew = self._anew or not is_cached
+        key = layer_key(wanted, uuid.uuid4().hex) if is_anew else self._store.newest(wanted)
+        if not is_anew and self._store.has(key):
             self._emit_line(" ---> CACHED")
-            return after
-        with self._store.new(key) as place:
-            if code := run(self._spec(state.layers, place), place):
-                raise BuildFailed(f"line {step.line}: `{step}` ended with exit code {code}; the output above says why")
-        if self._anew:
-            self._store.note_newest(wanted, key)
-        return after
+        else:
+            with self._store.new(key) as place:
+                if code := run(self._spec(state.layers, place), place):
+                    raise BuildFailed(
+                        f"line {step.line}: `{step}` ended with exit code {code}; the output above says why"
+                    )
+            if not is_cached:
+                key = self._store.rename_by_content(key, wanted)
+            elif self._anew:
+                self._store.note_newest(wanted, key)
+        return replace(state, layers=(str(self._store.path(key)), *state.layers), key=key)
 
 
 def base_path(python: Path) -> str:

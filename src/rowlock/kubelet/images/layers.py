@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -58,6 +59,18 @@ class LayerStore:
         finally:
             beneath.remove_path(str(place))
 
+    def rename_by_content(self, key: str, wanted: str) -> str:
+        """Gives a layer that was made without a look at the store the key of what is in it, for steps whose outcome nothing
+        tells before; returns that key. The same outcome is the same layer, and what was built on it stays cached."""
+        known = layer_key(wanted, _tree_digest(self.path(key)))
+        try:
+            self.path(key).rename(self.path(known))
+        except OSError:  # it is there already
+            if not self.has(known):
+                raise
+            beneath.remove_path(str(self.path(key)))
+        return known
+
     def newest(self, key: str) -> str:
         """The key of the layer that stands for this one since it was made anew; else this one. It counts as used now."""
         path = str(self.directory / f"{key}{_NEWEST_SUFFIX}")
@@ -78,6 +91,24 @@ class LayerStore:
             with contextlib.suppress(FileNotFoundError):  # another build has removed it meanwhile
                 if entry.path not in used and now - entry.stat().st_mtime > UNUSED_SECONDS:
                     beneath.remove_path(entry.path)
+
+
+def _tree_digest(layer: Path) -> str:
+    """Of names, kinds, modes, owners and contents; not of times, which each download sets anew."""
+    digest = hashlib.sha256()
+    for directory, names, files in os.walk(layer):
+        names.sort()
+        for name in sorted([*names, *files]):
+            path = os.path.join(directory, name)
+            found = os.lstat(path)
+            fact = [os.path.relpath(path, layer), found.st_mode, found.st_uid, found.st_gid, found.st_rdev]
+            if stat.S_ISLNK(found.st_mode):
+                fact.append(os.readlink(path))
+            elif stat.S_ISREG(found.st_mode):
+                with open(path, "rb") as file:
+                    fact.append(hashlib.file_digest(file, "sha256").hexdigest())
+            digest.update(json.dumps(fact).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def layer_key(*facts: Any) -> str:
