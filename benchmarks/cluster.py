@@ -25,6 +25,27 @@ PODS = "/api/v1/namespaces/runai-default/pods"
 JOBS = "/apis/kubeflow.org/v1/namespaces/runai-default/pytorchjobs"
 
 
+class _WholeRequests(http.client.HTTPSConnection):
+    """Sends a request's head and body together, as kubectl and other Go programs do; http.client sends them one by one."""
+
+    _held: bytes | None = None
+
+    def request(self, *arguments: Any, **options: Any) -> None:
+        self._held = b""
+        try:
+            super().request(*arguments, **options)
+            whole = self._held
+        finally:
+            self._held = None
+        super().send(whole)
+
+    def send(self, data: Any) -> None:
+        if self._held is None:
+            super().send(data)
+        else:
+            self._held += data
+
+
 class Client:
     """The Kubernetes API of one embedded cluster."""
 
@@ -38,7 +59,7 @@ class Client:
 
     def _connect(self) -> http.client.HTTPSConnection:
         assert self._url.hostname
-        made = http.client.HTTPSConnection(self._url.hostname, self._url.port, context=self._tls, timeout=300)
+        made = _WholeRequests(self._url.hostname, self._url.port, context=self._tls, timeout=300)
         made.connect()
         return made
 

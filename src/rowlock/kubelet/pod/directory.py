@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rowlock.kubelet.files import beneath, untrusted
+from rowlock.kubelet.files.inode_groups import spread_subdirectories
 from rowlock.kubelet.files.names import is_name, path_component
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import Key
@@ -91,6 +92,7 @@ class PodDirectories:
         self.logs = data / "logs"
         for directory in (self.pods, self.logs):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        spread_subdirectories(str(self.pods))
         status = data.stat()
         self.identity = f"{status.st_dev}:{status.st_ino}"
         """The data directory's own, which a copy does not share."""

@@ -17,6 +17,7 @@ from typing import Any
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.kubelet.files import beneath, untrusted
+from rowlock.kubelet.files.inode_groups import spread_subdirectories
 from rowlock.kubelet.files.names import NotAName, path_component
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import PodSpec
@@ -62,6 +63,8 @@ class Checkpoints:
         except FileExistsError:  # not its job's first pod
             pass
         except FileNotFoundError:
+            self._root.mkdir(parents=True, exist_ok=True)
+            spread_subdirectories(str(self._root))
             os.makedirs(directory, exist_ok=True)
         owner = self._note_namespace(mark, pod.namespace)
         if owner != pod.namespace:
