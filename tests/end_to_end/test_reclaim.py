@@ -96,7 +96,7 @@ def told(story: Story, pods: int) -> None:
     heard = {
         e["involvedObject"]["kind"] for e in events if e["reason"] == "FailedScheduling" and sentence in e["message"]
     }
-    assert heard == {"PodGroup", "PyTorchJob"}
+    assert heard == {"PodGroup", "PyTorchJob", "Pod"}
 
 
 def resumed(story: Story, pods: int, before: set[str]) -> None:

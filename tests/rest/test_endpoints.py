@@ -303,7 +303,7 @@ def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1/nosuch", "/api/v1/workload-typ/x", "/api/v2/nosuch", "/api/v1/workloads/a/b/c"]
+    "path", ["/runai/api/v1/nosuch", "/api/v1/workload/x", "/api/v2/nosuch", "/api/v1/workloads/a/b/c"]
 )
 @pytest.mark.parametrize("method", ["GET", "OPTIONS"])
 def test_a_path_that_nobody_knows_is_refused_in_this_apis_words(world: World, method: str, path: str) -> None:
@@ -314,7 +314,8 @@ def test_a_path_that_nobody_knows_is_refused_in_this_apis_words(world: World, me
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/v1", "/api/v1/", "/api/v1/pods", "/api/v1/podtemplates/x", "/api/v1/nodes/a/proxy"]
+    "path",
+    ["/api/v1", "/api/v1/", "/api/v1/pods", "/api/v1/podtemplates/x", "/api/v1/nodes/a/proxy", "/api/v1/colours"],
 )
 def test_what_is_kubernetes_passes_by(world: World, path: str) -> None:
     answer = world.client.get(path)

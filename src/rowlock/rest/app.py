@@ -54,7 +54,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scope_history import ScopeHistory
 from rowlock.rest.list_rows.workload_rows import read_ahead
 from rowlock.rest.log_streams.log_response import LogResponse
-from rowlock.rest.openapi.refused_routes import CORE_RESOURCES, PREFIXES, methods_of_ids, refusal_of
+from rowlock.rest.openapi.refused_routes import PREFIXES, methods_of_ids, refusal_of
 from rowlock.rest.rights import AuthorizedApi, Right
 from rowlock.rest.routes import ROUTES, RUNAI_DOOR, paths_served
 from rowlock.rest.run_history.recorder import RunRecorder
@@ -82,6 +82,9 @@ def json_response(code: int, body: Any) -> Response:
     return Response(msgspec.json.encode(body), code, media_type="application/json")
 
 
+_MISTAKEN_PATHS = ("workload", "distributed", "projects", "project", "cluster", "jobs")
+"""First words of paths that are refused with Run:ai's Error; all others below `/api/v1` are the Kubernetes API's, which answers a
+kind that it does not know as kubectl expects it."""
 _USER = "rowlock.user"
 """Key of a request's scope under which the caller's name is stored after authentication."""
 
@@ -189,9 +192,12 @@ class RestApi:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """Every route of the API: those of `ROUTES`, then routes that refuse all else below `/api/v1` and its other prefixes with
-        Run:ai's Error, but for what is Kubernetes'."""
-        everything_else = ["/api/v1/{word}", "/api/v1/{word}/{rest:path}", "/api/v2/{rest:path}"]
+        """Every route of the API: those of `ROUTES`, then routes that refuse unknown paths below its prefixes with
+        Run:ai's Error."""
+        first_words = {path.split("/")[3] for _, path, _, _ in ROUTES if paths_served(path)[0] == path}
+        prefixes = sorted(first_words | set(_MISTAKEN_PATHS) | {"token", "login"})
+        everything_else = [one for p in prefixes for one in (f"/api/v1/{p}", f"/api/v1/{p}/{{rest:path}}")]
+        everything_else += ["/api/v2/{rest:path}"]
         everything_else += [one for prefix in PREFIXES for one in (prefix, f"{prefix}/{{rest:path}}")]
         everything_else += [RUNAI_DOOR, f"{RUNAI_DOOR}/{{rest:path}}"]
         refusals = [UnknownPath(path, self._serve_unmatched) for path in everything_else]
@@ -375,16 +381,11 @@ class RestApi:
 
 
 class UnknownPath(Route):
-    """Refuses a path with every method, unless it is one of Kubernetes' own, which share the prefix `/api/v1`."""
+    """Refuses a path with every method, also OPTIONS and what nobody has heard of."""
 
     def __init__(self, path: str, endpoint: Respond) -> None:
         super().__init__(path, endpoint)
-        self.methods = None  # all of them, also OPTIONS and what nobody has heard of
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        match, found = super().matches(scope)
-        is_of_kubernetes = (found.get("path_params") or {}).get("word") in CORE_RESOURCES
-        return (Match.NONE, {}) if is_of_kubernetes else (match, found)
+        self.methods = None
 
 
 class RouteIndex(BaseRoute):

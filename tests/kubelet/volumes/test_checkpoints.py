@@ -116,15 +116,16 @@ def test_a_job_goes_on_in_the_directory_of_another_of_its_namespace(tmp_path: Pa
             kept.directory_for(made("five", "team-a", name))
 
 
-def test_a_job_of_an_earlier_version_has_its_namespace_in_a_file(tmp_path: Path) -> None:
+def test_a_namespace_that_a_killed_server_has_not_written_is_written(tmp_path: Path) -> None:
     def made(namespace: str) -> PodSpec:
         meta = {"name": "p", "namespace": namespace, "uid": "one"}
         return parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
 
-    (tmp_path / "checkpoints" / ".namespaces").mkdir(parents=True)
-    (tmp_path / "checkpoints" / ".namespaces" / "one").write_text("team-a")
+    mark = tmp_path / "checkpoints" / ".namespaces" / "one"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
     kept = Checkpoints(tmp_path)
-    assert kept.directory_for(made("team-a")).is_dir()
+    assert kept.directory_for(made("team-a")).is_dir() and mark.read_text() == "team-a"
     with pytest.raises(ContainerConfigError, match="a job of another namespace"):
         kept.directory_for(made("team-b"))
 

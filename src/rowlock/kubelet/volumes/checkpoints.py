@@ -56,7 +56,7 @@ class Checkpoints:
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
         directory, mark = f"{self._root}/{name}", f"{self._namespaces}/{name}"
-        if resumed and not (os.path.isdir(directory) and os.path.lexists(mark)):
+        if resumed and not (os.path.isdir(directory) and os.path.isfile(mark)):
             raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
         try:
             os.mkdir(directory)
@@ -74,17 +74,18 @@ class Checkpoints:
         return Path(directory)
 
     def _note_namespace(self, mark: str, namespace: str) -> str:
-        """Whoever has it first. A link that leads nowhere: it is there whole or not at all, and costs one call."""
+        """Whoever has it first. Returns whose it is."""
         try:
-            os.symlink(namespace, mark)
+            fd = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             self._namespaces.mkdir(mode=0o700, exist_ok=True)
             return self._note_namespace(mark, namespace)
         except FileExistsError:
-            try:
-                return os.readlink(mark)
-            except OSError:  # an earlier version made a file
-                return untrusted.read_file(mark, _MARK_BYTES).decode()
+            if owner := untrusted.read_file(mark, _MARK_BYTES).decode():
+                return owner
+            fd = os.open(mark, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # the server ended before it had written
+        with open(fd, "wb", buffering=0) as file:
+            file.write(namespace.encode())
         return namespace
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:

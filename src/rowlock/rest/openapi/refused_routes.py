@@ -10,12 +10,6 @@ from starlette.routing import Match, Route
 
 PREFIXES = ("/api/v2/workloads", "/v1/k8s")
 """Path prefixes below which nothing is served."""
-CORE_RESOURCES = frozenset((
-    "bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes",
-    "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates", "proxy", "replicationcontrollers", "resourcequotas",
-    "secrets", "serviceaccounts", "services", "watch",
-))  # fmt: skip
-"""The words after `/api/v1/` that are Kubernetes': a real cluster has more of them than the embedded one."""
 
 
 class RefusedRoute(NamedTuple):
