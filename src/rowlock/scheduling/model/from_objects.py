@@ -32,6 +32,7 @@ from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status,
 DEVICES_ANNOTATION = "rowlock.dev/devices"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
 """How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
+_PREEMPTION_DELAY, _STALENESS_GRACE = "kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period"
 FINISHED_ANNOTATION = "rowlock.dev/finished"
 """On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
 RETIRED_ANNOTATION = "rowlock.dev/retired"
@@ -150,11 +151,7 @@ def _over_quota_weights(spec: Mapping[str, Any]) -> tuple[float, float, float]:
 
 DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
 """A duration as Go reads it."""
-DURATION_ANNOTATIONS = (
-    MAX_RUNTIME_ANNOTATION,
-    "kai.scheduler/preemption-delay",
-    "kai.scheduler/staleness-grace-period",
-)
+DURATION_ANNOTATIONS = (MAX_RUNTIME_ANNOTATION, _PREEMPTION_DELAY, _STALENESS_GRACE)
 """Annotations of jobs, bare pods and PodGroups whose value is a duration; one that cannot be read counts as absent."""
 
 
@@ -258,7 +255,7 @@ def bare_pod_gang(
         bare=True,
         foreign=identity.is_foreign(pod),
         started=seconds(dig(pod, "status.startTime")),
-        delay=parse_duration(annotations(pod).get("kai.scheduler/preemption-delay")) or 0.0,
+        delay=parse_duration(annotations(pod).get(_PREEMPTION_DELAY)) or 0.0,
         lasts=parse_duration(annotations(pod).get(MAX_RUNTIME_ANNOTATION))
         or float(spec.get("activeDeadlineSeconds") or 0),
     )
@@ -300,16 +297,14 @@ def pod_group_gang(
         started=seconds(dig(group, "status.startTime") or group_annotations.get(LAST_START_ANNOTATION)),
         stale=seconds(dig(group, "status.staleSince") or group_annotations.get(STALE_ANNOTATION)),
         verdict=str(dig(group, "status.explanation.message") or ""),
-        delay=parse_duration(group_annotations.get("kai.scheduler/preemption-delay")) or 0.0,
+        delay=parse_duration(group_annotations.get(_PREEMPTION_DELAY)) or 0.0,
         owner=(
             str(owner.get("apiVersion", "")),
             str(owner.get("kind", "")),
             str(owner.get("name", "")),
             str(owner.get("uid", "")),
         ),
-        grace=parse_duration(
-            spec.get("stalenessGracePeriod") or group_annotations.get("kai.scheduler/staleness-grace-period")
-        ),
+        grace=parse_duration(spec.get("stalenessGracePeriod") or group_annotations.get(_STALENESS_GRACE)),
         lasts=parse_duration(group_annotations.get(MAX_RUNTIME_ANNOTATION)) or 0.0,
         required=str(dig(spec, "topologyConstraint.requiredTopologyLevel") or ""),
         preferred=str(dig(spec, "topologyConstraint.preferredTopologyLevel") or ""),
