@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import stat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -128,6 +131,41 @@ def test_a_namespace_that_a_killed_server_has_not_written_is_written(tmp_path: P
     assert kept.directory_for(made("team-a")).is_dir() and mark.read_text() == "team-a"
     with pytest.raises(ContainerConfigError, match="a job of another namespace"):
         kept.directory_for(made("team-b"))
+
+
+def _pod_of(job: str, namespace: str) -> PodSpec:
+    owners = [{"controller": True, "uid": job, "kind": "PyTorchJob", "name": job}]
+    meta = {"name": "p", "namespace": namespace, "uid": f"pod-of-{job}", "ownerReferences": owners}
+    return parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+
+
+@pytest.mark.parametrize("refusal", [None, errno.EPERM, errno.EMLINK])
+def test_every_job_has_the_mark_of_its_namespace(
+    tmp_path: Path, refusal: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a file cannot have another name, and for a server that begins where another one was killed."""
+    marks, kept = tmp_path / "checkpoints" / ".namespaces", Checkpoints(tmp_path)
+    kept.directory_for(_pod_of("first", "team-a"))
+    (marks / ".names" / "team-a.new").write_text("te")
+
+    def refuse(*_: object) -> None:
+        raise OSError(refusal, "no")
+
+    if refusal:
+        monkeypatch.setattr(os, "link", refuse)
+    again = Checkpoints(tmp_path)
+    for job, namespace in (("a1", "team-a"), ("b1", "team-b"), ("a2", "team-a")):
+        again.directory_for(_pod_of(job, namespace))
+        assert (marks / job).read_text() == namespace
+    for job, namespace in (("a1", "team-b"), ("b1", "team-a")):
+        with pytest.raises(ContainerConfigError, match="a job of another namespace"):
+            again.directory_for(_pod_of(job, namespace))
+    if not refusal:
+        assert (marks / "a1").samefile(marks / "a2"), "one file for all jobs of a namespace"
+    assert stat.S_IMODE(marks.stat().st_mode) == 0o700 and not (marks / ".names" / "team-a.new").exists()
+    shutil.rmtree(marks)  # somebody tidied up under a running server
+    again.directory_for(_pod_of("a3", "team-a"))
+    assert (marks / "a3").read_text() == "team-a"
 
 
 def test_checkpoints_stay_while_another_job_goes_on_from_them(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 checkpoints/<job uid>/     what a job's ranks wrote to ROWLOCK_CHECKPOINT_DIR
 checkpoints/.gone/<job uid>     since when there is no such job any more (the file's time)
-checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another one get nothing of it
+checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another one get nothing of it. A hard link to
+    .namespaces/.names/<namespace>, where there can be one: a new file for each job would cost more than all else here
 
 The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
 first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
@@ -11,6 +12,7 @@ another one and has a directory of its own, unless it says whose it goes on from
 
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,8 @@ class Checkpoints:
     def __init__(self, data: Path, retention: float = RETENTION_SECONDS) -> None:
         self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
         self._namespaces = data / "checkpoints" / ".namespaces"
+        self._named = set[str]()
+        """Namespaces whose file to link to was written since the start."""
         self._retention = retention
 
     def directory_for(self, pod: PodSpec) -> Path:
@@ -76,17 +80,36 @@ class Checkpoints:
     def _note_namespace(self, mark: str, namespace: str) -> str:
         """Whoever has it first. Returns whose it is."""
         try:
-            fd = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            self._namespaces.mkdir(mode=0o700, exist_ok=True)
-            return self._note_namespace(mark, namespace)
+            self._link_mark(mark, namespace)
         except FileExistsError:
             if owner := untrusted.read_file(mark, _MARK_BYTES).decode():
                 return owner
-            fd = os.open(mark, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)  # the server ended before it had written
-        with open(fd, "wb", buffering=0) as file:
-            file.write(namespace.encode())
+            os.unlink(mark)  # the machine stopped before it was on the disk
+            self._link_mark(mark, namespace)
         return namespace
+
+    def _link_mark(self, mark: str, namespace: str) -> None:
+        """Raises FileExistsError."""
+        source = f"{self._namespaces}/.names/{namespace}"
+        if namespace not in self._named:
+            self._make_directories()
+            with suppress(FileNotFoundError):
+                os.unlink(f"{source}.new")  # the server ended here
+            _write_new(f"{source}.new", namespace)
+            os.replace(f"{source}.new", source)
+            self._named.add(namespace)
+        try:
+            os.link(source, mark)
+        except FileExistsError:
+            raise
+        except OSError:  # this file system has no links, or no more to this file; or somebody removed the directory
+            self._named.discard(namespace)
+            self._make_directories()
+            _write_new(mark, namespace)
+
+    def _make_directories(self) -> None:
+        for directory in (self._namespaces, self._namespaces / ".names"):
+            directory.mkdir(mode=0o700, exist_ok=True)
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""
@@ -107,6 +130,12 @@ class Checkpoints:
                 (self._namespaces / entry.name).unlink(missing_ok=True)
                 removed.append(entry.name)
         return removed
+
+
+def _write_new(path: str, text: str) -> None:
+    """Raises FileExistsError."""
+    with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
 
 
 def wait_for_writers(pod: PodSpec, view: View) -> None:
