@@ -7,8 +7,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.storage.conftest import Opened, config, run, story, take
@@ -190,6 +192,32 @@ def test_a_failed_commit_ends_a_sequence(file: Path, pace: float, monkeypatch: p
                 await store.create(CM, config("later"), options=options)
             assert [type(outcome) for outcome in outcomes] == [errors.NotTried]
             assert not (await store.list(CM)).items
+
+    run(body())
+
+
+def test_a_disk_that_stalls_does_not_hold_up_the_event_loop(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that writes its checkpoint makes an fsync of ours last for seconds; whoever only reads is served meanwhile."""
+
+    async def body() -> None:
+        async with Opened(file) as store:
+            assert store._journal and store._group_commit
+            store._group_commit._pace = 0.0  # it was quick until now: a lone write is waited for
+            append, was_served, outcomes = store._journal.append, threading.Event(), list[bool]()
+
+            def stall(*arguments: Any) -> None:
+                outcomes.append(was_served.wait(timeout=20))
+                append(*arguments)
+
+            monkeypatch.setattr(store._journal, "append", stall)
+            writing = asyncio.create_task(store.create(CM, config("a")))
+            while not store._group_commit._busy:
+                await asyncio.sleep(0)
+            assert not (await store.list(CM)).items, "it is not durable yet"
+            was_served.set()
+            made = await writing
+            assert outcomes == [True] and await store.get(CM, "default", "a") == made
+            await store.create(CM, config("b"))
 
     run(body())
 

@@ -1,9 +1,9 @@
 """Group commit: whatever is staged while one fsync runs goes into the next one, together.
 
 One thread writes. Its answer comes back into the event loop, which shows the batch to readers and watchers and only
-then answers the writers. A lone write on a quick disk is written by the event loop itself: to change threads twice takes
-as long as the fsync. When a commit fails, every write that is staged fails with it and the next one tries anew: a full
-disk heals by itself.
+then answers the writers. For a lone write on a quick disk the event loop waits, if only for a moment: to hear of it in
+another turn takes as long as the fsync, but a disk that stalls must not stop the server. When a commit fails, every write
+that is staged fails with it and the next one tries anew: a full disk heals by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 
 from rowlock.errors import ApiError, Unavailable
 from rowlock.storage.journal import Journal, SupersededRow
@@ -36,14 +36,51 @@ class _Batch:
     def compacted_revision(self) -> int:
         return self.drop[-1].since if self.drop else 0
 
-    def write(self, journal: Journal) -> BaseException | None:
-        """What went wrong; whatever it is, the writers hear it."""
+    def write(self, journal: Journal) -> _Written:
+        """Whatever goes wrong, the writers hear it."""
+        error, began = None, time.perf_counter()
         try:
             rows = [_to_row(change) for change in self.changes]
             journal.append(rows, [item.revision for item in self.drop], self.compacted_revision)
         except Exception as fault:  # noqa: BLE001 (returned)
-            return fault
-        return None
+            error = fault
+        return _Written(time.perf_counter() - began, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What became of a batch."""
+
+    seconds: float
+    error: BaseException | None
+
+
+class _Commit:
+    """A batch on its way through the writer thread. Who waits for it in vain is told later."""
+
+    def __init__(self, batch: _Batch, on_late: Callable[[_Written], object]) -> None:
+        self.batch = batch
+        self._on_late = on_late
+        self._written: _Written | None = None
+        self._decided, self._done = Lock(), Lock()
+        """Taken by the waiting or by the writing, whichever ends first; and held until the writing has ended in time."""
+        self._done.acquire()
+
+    def wait(self, seconds: float) -> _Written | None:
+        """Without the interpreter's lock. None after so many seconds: `on_late` will be called in the thread."""
+        if not (seconds and self._done.acquire(timeout=seconds)):
+            if self._decided.acquire(blocking=False):
+                return None
+            self._done.acquire()  # it ends at this very moment
+        return self._written
+
+    def finish(self, written: _Written) -> None:
+        """In the thread."""
+        if self._decided.acquire(blocking=False):
+            self._written = written
+            self._done.release()
+        else:
+            self._on_late(written)
 
 
 class _Writer:
@@ -51,13 +88,15 @@ class _Writer:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._queue: SimpleQueue[tuple[_Batch, Callable[[BaseException | None], object]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Commit | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    def write(self, batch: _Batch, on_done: Callable[[BaseException | None], object]) -> None:
-        """`on_done` is called in the thread, with what went wrong or None."""
-        self._queue.put((batch, on_done))
+    def write(self, batch: _Batch, patience: float, on_late: Callable[[_Written], object]) -> _Written | None:
+        """What became of the batch; None when that takes longer than `patience` seconds: `on_late` is called in the thread then."""
+        commit = _Commit(batch, on_late)
+        self._queue.put(commit)
+        return commit.wait(patience)
 
     def close(self) -> None:
         """Write what was handed over, and end."""
@@ -65,11 +104,10 @@ class _Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        while (work := self._queue.get()) is not None:
-            batch, on_done = work
-            error = batch.write(self._journal)
+        while (commit := self._queue.get()) is not None:
+            written = commit.batch.write(self._journal)
             try:
-                on_done(error)
+                commit.finish(written)
             except RuntimeError:  # the event loop has gone, and with it everybody who waited
                 return
 
@@ -78,7 +116,8 @@ COMPACTION_STEP = 200  # superseded rows that one commit may remove besides as m
 MIN_COMPACTED_ROWS = 32  # fewer wait for the next commit: each removal dirties a page of its own
 HISTORY_SECONDS = 300.0  # kube-apiserver's --etcd-compaction-interval: a deleted Secret is not kept for longer
 _MARK_INTERVAL = 10.0  # seconds between two notes of the revision
-QUICK_COMMIT_SECONDS = 0.001  # seconds: nobody notices that the event loop is away for so long
+QUICK_COMMIT_SECONDS = 0.001  # seconds: a disk that has lately needed more is not waited for
+PATIENCE_SECONDS = 0.003  # seconds: nobody notices that the event loop is away for so long
 PACE_DECAY = 0.9  # of how slow the disk was last, after each commit
 
 
@@ -149,21 +188,20 @@ class GroupCommit:
             _resolve_waiters(waiters, None)
             return
         self._busy = True
-        batch, started = _Batch(changes, self._rows_to_compact(changes), waiters), time.perf_counter()
-        if len(changes) == len(waiters) == 1 and not batch.drop and self._pace < QUICK_COMMIT_SECONDS:
-            return self._finish_batch(loop, batch, batch.write(self._journal), time.perf_counter() - started)
+        batch = _Batch(changes, self._rows_to_compact(changes), waiters)
+        is_waited_for = len(changes) == len(waiters) == 1 and not batch.drop and self._pace < QUICK_COMMIT_SECONDS
 
-        def finish(error: BaseException | None) -> None:
-            loop.call_soon_threadsafe(self._finish_batch, loop, batch, error, time.perf_counter() - started)
+        def finish_later(written: _Written) -> None:
+            loop.call_soon_threadsafe(self._finish_batch, loop, batch, written)
 
-        self._writer.write(batch, finish)
+        written = self._writer.write(batch, PATIENCE_SECONDS if is_waited_for else 0.0, finish_later)
+        if written is not None:
+            self._finish_batch(loop, batch, written)
 
-    def _finish_batch(
-        self, loop: asyncio.AbstractEventLoop, batch: _Batch, error: BaseException | None, duration: float
-    ) -> None:
+    def _finish_batch(self, loop: asyncio.AbstractEventLoop, batch: _Batch, written: _Written) -> None:
         self._busy = False
-        self._pace = max(duration, self._pace * PACE_DECAY)
-        if error is not None:
+        self._pace = max(written.seconds, self._pace * PACE_DECAY)
+        if (error := written.error) is not None:
             self.failed_count += 1
             self._core.discard_staged()
             waiters = batch.waiters + self._waiters
