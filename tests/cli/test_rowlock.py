@@ -75,6 +75,7 @@ def test_an_elastic_job_that_trains_with_its_minimum_is_running(served: Served) 
     assert said.startswith("Job t1 is running: ") and said.endswith(" Meanwhile 1 of 2 pods run.\n")
     body = json.loads(served.ok("rowlock wait t1 --for running --timeout 10s --json"))
     assert (body["phase"], body["additionalFields"]["status"]) == ("Degraded", "Running")
+    assert body["reachedPhase"] == "Running"
     code, _, err = served.run("rowlock wait t1 --timeout 0s")
     assert code == 1 and err.startswith("Job t1 is degraded after 0s, not completed: ")
 

@@ -448,9 +448,9 @@ def test_wait_answers_when_the_phase_comes(world: World) -> None:
     world.project()
     identity = world.submit().json()["workloadId"]
     body = world.client.get(f"{W}/{identity}/wait", params={"for": "Creating"}).json()
-    assert body["phase"] == "Creating"
+    assert (body["phase"], body["reachedPhase"]) == ("Creating", "Creating")
     late = world.client.get(f"{W}/{identity}/wait", params={"for": "Completed", "timeout": "0"}).json()
-    assert late["phase"] == "Creating"
+    assert (late["phase"], late["reachedPhase"]) == ("Creating", None)
     odd = {
         "for=X": "is no phase; there are Completed",
         "timeout=nan": "must be a number",

@@ -58,20 +58,25 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], sentence: str) 
 
 
 @pytest.mark.parametrize(
-    ("phase", "word", "phases", "arrived"),
+    ("phase", "reached", "phases", "arrived"),
     [
         ("Running", "Running", ("Running",), True),
         ("Degraded", "Running", ("Running",), True),
-        ("Degraded", "Error", ("Running",), False),
+        ("Degraded", None, ("Running",), False),
         ("Degraded", "Running", ("Completed",), False),
         ("Deleted", "Running", ("Running",), False),
-        ("Degraded", "Error", ("Degraded", "Failed"), True),
+        ("Degraded", "Degraded", ("Degraded", "Failed"), True),
     ],
 )
-def test_an_elastic_job_with_its_minimum_is_running(
-    phase: str, word: str, phases: tuple[str, ...], arrived: bool
+def test_the_server_says_what_was_reached(
+    phase: str, reached: str | None, phases: tuple[str, ...], arrived: bool
 ) -> None:
-    assert WorkloadInfo.from_json({"phase": phase, "additionalFields": {"status": word}}).is_in(phases) is arrived
+    assert WorkloadInfo.from_json({"phase": phase, "reachedPhase": reached}).is_in(phases) is arrived
+
+
+@pytest.mark.parametrize("phase", ["Running", "Degraded"])
+def test_an_older_server_says_only_the_phase(phase: str) -> None:
+    assert WorkloadInfo.from_json({"phase": phase}).is_in(("Running",)) is (phase == "Running")
 
 
 def test_an_unknown_field_is_refused_with_the_nearest() -> None:

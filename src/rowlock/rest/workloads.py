@@ -40,7 +40,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
 from rowlock.workloads.inventory.nodes import has_simulated_gpus
 from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
-from rowlock.workloads.phase import V1_STATUSES
+from rowlock.workloads.phase import V1_STATUSES, WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
@@ -279,8 +279,9 @@ async def wait(call: RestCall) -> Any:
     """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or after the timeout (seconds) with
     the present phase.
 
-    An elastic job that runs with its minimum counts as Running here, though its phase is Degraded while others of its pods wait
-    for a node. For a workload that is deleted meanwhile the phase is Deleted."""
+    `reachedPhase` is the one of them that the workload has reached, null after the timeout. An elastic job that runs with its
+    minimum counts as Running, though its phase is Degraded while others of its pods wait for a node. For a workload that is
+    deleted meanwhile the phase is Deleted."""
     params = call.validate_query("for", "timeout")
     phases = _parse_phases(params.get("for", "Completed,Failed"))
     seconds = _parse_timeout(params.get("timeout", "30"))
@@ -288,18 +289,21 @@ async def wait(call: RestCall) -> Any:
     cache, uid = call.context.cache, objects.uid(workload.job)
 
     def has_arrived() -> bool:
-        if cache.workload(uid) is None:
-            return True
-        known = cache.status(uid)
-        return known.phase in phases or ("Running" in phases and known.status == "Running")
+        return cache.workload(uid) is None or _reached_phase(cache.status(uid), phases) is not None
 
     await cache.wait_until(uid, has_arrived, min(seconds, _MAX_WAIT))
-    current = cache.workload(uid)
-    return (
-        runai_json.workload_detail_json(current)
-        if current
-        else {**runai_json.workload_detail_json(workload), "phase": "Deleted", "phaseMessage": ""}
-    )
+    if current := cache.workload(uid):
+        reached = _reached_phase(cache.status(uid), phases)
+        return {**runai_json.workload_detail_json(current), "reachedPhase": reached}
+    gone = {"phase": "Deleted", "phaseMessage": "", "reachedPhase": "Deleted" if "Deleted" in phases else None}
+    return {**runai_json.workload_detail_json(workload), **gone}
+
+
+def _reached_phase(known: WorkloadStatus, phases: set[str]) -> str | None:
+    """The one of the phases that the workload has reached. V1's word tells an elastic job that waits to grow from a broken one."""
+    if known.phase in phases:
+        return known.phase
+    return "Running" if "Running" in phases and known.status == "Running" else None
 
 
 def _parse_timeout(text: str) -> float:

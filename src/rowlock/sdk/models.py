@@ -38,10 +38,9 @@ class WorkloadInfo:
         return self.phase in FINISHED_PHASES
 
     def is_in(self, phases: Collection[str]) -> bool:
-        """Whether it is in one of the phases. An elastic job is Running, too, when its minimum runs and others of its pods wait
-        for a node; its phase is Degraded then."""
-        word = (self.raw.get("additionalFields") or {}).get("status")
-        return self.phase in phases or ("Running" in phases and word == "Running" and self.phase == "Degraded")
+        """Whether it is in one of the phases. For an answer of `wait` the server's word counts, too: an elastic job has reached
+        Running when its minimum runs and others of its pods wait for a node, though its phase is Degraded then."""
+        return self.phase in phases or (self.phase != "Deleted" and self.raw.get("reachedPhase") in phases)
 
     @classmethod
     def from_json(cls, body: Json) -> WorkloadInfo:

@@ -273,9 +273,8 @@ def wait_for_phase(
 
 
 def has_reached(workload: dict[str, Any], phase: str) -> bool:
-    """Whether the workload is in the phase. An elastic job runs, too, when its minimum does and others of its pods wait for a node."""
-    word = workload.get("additionalFields", {}).get("status")
-    return bool(workload["phase"] == phase or phase == word == "Running")
+    """Whether a workload that was waited for is in the phase: the server's word where it gave one (an older one does not)."""
+    return phase in (workload["phase"], workload.get("reachedPhase"))
 
 
 # ---------------------------------------------------------------- verbs on several

@@ -118,6 +118,7 @@ ANSWERS: dict[str, Schema] = {
     "StandardWorkload": record(**_IDENTITY),
     "Workload": record(**_WORKLOAD),
     "WorkloadDetailed": record(**_WORKLOAD, pendingSchedulingMessages=list_of(OBJECT)),
+    "AwaitedWorkload": record(**_WORKLOAD, pendingSchedulingMessages=list_of(OBJECT), reachedPhase=nullable(_PHASE)),
     "Workloads": page_of("workloads", "Workload"),
     "Batch": record(
         id=TEXT, succeeded=list_of(TEXT), failed=list_of(record(id=TEXT, code=WHOLE, message=TEXT))

@@ -63,7 +63,7 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
         ("", "WorkloadDetailed", ()), ("/pods", "Pods", (*LIST, "deleted")), ("/events", "Events", LIST),
         ("/history", "History", LIST), ("/metrics", "Metrics", _SAMPLES), ("/pods/{pod}/metrics", "Metrics", _SAMPLES), ("/structure", "Structure", ()),
         ("/explain", "Explanation", ()), ("/what-if", "WhatIf", ()), ("/why", "Diagnosis", ()),
-        ("/wait", "WorkloadDetailed", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", (*_LOGS, "localRank")),
+        ("/wait", "AwaitedWorkload", ("for", "timeout")), ("/logs", "text", _LOGS), ("/pods/{pod}/logs", "text", (*_LOGS, "localRank")),
     )  # fmt: skip
     for word, answer, parameters in of_one:
         yield "GET", f"{base}/{{id}}{word}", Operation(answer, query=parameters)
