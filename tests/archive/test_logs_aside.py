@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kubelet.conftest import remove_pod
 
 from rowlock.archive import database, log_intake
 from rowlock.archive.archive import Archive
@@ -98,7 +99,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, call: int, happens: Callable[[], 
 
 def remove_with(directories: PodDirectories, container: str) -> None:
     write_log(directories, container)
-    directories.remove(CARD)
+    remove_pod(directories, CARD)
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["the server goes on", "the server is killed"])
@@ -169,7 +170,7 @@ def test_the_archive_may_look_at_any_moment(
     write_log(directories, "first")
     write_log(directories, "second")
     monkeypatch.setattr(os, "rename", rename_and_look)
-    directories.remove(CARD)
+    remove_pod(directories, CARD)
     archive.work(connection)
     assert sorted(archived(connection)) == [("first", 0), ("second", 0)]
 
@@ -220,7 +221,7 @@ def test_a_log_that_cannot_be_put_aside_stays_until_its_pod_goes(
         patch.setattr(os, "rename", refuse)
         begin_third_run(directories, "first")
     assert (directories.container_directory(CARD.uid, "first") / "log.0").exists()
-    directories.remove(CARD)
+    remove_pod(directories, CARD)
     archive.work(connection)
     assert archived(connection) == [("first", 0)]
 
@@ -289,7 +290,7 @@ def test_a_log_that_cannot_be_read_stops_no_other(
     """The archive tried it again every five seconds, and did nothing else."""
     for container in ("bad", "good"):
         write_log(directories, container)
-    directories.remove(replace(CARD, owner=""))
+    remove_pod(directories, replace(CARD, owner=""))
     refuse_bad_log(monkeypatch, directories.logs, call, code)
     archive.work(connection)
     texts = {

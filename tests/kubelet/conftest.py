@@ -15,7 +15,7 @@ import psutil
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.pod.directory import PodDirectories
+from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.runtime.processes import kill_strays
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.fact_files import ticks
@@ -26,6 +26,12 @@ from rowlock.objects import Object, dig, phase
 from rowlock.storage.store import Store
 
 PATIENCE = 30.0
+
+
+def remove_pod(directories: PodDirectories, card: PodCard) -> None:
+    """As the kubelet does it, whose pod has gone."""
+    if directories.retire(card):
+        directories.remove_retired(card.uid)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.kubelet.conftest import Node, on_node, pod, remove_pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
@@ -273,7 +273,7 @@ def test_a_deleted_pods_log_is_its_own_jobs(tmp_path: Path) -> None:
         container = directories.container_directory(uid, "main")
         container.mkdir()
         (container / "log.0").write_text(owner)
-        directories.remove(card)
+        remove_pod(directories, card)
     logs = directories.logs
     assert directories.find_deleted_pod_log("default", "a", "", "job-1") == logs / "default_a_u1" / "main.0.log"
     assert directories.find_deleted_pod_log("default", "a", "", "job-2") == logs / "default_a_u2" / "main.0.log"

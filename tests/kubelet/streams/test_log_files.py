@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Never
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod
+from tests.kubelet.conftest import Node, on_node, pod, remove_pod
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
@@ -124,7 +124,7 @@ def test_a_reader_of_a_deleted_pods_log_waits_for_that_pod_and_looks_at_no_other
         reading = asyncio.create_task(read_pieces(pod_logs(directories, None), LogOptions()))
         while looks < 2:
             await asyncio.sleep(0)
-        directories.remove(gone)
+        remove_pod(directories, gone)
         directories.forget(gone)
         return await asyncio.wait_for(reading, 30)
 
@@ -138,7 +138,7 @@ def test_who_asks_for_the_last_pod_of_a_rank_does_not_wait_for_its_next_one_to_g
 ) -> None:
     monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 1e9)
     gone = add_pod(directories, "u1")
-    directories.remove(gone)
+    remove_pod(directories, gone)
     directories.forget(gone)
     card = add_pod(directories, "u2")
     if is_restarted:  # the server: it knows its pods from their cards

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kubelet.conftest import WAY, Node, on_node, pod, shim_request, until
+from tests.kubelet.conftest import WAY, Node, on_node, pod, remove_pod, shim_request, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
@@ -516,6 +516,6 @@ def test_a_directory_goes_even_while_something_writes_into_it(tmp_path: Path) ->
     writer = threading.Thread(target=write)
     writer.start()
     writing.wait()
-    directories.remove(card)
+    remove_pod(directories, card)
     writer.join()
     assert not directories.pod_directory("u").exists()

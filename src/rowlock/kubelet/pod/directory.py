@@ -25,6 +25,7 @@ from typing import Any
 
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.files.inode_groups import spread_subdirectories
+from rowlock.kubelet.files.moves import move_file
 from rowlock.kubelet.files.names import is_name, path_component
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import Key
@@ -32,8 +33,12 @@ from rowlock.objects import Key
 MAX_KEPT_POD_LOGS = 1000
 """Deleted pods whose logs are kept."""
 _ATTEMPTS = 20
-_PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
-"""Refusals that say nothing about a file: it can be moved later."""
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_NO_FILE_SYSTEM = (
+    errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EEXIST, errno.ENOENT,
+)  # fmt: skip
+_PASSING = frozenset((*_SHORTAGES, *_NO_FILE_SYSTEM))
+"""Refusals that say nothing about a file: it can be moved later. `logs` may lie on a file system that is not there now."""
 _MAX_LOG_PREFIX = 255 - len("_00000000-0000-4000-8000-000000000000")
 _DOOMED = "~"
 """Ends the name of a pod's directory whose removal has begun; a uid cannot end so (`is_name`)."""
@@ -134,7 +139,7 @@ class PodDirectories:
         return self._present.get(pod_key, frozenset())
 
     def forget(self, card: PodCard) -> None:
-        """`remove` has done what it could."""
+        """`retire` has done what it could."""
         uids = self._present.get(card.key, set())
         uids.discard(card.uid)
         if not uids:
@@ -146,26 +151,23 @@ class PodDirectories:
             return _list_containers(self.pod_directory(uid))
         return []
 
-    def remove(self, card: PodCard) -> None:
-        """The pod has gone: its logs move aside, and all else goes."""
-        if self.retire(card):
-            self.remove_retired(card.uid)
-
     def retire(self, card: PodCard) -> bool:
-        """Quick: the pod's logs move aside, and the name of its directory says that the rest of it may go.
+        """Quick, unless `logs` lies on another file system: the pod's logs move aside, and the name of its directory says that
+        the rest of it may go.
 
-        False where the machine has no room for the logs now: they stay there, and all else has gone."""
+        False where `logs` takes no logs now: they stay there, and all else has gone."""
         directory = self.pod_directory(card.uid)
-        is_moved = self._move_logs(directory, card)
-        if not is_moved:
+        refusal = self._move_logs(directory, card)
+        if refusal is not None:
             _remove_all_but_logs(directory)  # that may be what filled the disk
-            is_moved = self._move_logs(directory, card)
+            refusal = self._move_logs(directory, card)
         with contextlib.suppress(OSError):  # nothing is there, or what an earlier attempt has left
             os.rename(directory, f"{directory}{_DOOMED}")  # also after a crash, when `pod.json` may have gone first
-        if not is_moved:  # `finish_removals` comes to it, or the next server
-            place = f"{card.namespace}/{card.name}"
-            log.warning("the logs of the deleted pod %s stay in %s~ until the disk has room for them", place, directory)
-        return is_moved
+        if refusal is not None:  # `finish_removals` comes to it, or the next server
+            place, reason = f"{card.namespace}/{card.name}", refusal.strerror or refusal
+            text = "the logs of the deleted pod %s stay in %s~ until %s takes them: %s"
+            log.warning(text, place, directory, self.logs, reason)
+        return refusal is None
 
     def remove_retired(self, uid: str) -> None:
         """Slow where a pod has written many files."""
@@ -184,24 +186,26 @@ class PodDirectories:
             "%s cannot be removed whole: something in it is immutable (lsattr) or mounted; remove it by hand", doomed
         )
 
-    def _move_logs(self, directory: Path, card: PodCard) -> bool:
-        """False where a log stays because of what passes: a full disk, no descriptor."""
+    def _move_logs(self, directory: Path, card: PodCard) -> OSError | None:
+        """Why a log stays there, where that passes: a full disk, no descriptor, a file system that is not there."""
         log_directory = self.logs / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
-        are_moved = True
+        refusal: OSError | None = None
         try:
             containers = _list_containers(directory)
         except OSError as error:
-            return error.errno not in _PASSING
+            return error if _passes(error, directory) else None
         for container in containers:
+            place = directory / container
             try:
-                for entry in _entries(directory / container):
+                for entry in _entries(place):
                     if (found := _RUN_LOG.fullmatch(entry.name)) and entry.is_file(follow_symlinks=False):
+                        place = Path(entry.path)
                         _move_log(entry.path, log_directory, f"{container}.{found[1]}.log", card.owner)
-            except OSError as error:  # others: a server that stopped meanwhile has left a thread that does the same
-                are_moved = are_moved and error.errno not in _PASSING
+            except OSError as error:
+                refusal = error if _passes(error, place) else refusal
         if self._on_logs_aside is not None and log_directory.is_dir():
             self._on_logs_aside(str(log_directory))
-        return are_moved
+        return refusal
 
     def finish_removals(self) -> None:
         """What a server that was killed, or a full disk, has not let be removed to the end."""
@@ -209,7 +213,8 @@ class PodDirectories:
             if not entry.name.endswith(_DOOMED):
                 continue
             card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
-            if card is None or card.uid != entry.name.removesuffix(_DOOMED) or self._move_logs(Path(entry.path), card):
+            is_card = card is not None and card.uid == entry.name.removesuffix(_DOOMED)
+            if card is None or not is_card or self._move_logs(Path(entry.path), card) is None:
                 beneath.remove_path(entry.path, self._is_stopped.is_set)
 
     def stop_removals(self) -> None:
@@ -219,8 +224,12 @@ class PodDirectories:
     def forget_old_logs(self) -> None:
         """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
         entries = []
-        self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
-        for entry in _entries(self.logs):
+        try:
+            self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
+            found = _entries(self.logs)
+        except OSError:  # it is on a file system that is not there now
+            return
+        for entry in found:
             if entry.name == EARLIER_RUNS:
                 continue
             if self._on_logs_aside is not None and not os.path.exists(f"{entry.path}/{ARCHIVED_FACT}"):
@@ -306,6 +315,11 @@ def _remove_all_but_logs(directory: Path) -> None:
                     beneath.remove_path(entry.path)
 
 
+def _passes(error: OSError, place: Path) -> bool:
+    """May what is there be moved later? Where it has gone, a server that stopped meanwhile has left a thread that does the same."""
+    return error.errno in _PASSING and os.path.lexists(place)
+
+
 def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
     """Raises OSError. The archive may look into `aside` at any moment."""
     for attempts_left in reversed(range(_ATTEMPTS)):
@@ -314,10 +328,10 @@ def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
             if owner and not (aside / OWNER_FACT).exists():  # first: without it the log would be no job's
                 with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
                     write_fact(str(aside / OWNER_FACT), {"uid": owner})
-            os.rename(log, aside / name)
+            move_file(log, f"{aside}/{name}")
             break
         except (FileNotFoundError, FileExistsError):  # the archive has removed the directory, which it had emptied
-            if not attempts_left:
+            if not attempts_left or not os.path.lexists(log):
                 raise
     with contextlib.suppress(FileNotFoundError):
         os.unlink(aside / ARCHIVED_FACT)  # it is not true any more

@@ -154,7 +154,9 @@ class PodWorker:
             return
         shim_request, image = request
         directory.mkdir(exist_ok=True, mode=0o700)
-        self._directories.drop_old_runs(state.card, start.container, start.number)
+        if start.number:  # a log may have to be copied to another file system
+            await asyncio.to_thread(self._directories.drop_old_runs, state.card, start.container, start.number)
+            facts = state.containers.get(start.container, NO_FACTS)
         is_pull_reported = facts.pull.told
         facts = replace(facts, asked=start.number, shim=0, problem=None, stop_by=None, image_id=image.id, pull=NO_PULL)
         state.set_facts(start.container, facts)

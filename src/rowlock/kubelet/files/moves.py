@@ -1,0 +1,71 @@
+"""Moves files also to where a rename does not reach: another file system.
+
+`logs` of the data directory may be a mount or a link. What is copied was written by pods, which may still be writing
+there, or have put something else in the file's place. Standard library only.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE = 1 << 20
+
+
+def move_file(source: str, target: str) -> None:
+    """A rename, or where that cannot be a copy, which is whole before the file itself goes. Raises OSError, and the file
+    is still there then."""
+    try:
+        os.rename(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_file(source, target)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(source)
+
+
+def _copy_file(source: str, target: str) -> None:
+    """With its holes and times. Nothing stands at `target` before all of it is on the disk."""
+    directory, _, name = target.rpartition("/")
+    scratch = f"{directory}/.{name}.new"  # no reader of logs takes it for one
+    reading = os.open(source, _READ)
+    try:
+        status = os.fstat(reading)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", source)
+        writing = os.open(scratch, _WRITE, 0o600)
+        try:
+            _copy_data(reading, writing, status.st_size)
+            os.utime(writing, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.fsync(writing)
+        finally:
+            os.close(writing)
+        os.rename(scratch, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
+    finally:
+        os.close(reading)
+
+
+def _copy_data(reading: int, writing: int, size: int) -> None:
+    """A log's beginning may be a hole, and a hostile one TiBs of nothing: what it costs are the bytes that are kept of it."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(reading, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # the rest is a hole
+                raise
+            break
+        end = min(size, os.lseek(reading, at, os.SEEK_HOLE))
+        while at < end:
+            piece = os.pread(reading, min(end - at, _PIECE), at)
+            if not piece:  # it was cut meanwhile
+                return
+            at += os.pwrite(writing, piece, at)
+    os.ftruncate(writing, size)
