@@ -23,7 +23,7 @@ from rowlock.objects import Key, Object
 
 EVENT_TTL = 3_600.0  # seconds
 MAX_EVENTS = 20_000
-"""Events in all namespaces together; beyond, the oldest of the namespace that has most go, a tenth at a time."""
+"""Events in all namespaces together; beyond, the oldest of the namespace that has most go, a twentieth at a time."""
 _SWEEP_INTERVAL = 60.0  # seconds between two sweeps
 _EVENTS_PER_SWEEP = 1_000
 """Events that are looked at in one go: everybody else waits meanwhile."""
@@ -39,14 +39,24 @@ class EventExpiry:
     def __init__(self, ttl: float = EVENT_TTL) -> None:
         self._ttl, self._interval = ttl, min(_SWEEP_INTERVAL, ttl / 2)
         self._next_sweep = 0.0
-        self._expiries: list[tuple[float, Key]] = []
-        """A heap: when an Event is to be looked at again. It may have been seen later, or be gone, by then."""
+        self._expiries: dict[str, list[tuple[float, Key]]] = {}
+        """A heap for each namespace: when an Event is to be looked at again. It may have been seen later, or be gone, by then."""
+        self._live = Counter[str]()
+        """How many Events each namespace has."""
+        self._total = 0
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
+        key = objects.key(change.object)
+        if change.type == "Deleted":
+            self._live[key.namespace] -= 1
+            self._total -= 1
         if change.type != "Added":
             return []
-        heapq.heappush(self._expiries, (_last_seen(change.object) + self._ttl, objects.key(change.object)))
-        if len(self._expiries) > MAX_EVENTS:
+        self._live[key.namespace] += 1
+        self._total += 1
+        heap = self._expiries.setdefault(key.namespace, [])
+        heapq.heappush(heap, (_last_seen(change.object) + self._ttl, key))
+        if self._total > MAX_EVENTS:
             self._next_sweep = 0.0
         return [Key("", "events")]
 
@@ -54,39 +64,50 @@ class EventExpiry:
         if now < self._next_sweep:
             return Decision(requeue_after=self._next_sweep - now)
         deletes: list[Write] = []
-        for _ in range(_EVENTS_PER_SWEEP):
-            if not self._expiries or self._expiries[0][0] > now:
-                break
-            _, event_key = heapq.heappop(self._expiries)
-            event = view.get(EVENT, *event_key)
-            if event is None:
+        looks = _EVENTS_PER_SWEEP
+        for namespace, heap in list(self._expiries.items()):
+            if self._live[namespace] <= 0:
+                del self._expiries[namespace], self._live[namespace]
                 continue
-            if (expires := _last_seen(event) + self._ttl) > now:
-                heapq.heappush(self._expiries, (expires, event_key))
-            else:
-                deletes.append(Delete(EVENT, *event_key))
-                heapq.heappush(self._expiries, (now + self._interval, event_key))  # again, should that fail
-        else:
+            while looks and heap and heap[0][0] <= now:
+                looks -= 1
+                deletes += self._look_at_first(heap, view, now)
+        excess = self._total - len(deletes) - MAX_EVENTS
+        if looks and excess > 0:
+            deletes += self._make_room(view, now, excess)
+        if not looks or excess > 0:
             return Decision(tuple(deletes), requeue_after=0.0)
-        if len(self._expiries) > MAX_EVENTS:
-            deletes += self._excess_deletes(view)
-        soonest = self._expiries[0][0] if self._expiries else now + self._ttl
+        soonest = min((heap[0][0] for heap in self._expiries.values() if heap), default=now + self._ttl)
         self._next_sweep = max(soonest, now + self._interval)
         return Decision(tuple(deletes), requeue_after=self._next_sweep - now)
 
-    def _excess_deletes(self, view: View) -> list[Write]:
-        """Room for others, where there are too many: from who has most."""
-        self._expiries = [entry for entry in self._expiries if view.get(EVENT, *entry[1]) is not None]
-        heapq.heapify(self._expiries)
-        excess = len(self._expiries) - MAX_EVENTS
-        if excess <= 0:
+    def _look_at_first(self, heap: list[tuple[float, Key]], view: View, now: float) -> list[Write]:
+        """The first of a heap: it goes, is gone, or was seen later."""
+        _, event_key = heapq.heappop(heap)
+        event = view.get(EVENT, *event_key)
+        if event is None:
             return []
-        namespaces = Counter(event_key.namespace for _, event_key in self._expiries)
-        ((noisiest, count),) = namespaces.most_common(1)
-        oldest = heapq.nsmallest(
-            min(excess + MAX_EVENTS // 10, count), (entry for entry in self._expiries if entry[1].namespace == noisiest)
-        )
-        return [Delete(EVENT, *event_key) for _, event_key in oldest]
+        if (expires := _last_seen(event) + self._ttl) > now:
+            heapq.heappush(heap, (expires, event_key))
+            return []
+        return [self._delete(heap, event_key, now)]
+
+    def _delete(self, heap: list[tuple[float, Key]], event_key: Key, now: float) -> Write:
+        heapq.heappush(heap, (now + self._interval, event_key))  # it is looked at again, should that fail
+        return Delete(EVENT, *event_key)
+
+    def _make_room(self, view: View, now: float, excess: int) -> list[Write]:
+        """Room for others, where there are too many: from who has most, its oldest."""
+        ((noisiest, count),) = self._live.most_common(1)
+        heap, wanted = self._expiries[noisiest], min(excess + MAX_EVENTS // 20, count, _EVENTS_PER_SWEEP)
+        oldest: list[Key] = []
+        for _ in range(2 * _EVENTS_PER_SWEEP):
+            if not heap or len(oldest) == wanted:
+                break
+            _, event_key = heapq.heappop(heap)
+            if view.get(EVENT, *event_key) is not None:
+                oldest.append(event_key)
+        return [self._delete(heap, event_key, now) for event_key in oldest]
 
 
 def _last_seen(event: Object) -> float:
