@@ -10,6 +10,7 @@ from tests.system.cluster import EVENT, Cluster
 
 from rowlock import kinds, objects
 from rowlock.api import Delete
+from rowlock.kinds import Kind
 from rowlock.storage.state import State, StoredChange
 from rowlock.system import event_expiry, registry
 from rowlock.system.event_expiry import EventExpiry
@@ -102,7 +103,12 @@ def test_a_crowd_makes_room_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     fill("noisy", range(10, 133), view, expiry)
     gone, slices, revision, looks = list[str](), list[int](), 1_000, list[objects.Key]()
     get = view.get
-    monkeypatch.setattr(view, "get", lambda *key: (looks.append(objects.Key(*key[1:])), get(*key))[1])
+
+    def count_looks(kind: Kind, namespace: str, name: str) -> Any:
+        looks.append(objects.Key(namespace, name))
+        return get(kind, namespace, name)
+
+    monkeypatch.setattr(view, "get", count_looks)
     for _ in range(20):
         looks.clear()
         decision = expiry.decide(view, sweep, WRITTEN + 140)

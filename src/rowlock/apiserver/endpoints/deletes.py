@@ -10,10 +10,11 @@ from starlette.types import Send
 
 from rowlock import kinds, objects
 from rowlock.api import DeleteOptions, Propagation
-from rowlock.apiserver.endpoints.verbs import encode_list, read_page, transform_object
+from rowlock.apiserver.endpoints.list_answers import answer_list
+from rowlock.apiserver.endpoints.verbs import read_page, transform_object
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
-from rowlock.apiserver.http.responses import answer, answer_object
+from rowlock.apiserver.http.responses import answer_object
 from rowlock.apiserver.schema import types
 from rowlock.errors import BadRequest, NotFound, Unsupported
 from rowlock.storage.store import Store
@@ -106,4 +107,4 @@ async def delete_collection(call: Call, send: Send, store: Store, target: Target
     for obj in page.items:
         with suppress(NotFound):
             await store.delete(kind, *objects.key(obj), options=options)
-    await answer(send, encode_list(call, store, target, page), warnings=call.warnings)
+    await answer_list(call, send, store, target, page)

@@ -15,6 +15,7 @@ from rowlock.api import LogOptions, PatchType
 from rowlock.apiserver.admission.chain import SPEC_REPLICAS_PATHS
 from rowlock.apiserver.endpoints import verbs
 from rowlock.apiserver.endpoints.deletes import options_of
+from rowlock.apiserver.endpoints.list_answers import parse_include_object
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer, answer_object, begin_stream, end_stream, send_chunk
@@ -155,7 +156,7 @@ async def scale(call: Call, send: Send, store: Store, target: Target) -> None:
         call.check_query(requests.READ_PARAMETERS)
         form = requests.negotiate_form(call.header(b"accept"))
         if form == "Table":
-            current = tables.scale_table(job, current, time.time(), include=verbs.parse_include_object(call))
+            current = tables.scale_table(job, current, time.time(), include=parse_include_object(call))
         return await answer_object(send, tables.partial_metadata(current) if form not in ("", "Table") else current)
     call.check_query(requests.PATCH_PARAMETERS if call.method == "PATCH" else requests.WRITE_PARAMETERS)
     options = requests.write_options(call, "UpdateOptions")

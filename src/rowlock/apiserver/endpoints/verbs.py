@@ -10,7 +10,6 @@ import time
 from importlib import resources
 from typing import Any
 
-import msgspec
 from msgspec import structs
 from starlette.types import Send
 
@@ -18,9 +17,11 @@ from rowlock import kinds, objects
 from rowlock.api import Page, PatchType, WriteOptions
 from rowlock.apiserver.admission import chain as admission
 from rowlock.apiserver.admission.chain import DecodingError, decode_object
+from rowlock.apiserver.endpoints import list_answers
+from rowlock.apiserver.endpoints.list_answers import parse_include_object
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
-from rowlock.apiserver.http.responses import answer, answer_object, encode
+from rowlock.apiserver.http.responses import answer, answer_object
 from rowlock.apiserver.patch import patches
 from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
@@ -92,13 +93,6 @@ def transform_object(call: Call, kind: Kind, obj: Object, form: str) -> Object:
     return tables.partial_metadata(obj) if form else obj
 
 
-def parse_include_object(call: Call) -> tables.Include:
-    value = call.query.get("includeObject") or "Metadata"
-    if value not in ("None", "Metadata", "Object"):
-        raise BadRequest(f'includeObject is None, Metadata or Object, not "{value}"')
-    return value  # type: ignore[return-value]  # one of the three
-
-
 def _check_revision(call: Call, store: Store) -> None:
     """A read at least as new as `resourceVersion`; one from the future is told so."""
     revision = requests.parse_revision(call)
@@ -109,7 +103,7 @@ def _check_revision(call: Call, store: Store) -> None:
 async def list_(call: Call, send: Send, store: Store, target: Target) -> None:
     call.check_query(requests.LIST_PARAMETERS)
     page = await read_page(call, store, target)
-    await answer(send, encode_list(call, store, target, page), warnings=call.warnings)
+    await list_answers.answer_list(call, send, store, target, page)
 
 
 async def read_page(call: Call, store: Store, target: Target) -> Page:
@@ -135,63 +129,6 @@ def _list_revision(call: Call) -> int | None:
         return requests.parse_revision(call)
     except Invalid as error:
         raise BadRequest(f"invalid resource version: {error.message}") from None
-
-
-def encode_list(call: Call, store: Store, target: Target, page: Page) -> bytes:
-    kind, form = target.kind, requests.negotiate_form(call.header(b"accept"), for_list=True)
-    meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
-    if page.token:
-        meta["continue"] = page.token
-        if page.remaining is not None:
-            meta["remainingItemCount"] = page.remaining
-    if form == "Table":
-        result = tables.table(kind, page.items, time.time(), include=parse_include_object(call))
-        result["metadata"] = meta
-        return encode(result)
-    if form:
-        name, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
-        items = _json_array([encode(tables.partial_metadata(obj)) for obj in page.items])
-        if not page.items:  # a list in Go that nobody began
-            items = b"null"
-    else:
-        name, version = f"{kind.name}List", kind.api_version
-        encoded = _encode_page(store, target, page)
-        items = _json_array(encoded) if kind.custom else encode_items(kind, encoded)
-        if kind.custom:
-            meta.setdefault("continue", "")
-    head = encode({"kind": name, "apiVersion": version, "metadata": meta})
-    return b"".join((memoryview(head)[:-1], b',"items":', items, b"}"))
-
-
-def _json_array(items: list[bytes]) -> bytes:
-    return b"[" + b",".join(items) + b"]"
-
-
-def encode_items(kind: Kind, encoded: list[bytes]) -> bytes:
-    """The elements of a built-in kind's list without what they are, which the list says. There may be 100,000: they are
-    cut behind the brace and the words that admission puts first, and copied once."""
-    head = b'{"apiVersion":"%b","kind":"%b",' % (kind.api_version.encode(), kind.name.encode())
-    cut = len(head)
-    rest = [memoryview(one)[cut:] if one.startswith(head) else memoryview(_encode_untyped(one))[1:] for one in encoded]
-    return b"[{" + b",{".join(rest) + b"]" if rest else b"[]"
-
-
-def _encode_untyped(encoded: bytes) -> bytes:
-    """An object written in another order, by an older rowlock perhaps."""
-    return encode({k: v for k, v in msgspec.json.decode(encoded).items() if k not in ("apiVersion", "kind")})
-
-
-def _encode_page(store: Store, target: Target, page: Page) -> list[bytes]:
-    """A page's objects as they are stored; when it is all there is, without looking at each."""
-    kind, space = target.kind, target.namespace if target.kind.namespaced else ""
-    if page.revision == store.revision and len(page.items) == store.view.count(kind, space):
-        return store.view.all_encoded(kind, space)
-    return [_encode_object(store, kind, obj) for obj in page.items]
-
-
-def _encode_object(store: Store, kind: Kind, obj: Object) -> bytes:
-    """The stored JSON, if the object is still the newest."""
-    return store.view.get_encoded_if_newest(kind, obj) or encode(obj)
 
 
 # ---------------------------------------------------------------- writes
@@ -376,4 +313,4 @@ async def _send_stored(call: Call, send: Send, store: Store, kind: Kind, stored:
     form = requests.negotiate_form(call.header(b"accept"))
     if form:
         return await answer_object(send, transform_object(call, kind, stored, form), code=code, warnings=call.warnings)
-    await answer(send, _encode_object(store, kind, stored), code=code, warnings=call.warnings)
+    await answer(send, list_answers.encode_object(store, kind, stored), code=code, warnings=call.warnings)

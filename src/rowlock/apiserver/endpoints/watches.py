@@ -15,7 +15,8 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from rowlock.api import Change
-from rowlock.apiserver.endpoints.verbs import parse_include_object, parse_selectors, transform_object
+from rowlock.apiserver.endpoints.list_answers import parse_include_object
+from rowlock.apiserver.endpoints.verbs import parse_selectors, transform_object
 from rowlock.apiserver.http import requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import begin_stream, encode, encode_chunk, end_stream, send_chunk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -44,6 +45,8 @@ def warning_header(text: str) -> tuple[bytes, bytes]:
 
 
 Headers = list[tuple[bytes, bytes]]
+SEND_BYTES = 1 << 20
+"""Bytes of an answer that are sent at once: to encrypt them takes a millisecond."""
 
 
 async def answer(
@@ -62,6 +65,21 @@ async def answer(
         return
     await send({"type": "http.response.start", "status": code, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def answer_slices(send: Send, slices: list[bytes], *, warnings: Iterable[str] = ()) -> None:
+    """A long answer; others have their turn while it is sent."""
+    size = sum(map(len, slices))
+    if size <= SEND_BYTES:
+        return await answer(send, b"".join(slices), warnings=warnings)
+    headers = [(b"content-type", JSON), (b"content-length", b"%d" % size), *_CACHE_HEADERS, *warning_headers(warnings)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for one in slices:
+        for start in range(0, len(one), SEND_BYTES):
+            part = one[start : start + SEND_BYTES]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(0)
+    await send({"type": "http.response.body", "body": b""})
 
 
 class Reply:
