@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rowlock import errors, kinds, objects
 from rowlock.api import DeleteOptions, WriteOptions
 from rowlock.objects import Object
 from rowlock.selectors import parse_fields, parse_labels
+from rowlock.storage import store as store_module
 from rowlock.storage.store import Store
 
 CM, NS, POD, JOB = kinds.CONFIG_MAP, kinds.NAMESPACE, kinds.POD, kinds.PYTORCHJOB
@@ -267,6 +269,25 @@ def test_selectors_of_lists_and_watches(path: Path | None) -> None:
             gone = (await take(labelled, 1))[0]
             assert gone.type == "Deleted" and objects.labels(gone.object) == {"app": "x"}
             assert objects.revision(gone.object) == gone.revision == store.revision
+
+    run(body())
+
+
+def test_a_long_list_is_of_one_moment_and_lets_others_have_their_turn(
+    path: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_MATCHES_PER_TURN", 2)
+
+    async def body() -> None:
+        async with Opened(path) as store:
+            for name in "abcdef":
+                await store.create(CM, config(name, labels={"even": str(name in "bdf")}))
+            revision, listing = store.revision, asyncio.ensure_future(store.list(CM, labels=parse_labels("even=True")))
+            await asyncio.sleep(0)
+            assert not listing.done(), "all of it in one turn"
+            await store.delete(CM, "default", "f")
+            page = await listing
+            assert [objects.name(found) for found in page.items] == ["b", "d", "f"] and page.revision == revision
 
     run(body())
 

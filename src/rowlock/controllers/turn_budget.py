@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SLICE = 0.002
 """Seconds of work between two pauses: when a dozen such works go on at once, a turn of the loop still takes less than 50 ms."""
@@ -20,3 +24,11 @@ class TurnBudget:
         if time.perf_counter() >= self._due:
             await asyncio.sleep(0)
             self._due = time.perf_counter() + self._seconds
+
+
+async def take_slices(items: Sequence[T], size: int) -> AsyncIterator[Sequence[T]]:
+    """So many items at a time; other tasks have their turn before the next ones. What is short takes no turn."""
+    for start in range(0, len(items), size):
+        if start:
+            await asyncio.sleep(0)
+        yield items[start : start + size]

@@ -13,6 +13,7 @@ import msgspec
 from starlette.types import Message, Send
 
 from rowlock.apiserver.http.requests import Call
+from rowlock.controllers.turn_budget import take_slices
 from rowlock.errors import ApiError
 
 encode = msgspec.json.Encoder().encode
@@ -45,8 +46,7 @@ def warning_header(text: str) -> tuple[bytes, bytes]:
 
 
 Headers = list[tuple[bytes, bytes]]
-SEND_BYTES = 1 << 20
-"""Bytes of an answer that are sent at once: to encrypt them takes a millisecond."""
+SEND_BYTES = 1 << 20  # of an answer at once: to encrypt them takes a millisecond
 
 
 async def answer(
@@ -75,10 +75,9 @@ async def answer_slices(send: Send, slices: list[bytes], *, warnings: Iterable[s
     headers = [(b"content-type", JSON), (b"content-length", b"%d" % size), *_CACHE_HEADERS, *warning_headers(warnings)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for one in slices:
-        for start in range(0, len(one), SEND_BYTES):
-            part = one[start : start + SEND_BYTES]
+        async for part in take_slices(one, SEND_BYTES):
             await send({"type": "http.response.body", "body": part, "more_body": True})
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
     await send({"type": "http.response.body", "body": b""})
 
 
