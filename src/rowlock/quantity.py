@@ -2,7 +2,7 @@
 
 A quantity is a Decimal here (exact; no floats below the edge). The canonical form follows apimachinery: the suffix
 family of the input is kept (binary stays binary), mantissa without trailing zeros, no fraction when a smaller suffix
-avoids it. Used by admission, the scheduler's snapshot and the tables.
+avoids it. Used by admission, the scheduler's snapshot and the tables. Durations, as Go writes them, are read here, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal, localcontext
 from functools import lru_cache
+from typing import Any
 
 from rowlock.errors import BadRequest
 
@@ -18,6 +19,8 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 MAX_LENGTH = 100
 """Characters of a quantity, and digits before or after its point, beyond which it is refused."""
+DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
+"""A duration as Go reads it."""
 _FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -105,3 +108,11 @@ def millis(value: str | int | float) -> int:
 def integer_value(value: str | int | float) -> int:
     """Units, rounded up: bytes of memory, GPUs."""
     return int(parse(value).to_integral_value("ROUND_CEILING"))
+
+
+def parse_duration(text: Any) -> float | None:
+    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing or for what cannot be read."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text or ""))
+    if not parts or not DURATION_PATTERN.fullmatch(str(text)):  # not the hours of "1d12h"
+        return None
+    return sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)

@@ -45,8 +45,11 @@ def test_a_deadline_is_a_declaration(made: Job, lasts: str | None) -> None:
     assert group_of(made, {})["metadata"]["annotations"].get(MAX_RUNTIME_ANNOTATION) == lasts
 
 
-def test_a_declaration_stands_before_the_deadline() -> None:
+@pytest.mark.parametrize(
+    ("declared", "lasts"), [("30s", "30s"), ("abc", "90s"), ("1d12h", "90s"), ("0s", "90s"), ("", "90s")]
+)
+def test_a_declaration_that_can_be_read_stands_before_the_deadline(declared: str, lasts: str) -> None:
     made = job({"activeDeadlineSeconds": 90})
-    noted = {**made.object, "metadata": {**made.object["metadata"], "annotations": {MAX_RUNTIME_ANNOTATION: "30s"}}}
+    noted = {**made.object, "metadata": {**made.object["metadata"], "annotations": {MAX_RUNTIME_ANNOTATION: declared}}}
     found = group_of(parse_job(FRAMEWORKS[PYTORCHJOB], noted), {})
-    assert found["metadata"]["annotations"][MAX_RUNTIME_ANNOTATION] == "30s"
+    assert found["metadata"]["annotations"][MAX_RUNTIME_ANNOTATION] == lasts

@@ -16,7 +16,7 @@ from typing import Any
 from rowlock import quantity
 from rowlock.errors import BadRequest, Cause
 from rowlock.objects import Object, dig, name
-from rowlock.scheduling.model.from_objects import DURATION_ANNOTATIONS, DURATION_PATTERN
+from rowlock.scheduling.model.from_objects import DURATION_ANNOTATIONS
 from rowlock.scheduling.model.pod_requests import (
     FRACTION_ANNOTATION,
     FRACTION_CONTAINER_ANNOTATION,
@@ -146,7 +146,7 @@ def queue_causes(queue: Object, find_queue: FindQueue) -> Iterator[Cause]:
                 yield _invalid(f"spec.resources.{resource}.{field}", value, f"must be no less than 0{bound}")
     for field in ("preemptMinRuntime", "reclaimMinRuntime"):
         text = dig(queue, f"spec.{field}")
-        if text is not None and not DURATION_PATTERN.fullmatch(str(text)):
+        if text is not None and not quantity.DURATION_PATTERN.fullmatch(str(text)):
             yield _invalid(f"spec.{field}", text, f"must be {_A_DURATION}")
 
 
@@ -210,5 +210,5 @@ def duration_warnings(annotations: Mapping[str, str]) -> Iterator[str]:
     """What a job, a pod or a PodGroup says to the scheduler of times, and cannot be read. A real cluster admits it."""
     for note in DURATION_ANNOTATIONS:
         text = str(annotations.get(note) or "")
-        if text and not DURATION_PATTERN.fullmatch(text):
+        if text and not quantity.DURATION_PATTERN.fullmatch(text):
             yield f"metadata.annotations[{note}] {json.dumps(text)} is no duration, so it counts for nothing: write {_A_DURATION}"

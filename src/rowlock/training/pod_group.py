@@ -29,6 +29,7 @@ from rowlock.objects import (
 )
 from rowlock.objects import annotations as annotations_of
 from rowlock.objects import namespace as namespace_of
+from rowlock.quantity import parse_duration
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.model import Job
@@ -119,11 +120,11 @@ def _group_annotations(job: Job, owner: str) -> dict[str, str]:
 
 
 def _wishes(job: Job) -> dict[str, str]:
-    """What a job's annotations, and its deadline, ask of the scheduler."""
+    """What a job's annotations, and its deadline, ask of the scheduler. The deadline stands where the annotation says no time."""
     job_annotations = annotations_of(job.object)
-    max_runtime = job_annotations.get(MAX_RUNTIME_ANNOTATION) or (
-        f"{job.policy.deadline}s" if job.policy.deadline else ""
-    )
+    max_runtime = job_annotations.get(MAX_RUNTIME_ANNOTATION) or ""
+    if job.policy.deadline and not parse_duration(max_runtime):
+        max_runtime = f"{job.policy.deadline}s"
     passed = {note: job_annotations[note] for note in PASSED_ANNOTATIONS if job_annotations.get(note)}
     return {**passed, **({MAX_RUNTIME_ANNOTATION: max_runtime} if max_runtime else {})}
 

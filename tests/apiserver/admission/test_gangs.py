@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from rowlock import kinds
+from rowlock import kinds, quantity
 from rowlock.api import WriteOptions
 from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.errors import ApiError, Forbidden, Invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object, timestamp
-from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.from_objects import RETIRED_ANNOTATION
 from rowlock.storage.store import Store
 from rowlock.workloads.compute import Compute
@@ -289,7 +288,7 @@ def test_a_time_that_cannot_be_read_is_said(note: str, text: str, is_one: bool) 
     ])  # fmt: skip
     made = door.get(kinds.PYTORCHJOB, "n", "j")
     assert door.change(kinds.PYTORCHJOB, {**made, "metadata": {**made["metadata"], "labels": {"a": "b"}}}) == []
-    assert (from_objects.parse_duration(text) is not None) is is_one
+    assert (quantity.parse_duration(text) is not None) is is_one
     assert (
         bool(door.create(kinds.POD, "n", "p", metadata={"annotations": {note: text}}, spec=template({})["spec"]))
         is not is_one

@@ -1,6 +1,5 @@
 """From objects to the planner's values: Node, Queue, Pod and PodGroup, one function each. Pure parsing, no policy."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -122,8 +121,8 @@ def parse_queue(obj: Object) -> Queue:
         weight=_over_quota_weights(spec),
         priority=int(spec["priority"]) if spec.get("priority") is not None else 100,
         created=seconds(meta(obj).get("creationTimestamp")),
-        preempt_min_runtime=parse_duration(spec.get("preemptMinRuntime")),
-        reclaim_min_runtime=parse_duration(spec.get("reclaimMinRuntime")),
+        preempt_min_runtime=quantity.parse_duration(spec.get("preemptMinRuntime")),
+        reclaim_min_runtime=quantity.parse_duration(spec.get("reclaimMinRuntime")),
     )
 
 
@@ -149,18 +148,8 @@ def _over_quota_weights(spec: Mapping[str, Any]) -> tuple[float, float, float]:
     return (weights[0], weights[1], weights[2])
 
 
-DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
-"""A duration as Go reads it."""
 DURATION_ANNOTATIONS = (MAX_RUNTIME_ANNOTATION, _PREEMPTION_DELAY, _STALENESS_GRACE)
 """Annotations of jobs, bare pods and PodGroups whose value is a duration; one that cannot be read counts as absent."""
-
-
-def parse_duration(text: Any) -> float | None:
-    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing or for what cannot be read."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text or ""))
-    if not parts or not DURATION_PATTERN.fullmatch(str(text)):  # not the hours of "1d12h"
-        return None
-    return sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
 
 
 def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
@@ -255,8 +244,8 @@ def bare_pod_gang(
         bare=True,
         foreign=identity.is_foreign(pod),
         started=seconds(dig(pod, "status.startTime")),
-        delay=parse_duration(annotations(pod).get(_PREEMPTION_DELAY)) or 0.0,
-        lasts=parse_duration(annotations(pod).get(MAX_RUNTIME_ANNOTATION))
+        delay=quantity.parse_duration(annotations(pod).get(_PREEMPTION_DELAY)) or 0.0,
+        lasts=quantity.parse_duration(annotations(pod).get(MAX_RUNTIME_ANNOTATION))
         or float(spec.get("activeDeadlineSeconds") or 0),
     )
 
@@ -297,15 +286,15 @@ def pod_group_gang(
         started=seconds(dig(group, "status.startTime") or group_annotations.get(LAST_START_ANNOTATION)),
         stale=seconds(dig(group, "status.staleSince") or group_annotations.get(STALE_ANNOTATION)),
         verdict=str(dig(group, "status.explanation.message") or ""),
-        delay=parse_duration(group_annotations.get(_PREEMPTION_DELAY)) or 0.0,
+        delay=quantity.parse_duration(group_annotations.get(_PREEMPTION_DELAY)) or 0.0,
         owner=(
             str(owner.get("apiVersion", "")),
             str(owner.get("kind", "")),
             str(owner.get("name", "")),
             str(owner.get("uid", "")),
         ),
-        grace=parse_duration(spec.get("stalenessGracePeriod") or group_annotations.get(_STALENESS_GRACE)),
-        lasts=parse_duration(group_annotations.get(MAX_RUNTIME_ANNOTATION)) or 0.0,
+        grace=quantity.parse_duration(spec.get("stalenessGracePeriod") or group_annotations.get(_STALENESS_GRACE)),
+        lasts=quantity.parse_duration(group_annotations.get(MAX_RUNTIME_ANNOTATION)) or 0.0,
         required=str(dig(spec, "topologyConstraint.requiredTopologyLevel") or ""),
         preferred=str(dig(spec, "topologyConstraint.preferredTopologyLevel") or ""),
     )

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from rowlock import objects
 from rowlock.objects import Object
-from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION, parse_duration
+from rowlock.quantity import parse_duration
+from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 
 
 class RuntimeGuarantees:
