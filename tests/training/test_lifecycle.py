@@ -134,6 +134,20 @@ def test_pods_may_end_by_themselves_for_a_moment(play: Player) -> None:
     assert run.pods()["job-worker-0"] == "Running+Terminating"
 
 
+@pytest.mark.parametrize(("parity", "late"), [(DEFAULT, []), (STRICT, ["job-worker-1"])])
+def test_the_end_of_an_elastic_job_makes_no_missing_worker(play: Player, parity: Parity, late: list[str]) -> None:
+    run = play("PyTorchJob", parity=parity)
+    run.create(torch(2, policy="OnFailure", master=False, elasticPolicy={"minReplicas": 1, "maxReplicas": 2}))
+    run.turn()
+    run.set("worker-0", exited(0))
+    run.world.delete(POD, "team-a", "job-worker-1", now=True)
+    decision = run.turn()
+    assert [name(w.object) for w in decision.writes if isinstance(w, Create) and w.kind is POD] == late
+    events = [w.message for w in decision.writes if isinstance(w, Record)]
+    assert ("Created pod: job-worker-1" in events) is bool(late)
+    assert "Succeeded" in conditions(run)
+
+
 # ---------------------------------------------------------------- rare inputs
 
 

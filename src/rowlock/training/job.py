@@ -106,6 +106,8 @@ def _reconcile_active(framework: Framework, context: ReconcileContext) -> Decisi
             sync_services(context, replica, services.get(replica.label, []))
     context.is_concluding = True
     framework.update_job_status(context)
+    if context.parity.no_late_pods and context.has_condition(SUCCEEDED):
+        context.withdraw_new_pods()  # a rank that is missing now would start, to be cleaned up at once or to stay for ever
     deadline_remaining = seconds_to_deadline(context) if context.parity.deadline_timer else None
     return context.finish(
         None if context.has_condition(SUCCEEDED) or context.has_condition(FAILED) else deadline_remaining

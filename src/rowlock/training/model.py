@@ -43,6 +43,8 @@ class Parity:
     """activeDeadlineSeconds fails the job when it passes, not at the next unrelated change."""
     no_phantoms: bool = True
     """`replicas: 0` means no pods; the operator makes and deletes number 0 for ever."""
+    no_late_pods: bool = True
+    """The look that sees a job's success makes no missing pod. The operator makes it, and clean-up removes it again."""
     events_once: bool = True
     """An event whose cause merely continues is not repeated at every look."""
     completion_time: bool = False
@@ -54,7 +56,7 @@ class Parity:
     """managedBy of a PyTorchJob cannot be changed, as documented."""
 
 
-STRICT = Parity(deadline_timer=False, no_phantoms=False, events_once=False, linger=0.0)
+STRICT = Parity(deadline_timer=False, no_phantoms=False, no_late_pods=False, events_once=False, linger=0.0)
 DEFAULT = Parity()
 FIXED = Parity(completion_time=True, immutable_owner=True)
 PARITIES = {"default": DEFAULT, "strict": STRICT, "fixed": FIXED}

@@ -117,6 +117,15 @@ class ReconcileContext:
             kind, obj, created_event, self.job_event("Warning", f"FailedCreate{kind.name}", "Error creating: {error}")
         )
 
+    def withdraw_new_pods(self) -> None:
+        """Make none of the pods that were to be made, and say nothing of them."""
+        made = {i for i, write in enumerate(self.writes) if isinstance(write, Create) and write.kind is POD}
+        self.writes = [
+            write
+            for i, write in enumerate(self.writes)
+            if i not in made and not (i - 1 in made and isinstance(write, Record))  # the event of success stands behind
+        ]
+
     def patch(self, kind: Kind, obj: Object, patch: Object) -> None:
         self.writes.append(Patch(kind, namespace(obj), name(obj), patch))
 
