@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.errors import BadRequest
-from rowlock.rest.log_streams.logs import _parse_seconds, parse_count
+from rowlock.rest.log_streams.options import _parse_seconds, parse_count
 
 
 @pytest.mark.parametrize(

@@ -270,3 +270,21 @@ def test_a_reader_who_goes_while_the_queue_is_full_waits_for_nothing(monkeypatch
         await following.aclose()  # type: ignore[attr-defined] # it is a generator
 
     asyncio.run(asyncio.wait_for(play(), 30))
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_who_follows_gets_the_lines_of_removed_ranks(breaks: bool) -> None:
+    async def read_log(pod: str, options: LogOptions) -> AsyncIterator[bytes]:
+        yield b"here\n"
+
+    async def earlier() -> AsyncIterator[bytes]:
+        yield b"[rank 1] gone\n"
+        if breaks:
+            raise OSError(5, "Input/output error")
+
+    async def play() -> list[bytes]:
+        source = source_of(running_workload(1), read_log, lambda: "Failed")
+        return [line async for line in source.follow_all(LogOptions(follow=True), earlier())]
+
+    said = [b"rowlock: the log of the removed ranks ends here: [Errno 5] Input/output error\n"] if breaks else []
+    assert asyncio.run(asyncio.wait_for(play(), 30)) == [b"[rank 1] gone\n", *said, b"[rank 0] here\n"]

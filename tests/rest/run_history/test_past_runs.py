@@ -69,6 +69,12 @@ def wait(condition: Callable[[], bool]) -> None:
         pass
 
 
+def get_text(world: World, path: str, **query: Any) -> str:
+    answer = world.client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
 def get(world: World, path: str, **query: Any) -> Any:
     answer = world.client.get(path, params=query)
     assert answer.status_code == 200, answer.text
@@ -186,6 +192,11 @@ def test_the_ranks_of_which_a_job_was_made_smaller_are_in_its_log(world: World, 
     wait(lambda: world.client.get(logs).text != "[rank 1] now\n")
     assert sorted(world.client.get(logs).text.splitlines()) == ["[rank 1] now", "[rank 2] line 0"]
     assert world.client.get(f"{WORKLOADS}/{identity}/pods/rank-2/logs").text == "line 0\n"
+    failed = {"type": "Failed", "status": "True", "reason": "R", "message": "m"}
+    world.patch(kinds.PYTORCHJOB, NAMESPACE, "dist-train1", {"status": {"conditions": [failed]}}, "status")
+    for container, seen in (("", ["[rank 1] now", "[rank 2] line 0"]), ("other", ["[rank 1] now"])):
+        followed = get_text(world, logs, follow="true", container=container)
+        assert sorted(followed.splitlines()) == seen, "who follows gets them, too, where they have his container"
 
 
 def test_restarts_within_one_second_are_in_their_order() -> None:

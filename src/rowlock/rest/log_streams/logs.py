@@ -8,8 +8,6 @@ end; one that was started again is not heard for ever: it may wait for a master 
 from __future__ import annotations
 
 import asyncio
-import math
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,18 +31,13 @@ from rowlock.rest.log_streams.lines import (
     take_lines,
 )
 from rowlock.rest.log_streams.log_response import LogResponse
+from rowlock.rest.log_streams.options import PARAMETERS, parse_bool, parse_count, parse_log_options
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.runai_json import Workload
 
-_PARAMETERS = (
-    "follow", "tail", "tailLines", "since", "sinceSeconds", "sinceTime", "timestamps", "previous", "container",
-    "limitBytes", "prefix", "progress", "attempt",
-)  # fmt: skip
-_POD_PARAMETERS = ("localRank",)
-"""Of the log of one pod besides."""
 _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that an error can still become a status code."""
 _DRAIN_TIMEOUT = 2.0
@@ -54,72 +47,6 @@ _DRAIN_STEP = 0.05
 _RESTARTED_RANK_GRACE = 30.0
 """Seconds after the end of a job in which restarted ranks are still followed."""
 _QUEUE_SIZE = 1000
-
-
-_COUNT = re.compile(r"[0-9]{1,18}")
-_MAX_SECONDS = 1e10
-_MAX_QUOTED = 60
-
-
-def parse_log_options(call: RestCall) -> LogOptions:
-    """The query as LogOptions. Raises BadRequest."""
-    params = call.validate_query(*_PARAMETERS, *(_POD_PARAMETERS if "pod" in call.path else ()))
-    since = _parse_seconds(params, "sinceSeconds") or _parse_seconds(params, "since")
-    since_time = objects.seconds(_check_time(params.get("sinceTime"))) or None
-    return LogOptions(
-        container=params.get("container", ""),
-        follow=parse_bool(params, "follow"),
-        previous=parse_bool(params, "previous"),
-        tail=parse_count(params, "tail", "tailLines"),
-        since=call.context.clock() - since if since is not None else since_time,
-        timestamps=parse_bool(params, "timestamps"),
-        limit_bytes=parse_count(params, "limitBytes"),
-    )
-
-
-def parse_bool(params: dict[str, str], name: str) -> bool:
-    """A parameter that is true or false. Raises BadRequest."""
-    value = params.get(name, "false")
-    if value not in ("true", "false"):
-        raise BadRequest(f"{name} must be true or false, but is {value!r}.")
-    return value == "true"
-
-
-def parse_count(params: dict[str, str], *names: str) -> int | None:
-    """The first of these parameters that is given, a whole number; None where none is, or -1. Raises BadRequest."""
-    for name in names:
-        value = params.get(name)
-        if value and value != "-1":
-            if not _COUNT.fullmatch(value):
-                raise BadRequest(f"{name} must be a whole number from 0 to 10^18 - 1, but is {_quote(value)}.")
-            return int(value)
-    return None
-
-
-def _parse_seconds(params: dict[str, str], name: str) -> float | None:
-    value = params.get(name)
-    if not value:
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number <= _MAX_SECONDS:
-        raise BadRequest(f"{name} must be a number of seconds no less than 0, but is {_quote(value)}.")
-    return number
-
-
-def _quote(value: str) -> str:
-    """The given value, shortened for an error message."""
-    return repr(value if len(value) <= _MAX_QUOTED else value[:_MAX_QUOTED] + "…")
-
-
-def _check_time(text: str | None) -> str | None:
-    try:
-        objects.seconds(text)
-    except ValueError:
-        raise BadRequest(f"sinceTime must be an RFC 3339 time, but is {text!r}.") from None
-    return text
 
 
 # ---------------------------------------------------------------- endpoints
@@ -171,13 +98,13 @@ def _waiting_reason(workload: Workload) -> str:
     return (status.message or f"it is {status.phase}").rstrip(".")
 
 
-async def workload_logs(call: RestCall) -> Any:
-    """The logs of all pods of a workload that is there (`past_logs.py` has the route)."""
+async def workload_logs(call: RestCall, earlier: AsyncIterator[bytes] | None = None) -> Any:
+    """The logs of all pods of a workload that is there (`past_logs.py` has the route). A follower gets the lines of `earlier`, too."""
     log_options, workload = parse_log_options(call), find_workload(call)
-    has_states = parse_bool(call.validate_query(*_PARAMETERS), "progress")
+    has_states = parse_bool(call.validate_query(*PARAMETERS), "progress")
     source = replace(_source(call, workload), has_states=has_states)
     if log_options.follow:
-        return await stream_response(source.follow_all(log_options))
+        return await stream_response(source.follow_all(log_options, earlier))
     return await stream_response(source.read_all(workload, log_options))
 
 
@@ -268,6 +195,18 @@ def attempt(pod: Object) -> tuple[str, int]:
 
 _LineQueue = asyncio.Queue[bytes | None]
 """Lines of all ranks; None is the end."""
+_EARLIER = ("", -1)
+"""Stands for all lives of ranks that were removed, beside the lives of those that are there."""
+
+
+async def _copy_to_queue(lines: AsyncIterator[bytes], queue: _LineQueue) -> None:
+    try:
+        async for line in lines:
+            await queue.put(line)
+    except Exception as error:  # noqa: BLE001 (said; the ranks that are there go on)
+        await queue.put(LineTag("the removed ranks").failure_line(error))
+    finally:
+        await _close_stream(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,10 +313,12 @@ class _LogSource:
 
     # -------------------------------------------------------- all, followed
 
-    async def follow_all(self, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """Follow the logs of all pods, through restarts, until the workload is over."""
+    async def follow_all(
+        self, log_options: LogOptions, earlier: AsyncIterator[bytes] | None = None
+    ) -> AsyncIterator[bytes]:
+        """Follow the logs of all pods, through restarts, until the workload is over. `earlier`: lines of ranks that the job no longer has."""
         queue = _LineQueue(_QUEUE_SIZE)
-        feeder = asyncio.create_task(self._feed_queue(queue, log_options))
+        feeder = asyncio.create_task(self._feed_queue(queue, log_options, earlier))
         try:
             while (line := await queue.get()) is not None:
                 yield line
@@ -386,21 +327,27 @@ class _LogSource:
             feeder.cancel()
             await asyncio.wait({feeder})
 
-    async def _feed_queue(self, queue: _LineQueue, log_options: LogOptions) -> None:
+    async def _feed_queue(
+        self, queue: _LineQueue, log_options: LogOptions, earlier: AsyncIterator[bytes] | None
+    ) -> None:
         """Ends the queue in any case but for its reader's going: he waits for nothing else, and gets the error, if there is one, from
         this task."""
         try:
-            await self._follow_lives(queue, log_options)
+            await self._follow_lives(queue, log_options, earlier)
         except Exception:
             await queue.put(None)
             raise
         await queue.put(None)
 
-    async def _follow_lives(self, queue: _LineQueue, log_options: LogOptions) -> None:
+    async def _follow_lives(
+        self, queue: _LineQueue, log_options: LogOptions, earlier: AsyncIterator[bytes] | None
+    ) -> None:
         """Start a follower for every life of every rank; when the workload is over, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         followed_names: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
+            if earlier is not None:
+                followers[_EARLIER] = tasks.create_task(_copy_to_queue(earlier, queue))
             while True:
                 workload = self.cache.workload(self.uid)
                 for pod in self._readable_pods(workload, followed_names) if workload else ():

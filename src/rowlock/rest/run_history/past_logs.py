@@ -22,6 +22,7 @@ from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.log_streams import logs
 from rowlock.rest.log_streams.lines import merge_by_time, merge_options, split_lines, take_lines
+from rowlock.rest.log_streams.options import parse_count, parse_log_options
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_past
 from rowlock.rest.workloads import find_workload
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
@@ -172,7 +173,7 @@ def _stub_of_removed(job: Object, name: str) -> Object:
 
 
 def _parse_attempt(call: RestCall) -> int | None:
-    attempt = logs.parse_count(dict(call.query), "attempt")
+    attempt = parse_count(dict(call.query), "attempt")
     if attempt == 0:
         raise BadRequest("attempt counts from 1.")
     return attempt
@@ -182,7 +183,7 @@ async def workload_logs(call: RestCall) -> Any:
     """GET /workloads/{id}/logs: the logs of all pods, merged, each line marked with its rank. With `progress` a
     follower also gets states of unfinished lines (`lines.STATE`), such as progress bars. `attempt` selects an earlier life of
     the ranks. Logs of a deleted workload come from the archive. Raises NotFound, BadRequest."""
-    options, attempt = logs.parse_log_options(call), _parse_attempt(call)
+    options, attempt = parse_log_options(call), _parse_attempt(call)
     run = await _past_run(call)
     if run is None:
         job = find_workload(call).job
@@ -198,22 +199,35 @@ async def _past_run(call: RestCall) -> PastRun | None:
     return None if call.context.cache.job_uid(identifier) else await find_past(call, identifier)
 
 
-async def _has_removed_ranks(call: RestCall, job: Object) -> bool:
-    """Whether pods ran, and are gone, that the job in its present size does not have. One that never changed is not looked up."""
+async def _removed_lives(call: RestCall, job: Object) -> list[Life]:
+    """The lives of pods that are gone, and that the job in its present size does not have. One that never changed is not looked up."""
     if int(objects.meta(job).get("generation") or 1) <= 1:
-        return False
+        return []
     uid = objects.uid(job)
+    lives = await find_lives(call, uid)
     own = {objects.name(pod) for pod in (*ranks.gone_pods(job, []), *call.context.cache.pods_of(uid))}
-    return any(life.pod not in own for life in await find_lives(call, uid))
+    return [life for life in lives if life.pod not in own]
+
+
+def _lines_of_removed(
+    call: RestCall, job: Object, removed: list[Life], options: LogOptions
+) -> AsyncIterator[bytes] | None:
+    """What a follower gets of ranks that were removed before he came; None where there are none, or none with his container."""
+    asked = [life for life in removed if options.container in ("", life.container)]
+    if not asked:
+        return None
+    lives = choose_container(asked, options.container, job)
+    return _merge(_reader(call, job), job, choose_attempt(lives, objects.name(job), None, previous=False), options)
 
 
 async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) -> Any:
     """The logs of an existing workload: from its pods, or from the archive when the pods' files are gone, or when the job was made
     smaller: then its replicas no longer say which pods it had."""
-    if not options.follow and await _has_removed_ranks(call, job):
+    removed = await _removed_lives(call, job)
+    if removed and not options.follow:
         return await _answer_merged(call, job, options, None)
     try:
-        return await logs.workload_logs(call)
+        return await logs.workload_logs(call, _lines_of_removed(call, job, removed, options))
     except (NotFound, BadRequest):
         if options.follow or not await find_lives(call, objects.uid(job)):
             raise
@@ -237,7 +251,7 @@ async def pod_logs(call: RestCall) -> Any:
     """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A deleted pod can be given by
     name or rank (`rank-1`); `chief` is the default pod. `attempt` selects an earlier life of the rank, `localRank` one of
     the ranks that torchrun starts in the pod, whose lines it marks with PET_TEE=3. Raises NotFound, BadRequest."""
-    options, attempt = logs.parse_log_options(call), _parse_attempt(call)
+    options, attempt = parse_log_options(call), _parse_attempt(call)
     run = await _past_run(call)
     if run is not None:
         return await _answer_pod(call, run.record.body["job"], options, attempt)
