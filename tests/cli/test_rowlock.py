@@ -483,9 +483,13 @@ def test_a_project_whose_queue_is_gone_says_so(served: Served) -> None:
         "no",
         "queue",
     ]
-    assert err.startswith(
-        "Project team-b: The project's queue 'team-b' does not exist. Its jobs wait until somebody creates that queue; "
+    assert err == (
+        "Project team-b: The project's queue 'team-b' does not exist. Its jobs wait until it has one: "
+        "`rowlock project update team-b --gpus Q` (its quota, or unlimited) makes it anew.\n"
     )
+    assert served.ok("rowlock project update team-b --gpus 3") == "Project team-b changed (3 GPUs).\n"
+    code, out, err = served.run("rowlock project list")
+    assert (code, err) == (0, "") and ["team-b", "runai-team-b", "3", "0"] in [row.split() for row in out.splitlines()]
 
 
 def test_status_names_the_server(served: Served) -> None:

@@ -481,6 +481,31 @@ def test_projects(world: World) -> None:
     assert busy.status_code == 409 and "dist-train1" in busy.json()["message"]
 
 
+@pytest.mark.parametrize("how", ["put", "put quota", "patch"])
+def test_a_project_without_its_queue_gets_it_anew(world: World, how: str) -> None:
+    made = world.project("Team.A", 2)
+    url, queue = f"/api/v1/org-unit/projects/{made['id']}", "team-a"
+
+    async def delete_queue() -> None:
+        await world.store.delete(kinds.QUEUE, "", queue)
+
+    world.do(delete_queue)
+    while world.client.get(url).json()["status"]["phase"] != "NotReady":
+        pass
+    refused = world.client.put(url, json={"parentId": "nowhere"})
+    assert refused.status_code == 400 and "there is no department 'nowhere'" in refused.text
+    resources = [{"nodePool": {"id": "default"}, "gpu": {"deserved": 5}}]
+    if how == "patch":
+        answer = world.client.patch(f"{url}/resources", json=resources)
+    else:
+        answer = world.client.put(url, json={"resources": resources} if how == "put quota" else {"description": "d"})
+    assert answer.status_code == 200, answer.text
+    quota = -1 if how == "put" else 5
+    assert (answer.json()["status"]["phase"], answer.json()["totalResources"]["gpuQuota"]) == ("Ready", quota)
+    again = world.store.view.get(kinds.QUEUE, "", queue)
+    assert again is not None and again["spec"]["parentQueue"] == "department-default"
+
+
 @pytest.mark.both_engines
 def test_a_project_keeps_its_description_and_weight(world: World) -> None:
     made = world.project()

@@ -22,7 +22,7 @@ from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
 from rowlock.workloads.inventory import quotas
 from rowlock.workloads.phase import TERMINAL
-from rowlock.workloads.projects import Project
+from rowlock.workloads.projects import Project, ProjectRequest
 
 _READERS: list_query.Readers[Project] = {
     "name": lambda project: project.name,
@@ -98,15 +98,7 @@ async def create(call: RestCall) -> Any:
         same = f"project {project.name!r} already exists"
         other = f"project {existing.name!r} already has the namespace {project.namespace}, which {project.name!r} would need"
         raise AlreadyExists(f"{same if existing.name == project.name else other}; choose another name")
-    department = projects.to_department(project.department)
-    if cache.queue(objects.name(department)) is None:
-        if project.department != "default":
-            raise BadRequest(
-                f"there is no department {project.department!r}: GET /api/v1/org-unit/departments lists them, and without"
-                " parentId a project is in the default one"
-            )
-        with suppress(AlreadyExists):  # another request has made it just now
-            await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
+    await _require_department(call, project.department)
     queue = projects.to_queue(project)
     is_left_behind = await _create_or_take_up(call, queue)
     try:
@@ -122,6 +114,39 @@ async def create(call: RestCall) -> Any:
     queue_name = objects.name(queue)
     await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
     return JsonResult(201, _project_json(call, projects.project_of(namespace, cache.queue(queue_name))))
+
+
+async def _require_department(call: RestCall, name: str) -> None:
+    """Make the default department where it is missing. Raises BadRequest for another one that is."""
+    cache, api, department = call.context.cache, call.context.api, projects.to_department(name)
+    if cache.queue(objects.name(department)) is not None:
+        return
+    if name != "default":
+        raise BadRequest(
+            f"there is no department {name!r}: GET /api/v1/org-unit/departments lists them, and without"
+            " parentId a project is in the default one"
+        )
+    with suppress(AlreadyExists):  # another request has made it just now
+        await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
+
+
+async def _restore_queue(call: RestCall, project: Project, requested: ProjectRequest) -> None:
+    """Make the queue of a project anew, with the quota that is asked for; somebody has deleted it. Nobody remembers its quota and its
+    department: what the request leaves out is as for a new project."""
+    cache = call.context.cache
+    await _require_department(call, requested.department)
+    made = projects.to_queue(requested)
+    queue = {**made, "metadata": {**made["metadata"], "name": project.queue}}
+    try:
+        await call.context.api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
+    except AlreadyExists:  # another request has made it just now
+        if requested.quota is not None:
+            await set_queue_quota(call, project.queue, requested.quota)
+    await cache.wait_until("", lambda: cache.queue(project.queue) is not None)
+
+
+def _has_lost_queue(call: RestCall, project: Project) -> bool:
+    return call.context.cache.queue(project.queue) is None and not project.deleting
 
 
 async def _create_or_take_up(call: RestCall, queue: Object) -> bool:
@@ -153,7 +178,7 @@ def _is_left_behind(cache: InformerCache, queue: Object) -> bool:
 
 async def update(call: RestCall) -> Any:
     """PUT /org-unit/projects/{id}: new quotas, or another description; a project keeps its name, and what the request leaves
-    out stays. Raises NotFound, BadRequest."""
+    out stays. One whose queue was deleted gets it anew. Raises NotFound, BadRequest."""
     call.validate_query()
     project, body = find_project(call), await call.json()
     requested = projects.parse_project_request(
@@ -163,7 +188,9 @@ async def update(call: RestCall) -> Any:
     if requested.name != project.name:
         raise BadRequest(f"a project cannot be renamed ({project.name!r} to {requested.name!r}); create another one")
     cache = call.context.cache
-    if requested.quota is not None:
+    if _has_lost_queue(call, project):
+        await _restore_queue(call, project, requested)
+    elif requested.quota is not None:
         await set_queue_quota(call, project.queue, requested.quota)
     if requested.description is not None and requested.description != project.description:
         note = {"metadata": {"annotations": {projects.DESCRIPTION_ANNOTATION: requested.description}}}
@@ -174,9 +201,14 @@ async def update(call: RestCall) -> Any:
 
 
 async def update_resources(call: RestCall) -> Any:
-    """PUT and PATCH /org-unit/projects/{id}/resources: the quotas alone, as a list. Raises NotFound, BadRequest."""
+    """PUT and PATCH /org-unit/projects/{id}/resources: the quotas alone, as a list. A project whose queue was deleted gets it anew.
+    Raises NotFound, BadRequest."""
     project = find_project(call)
-    await set_queue_quota(call, project.queue, *await parse_resources_body(call))
+    quota, given = await parse_resources_body(call)
+    if _has_lost_queue(call, project):
+        await _restore_queue(call, project, ProjectRequest(project.name, project.namespace, project.department, quota))
+    else:
+        await set_queue_quota(call, project.queue, quota, given)
     cache = call.context.cache
     return _project_json(call, cache.project(project.id) or project)
 

@@ -139,8 +139,8 @@ def index(line: CommandLine) -> int:
     for item in projects:
         if item["status"]["phase"] == "NotReady":
             tell(
-                f"Project {item['name']}: {item['status']['phaseMessage']} Its jobs wait until somebody creates that queue; "
-                "a project that is deleted and created again has one, too."
+                f"Project {item['name']}: {item['status']['phaseMessage']} Its jobs wait until it has one: "
+                f"`rowlock project update {item['name']} --gpus Q` (its quota, or unlimited) makes it anew."
             )
     return 0
 
