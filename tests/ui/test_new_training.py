@@ -164,6 +164,34 @@ def test_a_form_is_kept_when_the_page_is_loaded_again(ui: Ui) -> None:
     expect(page.get_by_text(KEPT)).to_have_count(0)
 
 
+def test_a_form_is_kept_without_what_looks_secret(ui: Ui) -> None:
+    page = begin(ui, "secretive")
+    page.get_by_role("button", name="CONTINUE").click()
+    ui.choose_program("sleep 600")
+    page.get_by_role("radio", name="cpu-only").check()
+    variables = page.get_by_label("Environment variables")
+    variables.fill("HF_TOKEN=hidden-1\nEPOCHS=3\ndb_password=hidden-2\nMY_KEY=hidden-3\nA_SECRET=hidden-4")
+    page.get_by_role("button", name="CONTINUE").click()
+    expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
+    kept = page.evaluate("JSON.stringify(sessionStorage) + JSON.stringify(localStorage)")
+    assert "HF_TOKEN" in kept and "EPOCHS" in kept and "hidden" not in kept
+    for _ in range(2):  # what was kept without them is kept again
+        page.reload()
+        expect(page.get_by_text(KEPT)).to_contain_text(
+            "type the values of HF_TOKEN, db_password, MY_KEY, A_SECRET again."
+        )
+    expect(variables).to_have_value("HF_TOKEN=\nEPOCHS=3\ndb_password=\nMY_KEY=\nA_SECRET=")
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(page.get_by_role("alert")).to_contain_text("type the values of HF_TOKEN, db_password")
+    variables.fill("HF_TOKEN=hidden-1\nEPOCHS=3")
+    expect(page.get_by_text(KEPT)).to_have_text(KEPT)
+    page.get_by_role("button", name="CREATE TRAINING").click()
+    expect(ui.row("secretive")).to_be_visible()
+    (made,) = ui.cluster.api("GET", "/api/v1/workloads")["workloads"]
+    spec = ui.cluster.api("GET", f"/api/v1/workloads/distributed/{made['id']}")["spec"]
+    assert {"name": "HF_TOKEN", "value": "hidden-1"}.items() <= spec["environmentVariables"][0].items()
+
+
 def test_a_form_is_not_kept_for_who_signs_in_next(ui: Ui) -> None:
     page = begin(ui, "private")
     kept = "sessionStorage.getItem('rowlock.draft')"

@@ -47,6 +47,8 @@ export class Draft {
   yaml = $state("");
   isYaml = $state(remembered("manifest", "yaml") === "yaml");
   description = $state("");
+  /** Variables whose values were not kept when the page was loaded again. */
+  untold = $state.raw<string[]>([]);
   /** The template that is changed; undefined for a training, null for a new template. */
   readonly template: { id: string } | null | undefined;
 
@@ -131,13 +133,18 @@ export class Draft {
   }
 
   /** Fill the form with what somebody had typed before the page was loaded again; what is not there any more is left out. */
-  async restore({ training, templateId, copied, description }: KeptDraft): Promise<void> {
+  async restore({ training, templateId, copied, description, untold }: KeptDraft): Promise<void> {
     const projectId = training.projectId || this.training.projectId;
     this.#fill(training);
     this.copied = copied;
     this.description = description;
+    this.untold = untold ?? []; // one that an older page kept has none
     this.templateId = templateId;
     await this.chooseProject(projectId);
+    for (const part of ["environment", "masterEnvironment"] as const) {
+      const known = this.kept.environments.find((one) => one.name === this.training[part]?.name);
+      if (known) this.training[part] = known; // of the project: nobody types into it here, and the server has its values
+    }
     this.training.sources = this.kept.sources.filter(({ id }) => training.sources.some((one) => one.id === id));
   }
 

@@ -1,6 +1,7 @@
 // The form of a training as it stands, for this tab alone: who loads the page again, or whose session is over and who signs in again, goes
 // on where he was. It is gone once the training is made, somebody goes elsewhere, or signs out; nobody else gets to see it.
 
+import { withoutSecrets } from "./secretVariables";
 import type { Training } from "./training";
 
 const NAME = "rowlock.draft";
@@ -15,6 +16,8 @@ export interface KeptDraft {
   templateId: string;
   copied: Partial<Training>;
   description: string;
+  /** Variables whose values are not kept, as they look like secrets: whoever fills the form types them again. */
+  untold: string[];
 }
 
 /** A session of `user` has begun at this address: what anybody else had typed, or he himself elsewhere, is not kept. */
@@ -39,7 +42,7 @@ addEventListener("storage", (event) => event.key === LEFT && dropDraft());
 export function keepDraft(draft: KeptDraft): void {
   if (!owner) return;
   try {
-    sessionStorage.setItem(NAME, JSON.stringify({ ...draft, user: owner }));
+    sessionStorage.setItem(NAME, JSON.stringify({ ...withoutSecrets(draft), user: owner }));
   } catch {
     forgetDraft(); // there is no room: an older one is not what is on the page
   }
