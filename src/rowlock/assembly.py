@@ -310,6 +310,7 @@ class Server:
             service_accounts=cluster.service_accounts,
             access_tokens=AccessTokens(cluster.service_accounts, cluster.store.view, accounts),
             id_tokens=self.identity_provider.tokens if self.identity_provider else None,
+            is_ready=cluster.store.takes_writes,
         )
 
     def _announce(self, listener: socket.socket, token: str, door: BrowserDoor, notice: str) -> None:

@@ -145,10 +145,12 @@ def test_a_full_disk_refuses_writes_and_heals(file: Path) -> None:
             writes = (store.create(CM, config(f"big{n}", data="x" * 9_000)) for n in range(4))
             results = await asyncio.gather(*writes, return_exceptions=True)
             assert all(isinstance(r, errors.Unavailable) and "is full" in r.message for r in results)
+            assert not store.takes_writes()
             assert [objects.name(o) for o in (await store.list(CM)).items] == ["before"]
             log.execute("PRAGMA max_page_count = 1000000")
             made = await store.create(CM, config("big0", data="y"))
             assert await store.get(CM, "default", "big0") == made
+            assert store.takes_writes()
 
     run(body())
 

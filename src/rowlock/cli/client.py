@@ -260,6 +260,14 @@ class ServerClient:
             message = f"Authentication failed. the token has expired or was ended: {hint}"
         return StatusError(status, message, decoded)
 
+    def takes_writes(self) -> bool:
+        """Is the server's disk neither full nor read-only?"""
+        try:
+            self.get("/readyz")
+        except StatusError as refusal:
+            return refusal.status != 500  # 503: a real cluster is being read
+        return True
+
     def stream_lines(self, path: str, **query: Any) -> Iterator[bytes]:
         """Yield the lines of a streamed text answer as they arrive."""
         answer = self._send("GET", path, None, query)

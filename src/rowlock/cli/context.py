@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from typing import Any
@@ -56,10 +57,14 @@ def prepare_data_dir(directory: str) -> None:
     try:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         reason = "" if os.access(directory, os.W_OK | os.X_OK) else "Permission denied"
+        if reason and os.statvfs(directory).f_flag & os.ST_RDONLY:
+            reason = os.strerror(errno.EROFS)
     except OSError as error:
         reason = "it is a file" if os.path.isfile(directory) else str(error.strerror)
     if reason:
-        raise CommandError(f"{directory} cannot be the data directory ({reason}): choose another with --data-dir DIR")
+        advice = "remount it for writing, or choose" if reason == os.strerror(errno.EROFS) else "choose"
+        text = f"{directory} cannot be the data directory ({reason}): {advice} another with --data-dir DIR"
+        raise CommandError(text)
 
 
 def read_config(line: Any) -> dict[str, Any]:

@@ -136,6 +136,8 @@ class GroupCommit:
         """Commits so far; each was one fsync."""
         self.failed_count = 0
         """Commits that failed; with each, all that was staged was dropped."""
+        self.takes_writes = True
+        """Did the disk take the last commit? (The node's lease is one, every ten seconds.)"""
         self.kept_revisions = 10_000
         """Revisions of history that stay in the journal, if they are not older than `HISTORY_SECONDS`."""
         self._clock = clock
@@ -201,6 +203,7 @@ class GroupCommit:
     def _finish_batch(self, loop: asyncio.AbstractEventLoop, batch: _Batch, written: _Written) -> None:
         self._busy = False
         self._pace = max(written.seconds, self._pace * PACE_DECAY)
+        self.takes_writes = written.error is None
         if (error := written.error) is not None:
             self.failed_count += 1
             self._core.discard_staged()

@@ -130,6 +130,10 @@ class Store:
         """How many commits there were; each was one fsync."""
         return self._group_commit.count if self._group_commit else 0
 
+    def takes_writes(self) -> bool:
+        """Did the disk take the last commit?"""
+        return self._group_commit is None or self._group_commit.takes_writes
+
     @property
     def compacted_revision(self) -> int:
         """Changes up to this one are told to nobody any more."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from rowlock import KUBERNETES
+from rowlock.apiserver.http.requests import Call
+from rowlock.apiserver.server.non_resource import serve_non_resource
+from rowlock.apiserver.server.settings import ApiServerSettings
 
 CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
 POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x:1"}]}}
@@ -34,6 +39,22 @@ def test_health_and_version_are_open(client: httpx.Client) -> None:
     assert client.get("/version").text.startswith(f'{{\n  "major": "{major}",\n  "minor": "{minor}",')
     assert client.get("/readyz/ping").text == "ok"
     assert client.get("/readyz/nosuch").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("readyz", 500), ("readyz/etcd", 500), ("readyz/ping", 200), ("livez", 200), ("healthz", 200)]
+)
+def test_a_server_whose_disk_takes_no_writes_lives_but_is_not_ready(path: str, code: int) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    call = cast("Call", SimpleNamespace(path=f"/{path}", query={}))
+    settings = ApiServerSettings("token", is_ready=lambda: False)
+    asyncio.run(serve_non_resource(call, send, settings, path.split("/")))
+    assert sent[0]["status"] == code
+    assert (b"[-]etcd failed" in sent[1]["body"]) == (code == 500)
 
 
 def test_create_get_list_delete(client: httpx.Client, space: str) -> None:

@@ -31,7 +31,8 @@ async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings
     if call.path not in _OPEN_PATHS and not is_health:
         require(call.authorizer, call.user, Attributes("get", path=call.path))
     if is_health and rest in _HEALTH_CHECKS:
-        await _serve_health(call, send, head, is_ready=settings.is_ready())
+        is_asked = head == "readyz" and rest in ([], ["etcd"])
+        await _serve_health(call, send, head, is_ready=not is_asked or settings.is_ready())
     elif head == "metrics" and not rest and settings.render_metrics is not None:
         body, media = await settings.render_metrics(call.header(b"accept"))
         await answer(send, body, media=media.encode())
@@ -49,9 +50,10 @@ async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings
 
 
 async def _serve_health(call: Call, send: Send, endpoint: str, *, is_ready: bool) -> None:
-    if endpoint == "readyz" and not is_ready:
-        return await answer(send, b"not ready", code=500, media=_TEXT)
-    text = f"[+]ping ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
+    if not is_ready:  # anybody may ask: no path and no reason
+        text = f"[+]ping ok\n[-]etcd failed: the disk refused the last write, the server's log says why\n{endpoint} check failed\n"
+        return await answer(send, text.encode(), code=500, media=_TEXT)
+    text = f"[+]ping ok\n[+]etcd ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
     await answer(send, text.encode(), media=_TEXT)
 
 

@@ -344,10 +344,12 @@ def status(line: CommandLine) -> int:
     nodes, phases = _visible_nodes(server), _count_phases(server)
     if line.json:
         node_list = [{"name": n["metadata"]["name"], "allocatable": n["status"].get("allocatable", {})} for n in nodes]
-        show_json({"running": True, "dataDir": directory, **server_json, "nodes": node_list, "workloads": phases})
+        body = {"running": True, "dataDir": directory, **server_json, "nodes": node_list, "workloads": phases}
+        show_json({**body, "ready": server.takes_writes()})
         return 0
     show(f"Server:      {server_json['url']} (pid {server_json['pid']}, version {server_json.get('version', '?')})")
-    show(f"Data:        {directory}")
+    is_ready = server.takes_writes()
+    show(f"Data:        {directory}{'' if is_ready else f': {_NO_WRITES}, see {directory}/server.log'}")
     if server_json.get("kubeconfig"):
         show(f"Kubeconfig:  {server_json['kubeconfig']}")
     if server_json.get("ui"):
@@ -420,6 +422,7 @@ def _describe_leader(server: client.ServerClient, part: str) -> str:
 _LEASES_PATH = "/apis/coordination.k8s.io/v1/namespaces/rowlock-system/leases"
 _LEASE_GRACE = 2
 """After so many lease durations a Lease counts as abandoned, even if the two clocks differ a little."""
+_NO_WRITES = "the disk refused the last write (is it full, or read-only?); jobs go on, and nothing can be submitted"
 _CORDONED_NOTE = """
 A cordoned node takes no new pods. Either `kubectl cordon` cordoned it, or an earlier `rowlock up` with other flags added it
 and pods are still on it. Delete these pods (`rowlock delete JOB`), and the next `rowlock up` removes the node."""
