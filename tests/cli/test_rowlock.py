@@ -63,6 +63,8 @@ def test_wait_says_why_not(served: Served) -> None:
     served.finish(3)
     code, _, err = served.run("rowlock wait t1 --timeout 10s")
     assert code == 1 and err.startswith("Job t1 is failed: ")
+    code, _, err = served.run("rowlock wait t1 --for deleted --timeout 0s")
+    assert code == 1 and err.startswith("Job t1 is failed after 0s, not deleted: "), "who has ended can be deleted yet"
 
 
 def test_an_elastic_job_that_trains_with_its_minimum_is_running(served: Served) -> None:
@@ -375,6 +377,11 @@ def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> N
     served.logs["t-worker-0"] = [f"2026-01-01T00:00:00Z {text}" for text in marked]
     assert served.run("rowlock logs t --rank 4")[1] == "first\nan agent's\nsecond\n"
     assert served.run("rowlock logs t --rank 4 --tail 1")[1] == "second\n"
+    assert served.run("rowlock logs t --rank 4 --tail -1")[1] == "first\nan agent's\nsecond\n", "kubectl's word for all"
+    assert served.run("rowlock logs t --tail=-2")[::2] == (
+        2,
+        "--tail must be at least 0, or -1 for all lines, but is -2\n",
+    )
     assert served.run("rowlock logs t --rank 4 --timestamps")[1].startswith("2026-01-01T00:00:00Z first\n")
     assert "t has no rank 6; its ranks are 0 to 5, 3 in each pod" in served.run("rowlock logs t --rank 6")[2]
 
@@ -594,3 +601,13 @@ def test_the_hot_path_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [["version"], ["--help"], ["run", "--help"]])
+def test_a_full_disk_behind_stdout_is_said(words: list[str]) -> None:
+    program = "from rowlock.cli.main import rowlock; rowlock()"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([sys.executable, "-c", program, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    said = "the output cannot be written (No space left on device): make room where it goes, or send it elsewhere\n"
+    assert (done.returncode, done.stderr) == (1, said)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from typing import NoReturn
 
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Flag, Group, help_of, load_target, parse, resolve
 from rowlock.cli.output import visible
+
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a write to stdout may fail of; where a file cannot be written, the error has its name."""
 
 
 def rowlock() -> None:
@@ -46,8 +50,15 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
     except BrokenPipeError:
         _exit_on_broken_pipe()
     except OSError as error:
-        print(f"{error.filename or root.name} cannot be used: {error.strerror or error}", file=sys.stderr)
+        print(_os_error_sentence(error, root.name), file=sys.stderr)
         return 1
+
+
+def _os_error_sentence(error: OSError, program: str) -> str:
+    why = error.strerror or str(error)
+    if error.filename is None and error.errno in _OUTPUT_ERRORS:
+        return f"the output cannot be written ({why}): make room where it goes, or send it elsewhere"
+    return f"{error.filename or program} cannot be used: {why}"
 
 
 def _run_command(root: Group, command: Command, line: CommandLine, args: list[str], shared: tuple[Flag, ...]) -> int:

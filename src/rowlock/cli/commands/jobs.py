@@ -244,7 +244,7 @@ def wait(line: CommandLine) -> int:
             show(f"Job {name} is {target_phase.lower()}{rest}")
         return 0
     reason = f": {body['phaseMessage']}" if body.get("phaseMessage") else ""
-    is_final = phase in ("Completed", "Failed", "Deleted")
+    is_final = phase in _final_phases(target_phase)
     unit = "s" if line.timeout and line.timeout.isascii() and line.timeout.isdigit() else ""
     timeout_note = "" if is_final else f" after {line.timeout}{unit}, not {target_phase.lower()}"
     raise CommandError(f"Job {name} is {phase.lower()}{timeout_note}{reason}")
@@ -254,7 +254,7 @@ def wait_for_phase(
     server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
 ) -> dict[str, Any]:
     """Wait until the workload is in the phase, can no longer reach it, or `limit` seconds are over. Returns the workload."""
-    final_phases = {"Completed", "Failed", "Deleted"} if target_phase != "Deleted" else {"Deleted"}
+    final_phases = _final_phases(target_phase)
     deadline = time.monotonic() + limit if limit is not None else None
     while True:
         timeout = _POLL_SECONDS if deadline is None else max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
@@ -270,6 +270,11 @@ def wait_for_phase(
         is_over = has_reached(body, target_phase) or body["phase"] in final_phases
         if is_over or (deadline is not None and time.monotonic() >= deadline):
             return body
+
+
+def _final_phases(target_phase: str) -> set[str]:
+    """From which a workload can no longer come to the phase. One that has ended can still be deleted."""
+    return {"Deleted"} if target_phase == "Deleted" else {"Completed", "Failed", "Deleted"}
 
 
 def has_reached(workload: dict[str, Any], phase: str) -> bool:

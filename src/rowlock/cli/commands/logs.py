@@ -26,13 +26,20 @@ class _ChosenPod(NamedTuple):
     local_rank: int | None = None
 
 
+def _lines_of_end(count: int | None) -> int | None:
+    """What --tail asks for; None is the whole log, which kubectl calls -1. Raises CommandError."""
+    if count is not None and count < -1:
+        raise CommandError(f"--tail must be at least 0, or -1 for all lines, but is {count}", 2)
+    return None if count == -1 else count
+
+
 def logs(line: CommandLine) -> int:
     """Print the log of a job: of all ranks, merged, or of one pod."""
-    name = line.word("job")
+    name, tail = line.word("job"), _lines_of_end(line.tail)
     server = client.connect(line)
     workload = find_workload_or_past(server, project(line), name)
     path = f"{WORKLOADS}/{workload['id']}"
-    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": line.tail}
+    options = {"follow": line.follow, "timestamps": line.timestamps, "tail": tail}
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
     if line.attempt is not None:
@@ -48,14 +55,14 @@ def logs(line: CommandLine) -> int:
         write_merged(server, f"{path}/logs", previous=line.previous, fold=True, **options)
         return 0
     if chosen.name:
-        counts_here = chosen.local_rank is not None and line.tail is not None and not line.follow
+        counts_here = chosen.local_rank is not None and tail is not None and not line.follow
         if counts_here:
             options["tail"] = None  # the server counts lines of the pod, not of the rank
         own = {**options, "previous": line.previous, "localRank": chosen.local_rank}
         if line.rank is not None and not sys.stdout.isatty():
             own["progress"] = False  # a bar is a line, as without --rank
         lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", **own)
-        write_lines(deque(lines, line.tail) if counts_here else lines)
+        write_lines(deque(lines, tail) if counts_here else lines)
         return 0
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
     return 0

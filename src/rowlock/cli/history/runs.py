@@ -99,9 +99,8 @@ def find_run(server: ServerClient, project_name: str, word: str) -> dict[str, An
     if named and steps < len(named):
         return dict(server.get(f"{RUNS}/{named[steps]['id']}"))
     if named:
-        raise CommandError(
-            f"there are only {len(named)} runs of the name {name}: {name}~{len(named) - 1} is the oldest"
-        )
+        count = "is only 1 run" if len(named) == 1 else f"are only {len(named)} runs"
+        raise CommandError(f"there {count} of the name {name}: {name}~{len(named) - 1} is the oldest")
     everything = server.get(RUNS, limit=500)["runs"]
     by_id = [run for run in everything if len(word) >= 4 and run["id"].startswith(word)]
     if len(by_id) == 1:

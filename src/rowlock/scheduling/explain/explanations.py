@@ -238,7 +238,10 @@ def _failure_sentence(
 def _queue_sentence(session: Session, name: str) -> tuple[str, str]:
     state = session.queues.get(name)
     if state is None:
-        return f"Queue '{name}' does not exist.", f"create the queue {name}, or name another in spec.queue"
+        return (
+            f"Queue '{name}' does not exist.",
+            f"create the queue {name} (`rowlock project update` makes that of a project), or name another in spec.queue",
+        )
     if state.children:
         some = ", ".join(c.queue.name for c in state.children[:3])
         return f"Queue '{name}' is a department; jobs run in its projects ({some}).", f"use one of: {some}"
