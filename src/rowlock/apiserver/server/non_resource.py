@@ -31,8 +31,8 @@ async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings
     if call.path not in _OPEN_PATHS and not is_health:
         require(call.authorizer, call.user, Attributes("get", path=call.path))
     if is_health and rest in _HEALTH_CHECKS:
-        is_asked = head == "readyz" and rest in ([], ["etcd"])
-        await _serve_health(call, send, head, is_ready=not is_asked or settings.is_ready())
+        is_ready = head != "readyz" or rest not in ([], ["etcd"]) or settings.is_ready()
+        await _serve_health(call, send, head, is_ready=is_ready)
     elif head == "metrics" and not rest and settings.render_metrics is not None:
         body, media = await settings.render_metrics(call.header(b"accept"))
         await answer(send, body, media=media.encode())
@@ -50,11 +50,10 @@ async def serve_non_resource(call: Call, send: Send, settings: ApiServerSettings
 
 
 async def _serve_health(call: Call, send: Send, endpoint: str, *, is_ready: bool) -> None:
+    text = f"[+]ping ok\n[+]etcd ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
     if not is_ready:  # anybody may ask: no path and no reason
         text = f"[+]ping ok\n[-]etcd failed: the disk refused the last write, the server's log says why\n{endpoint} check failed\n"
-        return await answer(send, text.encode(), code=500, media=_TEXT)
-    text = f"[+]ping ok\n[+]etcd ok\n{endpoint} check passed\n" if "verbose" in call.query else "ok"
-    await answer(send, text.encode(), media=_TEXT)
+    await answer(send, text.encode(), code=200 if is_ready else 500, media=_TEXT)
 
 
 async def _serve_discovery(call: Call, send: Send, parts: list[str], address: str) -> None:

@@ -45,7 +45,6 @@ class ApiServerSettings:
     id_tokens: IdTokens | None = None
     """Knows the tokens of an identity provider; None where none is configured."""
     is_ready: Callable[[], bool] = lambda: True
-    """Does the disk take writes? `/readyz` fails while it does not."""
     observer: RequestObserver | None = None
     audit: Audit | None = None
     render_metrics: RenderMetrics | None = None
