@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from tests.rest.served import NOW, Served
@@ -27,16 +27,28 @@ def start_two_ranks(served: Served) -> None:
 
 
 @contextmanager
-def following(served: Served, job: str) -> Iterator[IO[str]]:
-    """What a follower of the job says, from a program of its own."""
+def following(served: Served, job: str, stream: str = "stdout") -> Iterator[IO[str]]:
+    """What a follower of the job says in that stream, from a program of its own."""
     program = "from rowlock.cli.main import rowlock; rowlock()"
     line = [sys.executable, "-c", program, "logs", "-f", job, "--data-dir", str(served.data)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
+    pipes: dict[str, Any] = {stream: subprocess.PIPE}
+    with subprocess.Popen(line, text=True, **pipes) as process:
         try:
-            yield process.stdout
+            yield getattr(process, stream)
         finally:
             process.kill()
+
+
+def test_who_follows_a_job_that_does_not_run_hears_why(served: Served) -> None:
+    served.node("a", 1)
+    served.ok("runai submit-dist pytorch big --workers=3 -g 1 -i host")
+    served.until(lambda: "fit" in served.ok("rowlock list"))
+    with following(served, "big", "stderr") as said:
+        assert said.readline().startswith("Job big is pending: Each pod needs 1 GPU")
+    served.ok("rowlock suspend big")
+    served.until(lambda: "Stopped" in served.ok("rowlock list"))
+    with following(served, "big", "stderr") as said:
+        assert said.readline().startswith("Job big is suspended: `rowlock resume big")
 
 
 def test_who_follows_is_let_go_when_the_grace_of_a_restarted_rank_ends(

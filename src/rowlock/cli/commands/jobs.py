@@ -9,7 +9,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.context import project
+from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import find_directories
 from rowlock.cli.output import (
@@ -233,7 +233,7 @@ def wait(line: CommandLine) -> int:
         show(f"Job {name} is deleted.")
         return 0
     if workload["phase"] == "Stopped" and target_phase != "Deleted":
-        tell(f"Job {name} is suspended: `rowlock resume {name}` starts it again")
+        tell(f"Job {name} is suspended: `rowlock resume {name}{context_flags(line)}` starts it again")
     body = wait_for_phase(server, workload, target_phase, limit)
     if line.json:
         show_json(body)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
-from rowlock.cli.context import project
+from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.logs.folding import fold_followed, fold_lines
@@ -49,6 +49,8 @@ def logs(line: CommandLine) -> int:
             raise CommandError("--previous and --attempt both name an attempt: give one of them", 2)
         options["attempt"] = line.attempt
     chosen = _choose_pod(server, workload, line, gone=True)
+    if line.follow and line.program == "rowlock":
+        _tell_why_nothing_comes(line, workload)
     if line.fold:
         if chosen.name:
             raise CommandError("--fold is for the log of all ranks: leave it out, or --rank and --pod", 2)
@@ -66,6 +68,15 @@ def logs(line: CommandLine) -> int:
         return 0
     write_merged(server, f"{path}/logs", previous=line.previous, **options)
     return 0
+
+
+def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None:
+    """To who follows a job that does not run: he sees no line before it does."""
+    name, phase, reason = workload["name"], workload["phase"], workload.get("phaseMessage")
+    if phase == "Stopped":
+        tell(f"Job {name} is suspended: `rowlock resume {name}{context_flags(line)}` starts it again")
+    elif phase in ("Creating", "Pending") and reason:
+        tell(f"Job {name} is {phase.lower()}: {reason}")
 
 
 def find_pod_name(server: client.ServerClient, workload: dict[str, Any], word: str, *, gone: bool = False) -> str:
