@@ -35,6 +35,7 @@ from rowlock.errors import AlreadyExists
 from rowlock.kinds import NAMESPACE, NODE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
 from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
+from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object
@@ -99,7 +100,12 @@ class LocalCluster:
         """A sentence that a person who starts the cluster should read."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = Scheduler(planning, stopwatch=time.perf_counter) if has_scheduler else None
-        self.archive = Archive(settings.data_dir / "archive", settings.retention, log_limit=settings.kubelet.log_limit)
+        self.archive = Archive(
+            settings.data_dir / "archive",
+            settings.retention,
+            SettledClock(time.time),
+            log_limit=settings.kubelet.log_limit,
+        )
         self.archive.watch_spool(settings.data_dir / "logs")
         self.archive.watch_spool(settings.data_dir / "logs" / EARLIER_RUNS)
         self.kubelet: Kubelet | None = None

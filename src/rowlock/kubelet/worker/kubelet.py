@@ -47,6 +47,7 @@ from rowlock.kubelet.volumes import claims
 from rowlock.kubelet.volumes.account_tokens import PodTokens, TokenSource
 from rowlock.kubelet.volumes.checkpoints import Checkpoints, live_owner_uids
 from rowlock.kubelet.volumes.directories import VolumeDirectories
+from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.engine_backend import EngineBackend
 from rowlock.kubelet.worker.image_pulls import ImagePuller
 from rowlock.kubelet.worker.pod_context import PodContexts
@@ -186,6 +187,7 @@ class Kubelet:
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)
         self._checkpoints = Checkpoints(node.data_dir, settings.keep_checkpoints)
+        self._settled_clock = SettledClock(node.clock)
         self._claim_usage = claims.ClaimUsageMonitor(self.recorder.record)
         self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
 
@@ -340,7 +342,7 @@ class Kubelet:
         await asyncio.to_thread(self.directories.forget_old_logs)
         await self._runtime.remove_orphans()
         remove_expired = self._checkpoints.remove_expired
-        for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self.node.clock()):
+        for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
         cards = [pod_state.card for pod_state in self.pod_states.values()]
         pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
