@@ -345,6 +345,17 @@ def test_a_project_with_work_in_it_is_not_deleted(served: Served) -> None:
     served.ok("rowlock delete -p a t1")
 
 
+def test_who_deletes_the_selected_project_is_in_the_default_one(served: Served) -> None:
+    assert "unlimited GPUs" in served.ok("rowlock project create a --gpus unlimited")
+    assert served.run("rowlock project create b --gpus -1")[::2] == (
+        2, "--gpus must be a number no less than 0, or unlimited, but is '-1'\n"
+    )  # fmt: skip
+    served.ok("rowlock project set a")
+    _, out, err = served.run("rowlock project delete a -y")
+    assert out == "Project a deleted.\n" and err.startswith("It was selected; now default is: ")
+    assert served.run("rowlock list")[0] == 0
+
+
 def test_run_submits_what_was_typed(served: Served) -> None:
     served.node("a")
     name = served.ok(

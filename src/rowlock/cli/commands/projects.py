@@ -8,7 +8,7 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.accounts import unix_accounts
-from rowlock.cli.context import project, update_config
+from rowlock.cli.context import DEFAULT_PROJECT, project, read_config, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.output import ask, format_number, show, show_json, table, tell
 
@@ -36,9 +36,7 @@ def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
 def _quota_request(line: CommandLine) -> dict[str, Any]:
     if line.gpus is None:
         return {}
-    if line.gpus < 0:
-        raise CommandError(f"--gpus must be no less than 0, but is {line.gpus:g}", 2)
-    return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": line.gpus}}]}
+    return {"resources": [{"nodePool": {"id": "default"}, "gpu": {"deserved": _amount(line.gpus, "--gpus")}}]}
 
 
 _QUOTA_FLAGS = {"deserved": "--gpus", "limit": "--gpu-limit", "overQuotaWeight": "--gpu-over-quota-weight"}
@@ -163,4 +161,7 @@ def delete(line: CommandLine) -> int:
             raise CommandError("Nothing was deleted.")
     server.delete(f"{PATH}/{item['id']}")
     show(f"Project {name} deleted.")
+    if read_config(line).get("project") == name != DEFAULT_PROJECT:
+        update_config(line, project=None)
+        tell(f"It was selected; now {DEFAULT_PROJECT} is: `rowlock project set NAME` selects another.")
     return 0

@@ -305,7 +305,7 @@ DIFF_ENGINES = Command(
     ),
 )  # fmt: skip
 
-_GPUS = Flag("--gpus", "float", "the project's GPU quota (default: unlimited)", value="Q")
+_GPUS = Flag("--gpus", "text", "the project's GPU quota, or unlimited (default: unlimited)", value="Q")
 PROJECTS = Group("project", "Manage projects. Each project is a namespace and a queue.", (
     Command("create", "Create a project.", "commands.projects:create", "NAME", (_GPUS, _UNIX_ACCOUNT, DATA_DIR, JSON)),
     Command("list", "List projects, their quotas and their usage.", "commands.projects:index", flags=(DATA_DIR, JSON), aliases="ls"),
