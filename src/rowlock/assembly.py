@@ -270,7 +270,7 @@ class Server:
                     connection_limits.ACCEPT_QUEUE
                 )  # asyncio takes one number for the queue and for what it accepts in one turn
             heap_collector.tune()
-            announce()
+            await asyncio.to_thread(announce)  # files that are synced, while pods of before run and clients come
             await self.stop_event.wait()
             before_stop()
             server.should_exit = True
