@@ -65,6 +65,9 @@ def test_wait_says_why_not(served: Served) -> None:
     assert code == 1 and err.startswith("Job t1 is failed: ")
     code, _, err = served.run("rowlock wait t1 --for deleted --timeout 0s")
     assert code == 1 and err.startswith("Job t1 is failed after 0s, not deleted: "), "who has ended can be deleted yet"
+    assert served.ok("rowlock wait nobody --for deleted") == "Job nobody is deleted.\n"
+    code, out, err = served.run("rowlock wait t1 -p nowhere --for deleted")
+    assert (code, out) == (1, "") and err.startswith("project nowhere was not found."), "which says nothing of a job"
 
 
 def test_an_elastic_job_that_trains_with_its_minimum_is_running(served: Served) -> None:

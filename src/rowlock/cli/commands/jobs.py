@@ -32,22 +32,27 @@ _POLL_SECONDS = 30.0
 """Seconds that one wait request may take; the server answers earlier when the phase is reached."""
 
 
+class NoSuchWorkload(CommandError):
+    """There is no workload of the name in the project, which is there."""
+
+
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name in the project. Raises CommandError with the nearest name, or with what shows a deleted one."""
+    """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with what shows a deleted one, and
+    CommandError when there is no such project."""
     workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
     if workloads:
         return dict(workloads[0])
     check_project(server, project_name)
     query = {"filterBy": f"name=={name},projectName=={project_name}", "deleted": "true", "limit": "1"}
     if server.get(WORKLOADS, **query)["workloads"]:
-        raise CommandError(
+        raise NoSuchWorkload(
             f"The job {name} does not exist in project {project_name}. It was deleted: `rowlock show {name}` and "
             f"`rowlock logs {name}` have what is kept of it."
         )
     names = [
         w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
     ]
-    raise CommandError(
+    raise NoSuchWorkload(
         f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
         "If the job exists in a different project, use -p <project name>."
     )
@@ -227,7 +232,7 @@ def wait(line: CommandLine) -> int:
     server = client.connect(line)
     try:
         workload = find_workload(server, project_name, name)
-    except CommandError:
+    except NoSuchWorkload:
         if target_phase != "Deleted":
             raise
         show(f"Job {name} is deleted.")
