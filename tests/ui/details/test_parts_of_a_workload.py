@@ -100,6 +100,20 @@ def test_the_tree_of_its_objects_and_its_pods(ui: Ui) -> None:
     expect(panel.get_by_role("row", name="pair-master-0")).to_contain_text("default")
 
 
+def test_pods_beside_the_list_need_no_scrolling_sideways(ui: Ui) -> None:
+    name = "a-training-with-a-name-that-is-long-and-longer"
+    run(ui, name, LONG, "--nnodes", "2")
+    ui.row(name).get_by_role("link", name=name, exact=True).click()
+    ui.page.get_by_role("tab", name="Pods").click()
+    pods = ui.page.get_by_role("region", name="Pods", exact=True)
+    expect(pods.get_by_role("link", name=f"Terminal of {name}-worker-0")).to_be_visible()
+    for width in (1280, 1920, 1000, 768, 390):
+        ui.page.set_viewport_size({"width": width, "height": 800})
+        expect(pods.get_by_text("default").first).to_be_visible()
+        assert pods.evaluate("box => box.scrollWidth <= box.clientWidth"), width
+        ui.picture(f"pods-{width}")
+
+
 def test_events_are_filtered_and_searched(ui: Ui) -> None:
     run(ui, "fails", FAILS)
     expect(ui.row("fails")).to_contain_text("Failed")
