@@ -85,6 +85,44 @@ def test_the_legend_keeps_the_last_value_while_the_newest_sample_is_on_its_way(u
     expect(memory.locator(".key")).to_have_text(["used –", "requested 2 KiB"])
 
 
+RECORDED = """(() => {
+    window.drawn = [];
+    const { fillText } = CanvasRenderingContext2D.prototype;
+    CanvasRenderingContext2D.prototype.fillText = function (text, ...others) {
+        window.drawn.push(text);
+        fillText.call(this, text, ...others);
+    };
+})()"""
+
+
+def test_the_marks_of_what_is_counted_are_whole(ui: Ui) -> None:
+    """But where there is less than one, the marks are parts of it."""
+    held = {"all": ["5", "5"], "allocated": ["0", "2.5"]}
+
+    def answer(route: Any) -> None:
+        kinds = {"TOTAL_GPU": held["all"], "ALLOCATED_GPU": held["allocated"]}
+        times = [(datetime.now(UTC) - timedelta(seconds=60 - 30 * number)).isoformat() for number in range(2)]
+        made = [
+            {"type": kind, "labels": {}, "values": [{"value": value, "timestamp": time} for value, time in zip(values, times, strict=True)]}
+            for kind, values in kinds.items()
+        ]  # fmt: skip
+        route.fulfill(json={"measurements": made})
+
+    page = ui.page
+    run(ui, "talks", LONG)
+    expect(ui.row("talks")).to_be_visible()
+    page.add_init_script(RECORDED)
+    page.route(re.compile(r"/clusters/[^/]+/metrics\?"), answer)
+    page.get_by_role("link", name="Overview").click()
+    for most, marks in (("4", {"0", "4"}), ("3", {"0", "2"}), ("0.50", {"0", "0.50"})):
+        held.update(all=[most] * 2, allocated=["0", str(float(most) / 2)])
+        page.reload()
+        expect(page.get_by_role("region", name="GPUs of the cluster", exact=True)).to_contain_text(f"all {most}")
+        page.wait_for_function("window.drawn.includes('0')")
+        drawn = {text for text in page.evaluate("window.drawn") if ":" not in text}
+        assert drawn == marks, most
+
+
 def test_everything_is_reached_with_the_keyboard(ui: Ui) -> None:
     run(ui, "talks", LONG)
     expect(ui.row("talks")).to_contain_text("Running")

@@ -20,19 +20,33 @@ export interface Chart {
   lines: Line[];
 }
 
-type Unit = "" | "bytes" | "%" | "bytes/s";
+/** "whole": of what there are parts of at times, as of GPUs that are shared, and that is counted in whole ones. */
+type Unit = "" | "whole" | "bytes" | "%" | "bytes/s";
+
+const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
+const ROUND_STEPS = Array.from({ length: 31 }, (_, index) => [1, 2, 2.5, 5].map((step) => Number(`${step}e${index - 16}`))).flat();
+const WHOLE_STEPS = [1, 2, 4, 8, 16, 32, 64, ...[100, 1000, 10_000, 100_000].flatMap((power) => [1, 2, 4, 8].map((step) => step * power))]; // as machines have GPUs; none is more than twice the one before, or a chart might have no mark but 0
+
+/** How far the marks of a chart's axis may be apart. */
+export function stepsOf({ unit, lines }: Chart): number[] {
+  if (unit.startsWith("bytes")) return BYTE_STEPS;
+  if (unit !== "whole") return ROUND_STEPS;
+  const isWhole = lines.every((line) => line.values.every((value) => value === null || Number.isInteger(value)));
+  const most = Math.max(...lines.flatMap((line) => line.values.map((value) => value ?? 0)));
+  return isWhole || most > 2 ? WHOLE_STEPS : ROUND_STEPS; // of half a GPU the marks say parts
+}
 
 /** Charts: a title, a unit, and the types of the lines with the words for them. */
 type Groups = [string, Unit, [string, string][]][];
 
 export const GROUPS: Groups = [
   ["GPU utilization", "%", [["GPU_UTILIZATION", "used"]]],
-  ["GPUs", "", [["GPU_ALLOCATION", "allocated"]]],
+  ["GPUs", "whole", [["GPU_ALLOCATION", "allocated"]]],
   ["GPU memory", "bytes", [["GPU_MEMORY_USAGE_BYTES", "used"], ["GPU_MEMORY_REQUEST_BYTES", "requested"]]],
   ["CPU cores", "", [["CPU_USAGE_CORES", "used"], ["CPU_REQUEST_CORES", "requested"], ["CPU_LIMIT_CORES", "limit"]]],
   ["CPU memory", "bytes", [["CPU_MEMORY_USAGE_BYTES", "used"], ["CPU_MEMORY_REQUEST_BYTES", "requested"], ["CPU_MEMORY_LIMIT_BYTES", "limit"]]],
   ["NVLink bandwidth", "bytes/s", [["NVLINK_BANDWIDTH_TOTAL", "total"]]],
-  ["Pods", "", [["RUNNING_POD_COUNT", "running"], ["POD_COUNT", "all"]]],
+  ["Pods", "whole", [["RUNNING_POD_COUNT", "running"], ["POD_COUNT", "all"]]],
 ];
 
 /** Of one pod alone: what it used, on each of its GPUs too. */
@@ -88,7 +102,7 @@ export function knownValue({ times }: Chart, { values }: Line, index: number): n
 export function amount(value: number | null | undefined, unit: Unit): string {
   if (value === null || value === undefined) return "–";
   if (unit === "%") return `${number(value)} %`;
-  if (!unit) return number(value);
+  if (!unit || unit === "whole") return number(value);
   const steps = ["B", "KiB", "MiB", "GiB", "TiB"];
   const step = value < 1 ? 0 : Math.min(steps.length - 1, Math.floor(Math.log2(value) / 10));
   const text = value / 1024 ** step;
