@@ -238,6 +238,27 @@ def test_a_training_mounts_the_data_sources_that_were_chosen(ui: Ui) -> None:
     assert kept(ui, "workload-templates")["reads"]["assets"] is None
 
 
+def test_a_template_that_is_not_taken_any_more_says_so(ui: Ui) -> None:
+    """An older version stored it; it is said before anybody fills the form."""
+    page, maps = ui.page, "/api/v1/namespaces/runai-team-a/configmaps"
+    projects = ui.cluster.api("GET", "/api/v1/org-unit/projects")["projects"]
+    (scope,) = [one["id"] for one in projects if one["name"] == "team-a"]
+    meta = {"name": "older", "scopeType": "project", "scopeId": scope}
+    made = ui.cluster.api("POST", "/api/v1/workload-templates/distributed", {"meta": meta, "spec": {"image": "i"}})
+    path = f"{maps}/asset-{made['meta']['id']}"
+    stored = ui.cluster.api("GET", path)
+    stored["data"] = {
+        key: text.replace('"image":"i"', '"image":"i","gpuTopology":"x"') for key, text in stored["data"].items()
+    }
+    ui.cluster.api("PUT", path, stored)
+    ui.cluster.until(lambda: not kept(ui, "workload-templates")["older"]["runnable"]["isRunnable"], "it is refused")
+    open_assets(ui, "Templates")
+    expect(page.get_by_role("row", name="older")).to_contain_text("It cannot be used as it is: ")
+    expect(page.get_by_role("row", name="older")).to_contain_text("spec.gpuTopology")
+    page.get_by_role("link", name="Use older").click()
+    expect(page.get_by_role("alert")).to_contain_text("The template older cannot be used as it is: ")
+
+
 def test_a_template_is_made_used_and_changed(ui: Ui) -> None:
     page = ui.page
     open_assets(ui, "Templates")

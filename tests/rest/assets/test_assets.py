@@ -223,6 +223,22 @@ def template(world: World, word: str, spec: dict[str, Any], **more: Any) -> Any:
     return world.client.post(f"{T}/{word}", json={"meta": meta, "spec": spec, **more})
 
 
+def test_a_template_that_is_not_taken_any_more_says_so(lab: World) -> None:
+    """An older version stored it, with words that this one refuses."""
+    made = template(lab, "distributed", {"image": "i"}).json()
+    config_map = lab.store.view.get(kinds.CONFIG_MAP, "runai-team-a", f"asset-{made['meta']['id']}")
+    assert config_map is not None
+    stored = json.loads(config_map["data"][asset_objects.DATA_KEY])
+    stored |= {"id": "older", "name": "older", "content": {"spec": {"image": "i", "gpuTopology": "x"}}}
+    metadata = {"name": "asset-older", "namespace": "runai-team-a", "labels": {asset_objects.LABEL: stored["kind"]}}
+    lab.create(kinds.CONFIG_MAP, {"metadata": metadata, "data": {asset_objects.DATA_KEY: json.dumps(stored)}})
+    submit = {"name": "x", "projectId": "team-a", "templateId": "older", "spec": {}}
+    refusal = lab.client.post(f"{W}/distributed", json=submit).json()["message"]
+    listed = {one["meta"]["name"]: one["runnable"] for one in lab.client.get(T).json()["entries"]}
+    assert listed == {"one": {"isRunnable": True, "issue": None}, "older": {"isRunnable": False, "issue": refusal}}
+    assert "gpuTopology" in refusal
+
+
 @pytest.mark.both_engines
 def test_a_template_from_create_to_delete(lab: World) -> None:
     spec = {"image": "i", "numWorkers": 3, "compute": {"cpuCoreRequest": 1}}

@@ -23,6 +23,16 @@ export interface Asset {
   master?: { spec?: Record<string, unknown> } | null;
   /** Of a template: the data sources that it names. */
   assets?: { datasources?: { id: string; kind?: string }[] } | null;
+  /** Of a template: whether it can be submitted as it is, and why not. */
+  runnable?: { isRunnable: boolean; issue: string | null };
+}
+
+const OPEN = "it has no image"; // the server's words for a template that leaves the image to whoever uses it
+
+/** Why the server refuses a template that it took once; "" for one that can be used. */
+export function refusalOf({ runnable }: Asset): string {
+  const issue = runnable?.issue ?? "";
+  return issue && issue !== OPEN ? `It cannot be used as it is: ${issue}` : "";
 }
 
 const text = (path: string, title: string, placeholder = ""): FormField => ({ path, title, type: "text", placeholder });

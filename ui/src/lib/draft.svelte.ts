@@ -2,7 +2,7 @@
 // how it is sent. Nothing is made before `create` or `keepTemplate`.
 
 import { ApiError, call, request, sentenceOf } from "./api";
-import type { Asset } from "./assets";
+import { refusalOf, type Asset } from "./assets";
 import { rows } from "./live.svelte";
 import { Newest } from "./newest";
 import type { KeptDraft } from "./keptDraft";
@@ -129,7 +129,9 @@ export class Draft {
     const wanted = template.assets?.datasources ?? [];
     this.training.sources = this.kept.sources.filter((source) => wanted.some(({ id: word }) => word === source.id || word === source.name));
     const lost = wanted.length - this.training.sources.length;
-    this.problem = lost ? `This template names ${lost === 1 ? "a data source" : `${lost} data sources`} that the project ${this.training.projectName} does not have: choose others, or go on without.` : "";
+    const unmounted = lost ? `This template names ${lost === 1 ? "a data source" : `${lost} data sources`} that the project ${this.training.projectName} does not have: choose others, or go on without.` : "";
+    const refusal = refusalOf(template).replace(/^It /, `The template ${meta.name} `);
+    this.problem = [refusal, unmounted].filter(Boolean).join(" ");
   }
 
   /** Fill the form with what somebody had typed before the page was loaded again; what is not there any more is left out. */

@@ -48,7 +48,13 @@ _CHOICES = {"scopeType": SCOPES, "workloadType": tuple(TYPES.values())}
 
 
 def _template_json(call: RestCall, asset: Asset) -> dict[str, Any]:
-    return template_json(asset, call.context.cache.cluster)
+    """With what a submit that names the template would be refused for: it may be older than what the server takes now."""
+    shown = template_json(asset, call.context.cache.cluster)
+    try:
+        _check_content(asset.content or {}, shown["meta"]["workloadType"])
+    except BadRequest as refusal:
+        shown["runnable"] = {"isRunnable": False, "issue": refusal.message}
+    return shown
 
 
 def _select_templates(call: RestCall, kind: str = "") -> tuple[Sequence[Asset], list_query.Query]:
