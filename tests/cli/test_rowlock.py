@@ -539,6 +539,7 @@ def test_no_flag_hides_what_every_line_has() -> None:
         ("rowlock lst", "Did you mean `list`?"),
         ("rowlock nodes", "`rowlock status` shows the nodes"),
         ("rowlock queue list", "`rowlock project list`"),
+        ("rowlock restart j", "`rowlock rerun JOB --replace`"),
         ("rowlock scale j --replicas 2", "`kubectl scale pytorchjob JOB --replicas N"),
         ("rowlock events", "`rowlock describe JOB`"),
         ("rowlock submit train.py", "`rowlock run -- python train.py` submits"),

@@ -393,6 +393,7 @@ ROOT = Group("rowlock", "Distributed training on one machine, with the tools of 
     ("pod pods events", "`rowlock describe JOB` shows a job's pods and events."),
     ("jupyter lab jupyterlab", "`rowlock notebook` starts JupyterLab in a pod."),
     ("stats usage", "`rowlock top` shows what nodes and jobs use, `rowlock why JOB` what each rank does."),
+    ("restart retry", "`rowlock rerun JOB --replace` runs a job again, `rowlock resume JOB` goes on with a suspended one."),
     ("scale resize", "`kubectl scale pytorchjob JOB --replicas N -n NAMESPACE` changes the workers of an elastic job; `rowlock project list` has namespaces."),
     ("create apply get", "Use kubectl for manifests: `export KUBECONFIG=$(rowlock kubeconfig --path)`. `rowlock list` lists jobs."),
 ))  # fmt: skip
