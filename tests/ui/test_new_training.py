@@ -177,6 +177,7 @@ def test_a_form_is_kept_without_what_looks_secret(ui: Ui) -> None:
     assert "HF_TOKEN" in kept and "EPOCHS" in kept and "hidden" not in kept
     for _ in range(2):  # what was kept without them is kept again
         page.reload()
+        expect(page.get_by_role("button", name="CREATE TRAINING")).to_be_visible()
         expect(page.get_by_text(KEPT)).to_contain_text(
             "type the values of HF_TOKEN, db_password, MY_KEY, A_SECRET again."
         )
