@@ -57,7 +57,7 @@ class Watcher(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        requests = ("GET /readyz", "GET /api/v1/namespaces/runai-default/pods?limit=50", "GET /api/v1/nodes")
+        requests = ("GET /livez", "GET /api/v1/namespaces/runai-default/pods?limit=50", "GET /api/v1/nodes")
         while not self._ended.wait(_INTERVAL):
             for request in requests:
                 before, doing = self._excused, self.doing
@@ -65,7 +65,7 @@ class Watcher(threading.Thread):
                     break
                 began = time.monotonic()
                 try:
-                    pid = self._ask(*request.split(" "))
+                    pid = self.ask(*request.split(" "))
                 except (OSError, http.client.HTTPException, ValueError) as error:
                     if not self._excused:
                         self.failed.append(f"{request}: {type(error).__name__}: {error}")
@@ -80,7 +80,7 @@ class Watcher(threading.Thread):
                 with contextlib.suppress(psutil.Error):
                     self.memory.append((time.monotonic(), psutil.Process(pid).memory_info().rss))
 
-    def _ask(self, verb: str, path: str) -> int:
+    def ask(self, verb: str, path: str) -> int:
         """The pid of the server that has answered. Raises ValueError for any answer but 200."""
         server = json.loads((self.data / "server.json").read_text())
         address = server["url"].removeprefix("https://")

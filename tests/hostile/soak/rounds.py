@@ -309,6 +309,14 @@ class Soak:
                     submitted.disturbed = True
                 time.sleep(0.5)
         self.until(self._accepts, "a write to succeed again after the disk was full")
+        self.until(self._is_ready, "the server to say that it is ready again after the disk was full")
+
+    def _is_ready(self) -> bool:
+        try:
+            self.watcher.ask("GET", "/readyz")
+        except ValueError:
+            return False
+        return True
 
     def _accepts(self) -> bool:
         job = self.submit_job("PyTorchJob", "lines")
