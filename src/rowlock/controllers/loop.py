@@ -20,6 +20,7 @@ from rowlock.controllers import writer
 from rowlock.controllers.reconcile_stats import RECONCILES, Result
 from rowlock.controllers.recorder import Allowance, Recorder
 from rowlock.controllers.supervisor import back_off, supervise
+from rowlock.controllers.turn_budget import take_slices
 from rowlock.controllers.writer import FailedWrite, Step
 from rowlock.errors import ApiError, NotTried
 from rowlock.kinds import Kind
@@ -263,11 +264,8 @@ class _Loop:
                 return [error]
         sequence = WriteSequence() if writer.is_sequence(batch) else None
         try:
-            for start in range(0, len(batch), WRITES_PER_SLICE):
-                if start:
-                    await asyncio.sleep(0)
-                chunk = batch[start : start + WRITES_PER_SLICE]
-                tasks += [asyncio.create_task(writer.execute_write(self.api, step.write, sequence)) for step in chunk]
+            async for some in take_slices(batch, WRITES_PER_SLICE):
+                tasks += [asyncio.create_task(writer.execute_write(self.api, step.write, sequence)) for step in some]
         finally:
             results = await asyncio.gather(*tasks, return_exceptions=True)
         return results
