@@ -421,3 +421,9 @@ def test_no_paths_of_one_machine() -> None:
         if path.is_file() and path.suffix not in {".png", ".gz", ".svg"}:
             found = wrong.search(path.read_text(encoding="utf-8", errors="replace"))
             assert not found, f"{name} names {found and found[0]}"
+
+
+def test_prose_uses_plain_words() -> None:
+    """Users, clients and processes are named, and no callback has ears: `docs/design/glossary.md` has the field's words."""
+    for place, word in prose_matches(r"(?i)\b(he|his|him|himself|hears|ears|dearest)\b"):
+        raise AssertionError(f"{place}: {word!r}: name the user, client or function that is meant")

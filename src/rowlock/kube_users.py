@@ -1,4 +1,4 @@
-"""Users of a real cluster: who has a token of that cluster comes in with it, sees what its RBAC lets him see, and writes as himself.
+"""Users of a real cluster: they log in with a token of that cluster, read what its RBAC allows, and write with that token.
 
 Two halves. What is read comes from this server's caches, so the cluster's roles and bindings are followed here and decide what a user sees
 (`RbacAuthorizer`, as in the embedded cluster). What is written, and logs, exec and the like, goes to the API server with the user's own

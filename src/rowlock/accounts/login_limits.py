@@ -10,8 +10,8 @@ WINDOW_S = 60.0
 """Seconds for which failures are held against an address."""
 MAX_FAILURES = 100
 _MAX_ENTRIES = 10_000
-"""Keys that are remembered; then those whose time is over are forgotten, and the half with the fewest failures: somebody who
-fails under ten thousand names shall not make us forget where he failed often."""
+"""Keys that are remembered; then those whose time is over are forgotten, and the half with the fewest failures: an attacker
+who fails under ten thousand names must not make us forget the names with many failures."""
 
 
 class LoginLimits:

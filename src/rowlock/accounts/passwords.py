@@ -1,7 +1,7 @@
 """Passwords become argon2id hashes, in threads of their own: a hash takes memory and tens of milliseconds by intention.
 
-So the work is bounded: `WORKERS` hashes at once, each of `MEMORY_KIB`, and at most `MAX_WAITING` that wait. Who comes then is asked
-to come again, before anything of his is computed. Parameters are above those that OWASP's cheat sheet asks of argon2id.
+So the work is bounded: `WORKERS` hashes at once, each of `MEMORY_KIB`, and at most `MAX_WAITING` that wait. Further logins are
+asked to try again later, before anything is computed for them. Parameters are above those that OWASP's cheat sheet asks of argon2id.
 """
 
 from __future__ import annotations

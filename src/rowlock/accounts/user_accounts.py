@@ -1,7 +1,7 @@
 """The accounts of people, kept in `accounts.json` of the data directory: a name, and the argon2id hash of a password.
 
-They are no objects of the cluster: who may write Secrets could give himself anybody's name else. To Kubernetes an account is a user of
-its name; what he may do is said by bindings alone. Backups of the cluster hold no accounts.
+They are not objects of the cluster, because a user who may write Secrets could then take any name. To Kubernetes an account is a user
+of that name, with the rights that bindings give. Backups of the cluster hold no accounts.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class UserAccounts:
         self._by_account.forget(name)
 
     async def end_sessions(self, name: str) -> None:
-        """His tokens are worth nothing from now on. Raises NotFound."""
+        """Revokes the user's tokens. Raises NotFound."""
         await self._change(name)
 
     async def delete(self, name: str) -> None:

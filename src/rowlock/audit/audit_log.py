@@ -36,7 +36,7 @@ MAX_STRANGERS = 20
 """Refusals of people without a token that are written in a second."""
 _REFUSALS = frozenset({401, 403, 429})
 _OF_STRANGERS = frozenset({401, 429})
-"""What somebody is answered of whom nobody knows that he may ask."""
+"""The codes of answers to requests whose sender has not been authenticated."""
 _MAX_TEXT = 512
 """Characters of a path or a name."""
 

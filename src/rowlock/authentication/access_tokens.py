@@ -1,5 +1,5 @@
 """Access tokens: what an application gets for its client id and secret, good for an hour, or until the application is deleted; and what
-a person gets for his password, good for a working day, or until the account or its password changes.
+a person gets for a password, good for a working day, or until the account or its password changes.
 
 JWTs as service accounts have them, by the same key, from another issuer for another audience: neither is taken for the other.
 """
@@ -26,7 +26,7 @@ LIFETIME_S = 3600
 USER_LIFETIME_S = 12 * 3600
 """Seconds; a person types."""
 LOCAL_GROUP = "rowlock:local-users"
-"""The group of every user of this machine who logs in by who he is."""
+"""The group of all users who log in with their Unix account."""
 USER_GROUP = "rowlock:users"
 """The group of everybody who has a local account."""
 
@@ -58,7 +58,7 @@ class AccessTokens:
         return self._sign(USER_LIFETIME_S, sub=account.name, azp="", sid=account.id, gen=account.generation)
 
     def issue_for_local_user(self, user: LocalUser) -> IssuedToken:
-        """For a user of this machine whom the kernel has named; his groups are those of this moment."""
+        """For a user of this machine whom the kernel has named, with the groups that the user has now."""
         groups = [GROUP_PREFIX + name for name in user.groups]
         return self._sign(LIFETIME_S, sub=USER_PREFIX + user.name, azp="", sid=str(user.uid), unix=groups)
 

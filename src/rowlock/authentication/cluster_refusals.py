@@ -1,4 +1,4 @@
-"""What a real cluster refuses to the server, as the owner is told whose request it was: his own token is good, and nothing that he did is wrong."""
+"""The error for an owner whose request failed because the real cluster refused the server's credentials, not the owner's."""
 
 from __future__ import annotations
 

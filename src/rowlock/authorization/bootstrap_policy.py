@@ -1,6 +1,6 @@
 """The roles and bindings that a cluster is born with; what is missing of them comes back at every start.
 
-Kubernetes' own (`cluster-admin`, `admin`, `edit`, `view`, what everybody may ask about himself), and rowlock's three: `rowlock:viewer`,
+Kubernetes' own (`cluster-admin`, `admin`, `edit`, `view`, what all users may ask about themselves), and rowlock's three: `rowlock:viewer`,
 `rowlock:editor`, `rowlock:admin`. As plugin/pkg/auth/authorizer/rbac/bootstrappolicy. Pure.
 """
 

@@ -1,7 +1,7 @@
-"""Nobody grants rights that he does not have, as the policy-based registries of kube-apiserver have it.
+"""Users grant only rights that they have, as in the policy-based registries of kube-apiserver.
 
-Who writes a role must hold all of its rules, or the verb `escalate` on it; who writes a binding must hold all rules of the role that it
-names, or the verb `bind` on that role.
+The writer of a role must hold all of its rules, or the verb `escalate` on it; the writer of a binding must hold all rules of the role that
+it names, or the verb `bind` on that role.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kubectl --as`: a request in somebody else's name, where whoever sends it has the verb `impersonate` on him.
+"""`kubectl --as`: a request in another user's name, if its sender has the verb `impersonate` on that user.
 
 As k8s.io/apiserver/pkg/endpoints/filters/impersonation.go: the user (or service account), each group and the uid are asked for one
 by one.

@@ -32,5 +32,5 @@ class UserRights:
         return self.authorizer.authorize(self.user, attributes).allowed
 
     def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
-        """Nobody grants what he has not, whichever face he grants it by."""
+        """Users grant only rights that they have, through every API."""
         return escalation_review(self.authorizer, self.user, kind)

@@ -8,8 +8,8 @@
     ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
     /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
 
-Where `rowlock up --ui-address` was given, the same over HTTPS at another address, without one-time codes for the owner: his token
-counts on loopback alone.
+Where `rowlock up --ui-address` was given, the same over HTTPS at another address, without one-time codes for the owner, whose token
+is accepted on loopback only.
 
 A page of another site must not get in through its visitor's browser. A name that was rebound to 127.0.0.1 has the wrong Host;
 another site, or another port of this machine, has the wrong Origin, and does not know the key of the session.

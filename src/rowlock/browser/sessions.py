@@ -106,7 +106,7 @@ class Sessions:
     # ------------------------------------------------------------ sessions
 
     def begin(self, login: BrowserLogin) -> BrowserSession:
-        """A session for whoever has shown who he is."""
+        """A session for a user who has logged in."""
         is_owner = hmac.compare_digest(login.token.encode(), self._owner_token.encode())
         nonce = secrets.token_urlsafe(18)
         if not is_owner:

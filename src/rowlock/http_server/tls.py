@@ -1,7 +1,7 @@
 """TLS for one connection, and little else: what comes in is decrypted where it is received, and what one turn of the
 event loop writes goes out as one record in one system call. Connections that have something to say at the same time are
 first all encrypted and then all sent: a client that holds several of them (a thousand watchers, say) is woken once and
-finds more, where it would sleep and be woken for each; to wake somebody is the dearest part of sending.
+finds more, where it would sleep and be woken for each; waking a process is the most expensive part of sending.
 
 asyncio's own TLS keeps a quarter of a megabyte per connection, which a thousand watchers cannot afford, and takes
 twice the time per request. `TlsConnection` is the protocol of a plain socket and the transport of the protocol within.

@@ -34,8 +34,8 @@ RENEWAL_PAUSE_S, PLUGIN_PAUSE_S = 1.0, 5.0
 """Seconds after credentials were read, and after a plugin was run for them, until that is done again: requests that are refused all the
 same come in dozens."""
 MAX_RETRY_AFTER_S = 30
-"""The longest wait that a server may ask for before a request is sent again: it is one of the few in flight while it waits. Whoever
-sent it hears of a longer one."""
+"""The longest wait that a server may ask for before a request is sent again: it is one of the few in flight while it waits. After a
+longer one the error goes to the caller."""
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _UNKNOWN_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')

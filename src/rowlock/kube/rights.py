@@ -121,8 +121,8 @@ OPERATOR_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("list",)),
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
-"""Of `--operator own`, besides the server's. An MPIJob's launcher gets a Role, and nobody may give a right that he has not:
-`pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
+"""Of `--operator own`, besides the server's. An MPIJob's launcher gets a Role, and a role can only be given by an account that
+holds its rights: `pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
 
 ARCHIVE_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),

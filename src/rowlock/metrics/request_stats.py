@@ -74,7 +74,7 @@ class RequestStats:
 
 
 def resource_labels(verb: str, target: Target | None) -> ResourceLabels:
-    """As kube-apiserver labels a request; nothing of a client's choice is in them, or he could make series without end."""
+    """As kube-apiserver labels a request; no client chooses a value, because a client could make series without end."""
     if target is None:
         return (verb if verb in _KNOWN_METHODS else "OTHER", "", "", "", "", "")
     kind = target.kind

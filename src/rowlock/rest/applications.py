@@ -106,7 +106,7 @@ class Logins:
             known_grants = ", ".join(sorted(known)) or "none"
             raise BadRequest(
                 f"this cluster issues no tokens for {str(grant)[:60]!r}: it knows {known_grants}. A person sends the token of the data"
-                " directory, or his own, as `Authorization: Bearer <token>`"
+                " directory, or a token of their own, as `Authorization: Bearer <token>`"
             )
         client_id, client_secret = (fields.get(field) for field in _GRANTS[grant])
         if not (isinstance(client_id, str) and isinstance(client_secret, str) and client_id and client_secret):

@@ -19,7 +19,7 @@ from rowlock.rest.rights import Rights
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller and his rights; `rights` None means all."""
+    """The caller and the caller's rights; `rights` None means all."""
 
     name: str
     rights: Rights | None = None
@@ -36,7 +36,7 @@ TokenLookup = Callable[[str], Awaitable[None]]
 
 UNKNOWN_TOKEN = (
     "this token is not accepted here: the owner's is in the file `token` in the data directory, and counts on loopback; everybody else"
-    " asks the owner of the cluster for a token of his own"
+    " asks the owner of the cluster for a token"
 )
 
 

@@ -154,7 +154,7 @@ class AppContext:
     waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
     """The uids of waiting jobs in the scheduler's order; None when our scheduler does not run."""
     server_api: Api | None = None
-    """The cluster with the server's own credentials, for facts that every caller may read about himself. None when it is
+    """The cluster with the server's own credentials, for facts that all callers may read about themselves. None when it is
     `api`."""
     planning: asyncio.Lock = field(default_factory=asyncio.Lock)
     """A lock for questions to the planner, so that they run one after the other."""
@@ -205,7 +205,7 @@ class RestCall:
         require(self.rights, verb, kind, namespace, name=name, subresource=subresource)
 
     def allows(self, verb: str, kind: Kind, namespace: str = "") -> bool:
-        """Whether the caller may do this; lists leave out what he may not see."""
+        """Whether the caller may do this; lists leave out what the caller may not see."""
         return self.rights is None or self.rights.allows(verb, kind, namespace)
 
     def require_right(self, kind: Kind, namespace: str, name: str) -> None:

@@ -63,8 +63,8 @@ class Rights(Protocol):
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool: ...
 
     def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
-        """A further check for writes of this kind, so that nobody grants rights that he does not have; None when there
-        is none."""
+        """A further check for writes of this kind, so that callers grant only rights that they have; None if there is
+        no further check."""
         ...
 
 

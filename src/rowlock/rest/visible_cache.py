@@ -1,4 +1,4 @@
-"""The informer cache with the rights of one user: it hides projects and workloads that he may not read."""
+"""The informer cache with the rights of one user: it hides projects and workloads that the user may not read."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rowlock.workloads.runai_json import Workload
 
 
 class VisibleCache(InformerCache):
-    """Made for one request. A project is visible if the user may get its namespace, a workload if he may get its job. A
-    list has the workloads of kinds that he may list in their namespaces."""
+    """Made for one request. A project is visible if the user may get its namespace, a workload if the user may get its
+    job. A list has the workloads of kinds that the user may list in their namespaces."""
 
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights

@@ -121,7 +121,7 @@ class SnapshotFiles:
     # ------------------------------------------------------------ reading
 
     def newest(self, report: Callable[[str], None]) -> StoredCheckpoint | None:
-        """The newest one that is whole; `report` hears of newer ones that are not."""
+        """The newest complete checkpoint; `report` is called with the reason for each newer one that is not complete."""
         for path in self._directories():
             reason = check(path)
             if not reason:

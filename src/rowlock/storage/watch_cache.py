@@ -175,7 +175,7 @@ class WatchCache:
             asyncio.get_running_loop().call_soon(self._deliver_some)
 
     def _deliver_some(self) -> None:
-        """Some ears hear; then everybody else has a turn, then more ears."""
+        """Call up to `LISTENERS_PER_TURN` listeners, yield to the event loop, repeat."""
         for _ in range(min(LISTENERS_PER_TURN, len(self._pending_deliveries))):
             self._pending_deliveries.popleft().deliver()
         if self._pending_deliveries:

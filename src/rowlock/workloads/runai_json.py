@@ -371,7 +371,7 @@ def _references_with_names(references: object) -> list[dict[str, Any]]:
 
 
 def main_container(job: Object) -> dict[str, Any]:
-    """The first container of the first replica type: what the submitter means by his program."""
+    """The first container of the first replica type: what the submitter means by the program."""
     return _first_container(pod_templates(job))
 
 

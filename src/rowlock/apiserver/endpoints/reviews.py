@@ -142,7 +142,7 @@ REVIEWS: dict[tuple[str, str, str], tuple[str, ReviewHandler]] = {
 
 
 def authorize_review(call: Call, group_version_resource: tuple[str, str, str], namespace: str) -> None:
-    """To ask is a right, too; everybody has it about himself. Raises Forbidden."""
+    """Asking is a right, too; all users have it about themselves. Raises Forbidden."""
     group, _, plural = group_version_resource
     require(call.authorizer, call.user, Attributes("create", group, plural, namespace=namespace))
 

@@ -42,7 +42,7 @@ class LongRunningRequests:
     in history, a file or a process."""
 
     def __init__(self, limit: int, observe: Callable[[str, Target, int], None] | None = None) -> None:
-        """`observe` hears of each: its verb, what it is about, +1 at its begin and -1 at its end."""
+        """`observe` is called with the verb and target of each watch: with +1 when it begins and -1 when it ends."""
         self._limit, self._observe = limit, observe
         self._open: Counter[str] = Counter()
 

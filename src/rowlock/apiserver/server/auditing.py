@@ -12,7 +12,7 @@ from rowlock.apiserver.http.requests import Call
 from rowlock.audit.audit_log import AuditLog
 
 Audit = Callable[[Scope, Call | None, int], None]
-"""Hears of each request that is over: where it came from, what it was (None: nobody came in), the answer's code or 0."""
+"""Called after each request: its origin, the request (None if it was not authenticated), the code of the answer or 0."""
 _STREAMS = frozenset({"exec", "attach", "portforward"})
 
 

@@ -33,7 +33,7 @@ class ApiServerSettings:
     token: str = ""
     tokens: Mapping[str, User] = field(default_factory=dict)
     owner_loopback_only: bool = False
-    """The owner's token counts on loopback alone: who comes from elsewhere has one of his own."""
+    """The owner's token is accepted on loopback only; other users have tokens of their own."""
     address: str = "127.0.0.1"
     body_limit: int = requests.BODY_LIMIT
     watch_limit: int = 5_000

@@ -1,7 +1,7 @@
 """The rules of ephemeral containers, which `kubectl debug` adds to a pod that runs: pure.
 
-They are for a look, and the pod must not come to depend on them: no ports, probes, hooks or resources. Who is there
-stays as he is; nobody can be taken away.
+They are for debugging, and the pod must not depend on them: no ports, probes, hooks or resources. Existing ones cannot
+be changed or removed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a real API server warns of in an object, and takes all the same: kubectl prints it. Pure.
 
-It is said on every write, not only on the first: who labels a Secret hears of its certificate again. Pods (`pod_warnings.py`)
+Every write is warned of, not only the first: labelling a Secret repeats the warning about its certificate. Pods (`pod_warnings.py`)
 are the exception: hardly anybody writes them by hand, and they are written often. The rows are in `rules.txt`.
 """
 

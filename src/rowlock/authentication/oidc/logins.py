@@ -28,7 +28,7 @@ MAX_LOGINS = 1_000
 
 
 class LoginPending(BadRequest):
-    """He has not agreed yet at the provider: ask again."""
+    """The user has not agreed at the provider yet: ask again."""
 
     reason = "AuthorizationPending"
 
@@ -97,7 +97,7 @@ class OidcLogins:
     # ------------------------------------------------------------ browsers
 
     async def begin(self, redirect_uri: str) -> BrowserRedirect:
-        """Where the provider asks who he is. Raises Unavailable."""
+        """The address at which the user logs in to the provider. Raises Unavailable."""
         verifier, nonce, state, browser_secret = (secrets.token_urlsafe(32) for _ in range(4))
         url = await self.authorization_url(redirect_uri, state, nonce, challenge_of(verifier))
         now = self._clock()
@@ -168,7 +168,7 @@ class OidcLogins:
         }  # fmt: skip
 
     async def poll_device(self, device_code: str) -> ProviderSession:
-        """Raises LoginPending until he has agreed; Unauthorized, Unavailable."""
+        """Raises LoginPending until the user has agreed; Unauthorized, Unavailable."""
         grant = "urn:ietf:params:oauth:grant-type:device_code"
         answer = await self._ask({"grant_type": grant, "device_code": device_code})
         if answer.body.get("error") == "authorization_pending":

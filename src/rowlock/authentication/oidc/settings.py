@@ -79,7 +79,7 @@ def parse_settings(options: argparse.Namespace) -> OidcSettings | None:
 
 
 def check_address(url: str, what: str) -> None:
-    """Raises BadRequest for anything but https://HOST/PATH: over plain HTTP anybody between could hand us keys of his own."""
+    """Raises BadRequest for anything but https://HOST/PATH: over plain HTTP an attacker on the way could replace the keys."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme == "https" and parts.hostname and not (parts.username or parts.query or parts.fragment)

@@ -30,7 +30,7 @@ def kubeconfig(line: CommandLine) -> int:
 
 
 def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | None:
-    """The server of the whole machine, for a user who logs in at its socket and runs no server of his own."""
+    """The server of the whole machine, for a user who logs in at its socket and runs no other server."""
     server_json = client.read_server_json(directory)
     if server_json is not None and client.is_alive(server_json):
         return None
@@ -107,7 +107,7 @@ def read_user_token(directory: str, user: str) -> str:
 
 
 def _user_kubeconfig(line: CommandLine, directory: str) -> str:
-    """A kubeconfig that works on the user's own machine: it contains the CA certificate and his token."""
+    """A kubeconfig that works on the user's own machine: it contains the CA certificate and the user's token."""
     import base64
     import json
 

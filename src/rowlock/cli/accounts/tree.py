@@ -17,9 +17,9 @@ _PROJECT = Flag("-p --project", "text", "in this project", value="NAME")
 USERS = Group("user", "Manage users who log in with a password.", (
     Command("create", "Create a user; the password is asked for, or read from stdin.", "accounts.users:create", "NAME", (DATA_DIR, JSON)),
     Command("list", "List users.", "accounts.users:index", flags=(DATA_DIR, JSON), aliases="ls"),
-    Command("passwd", "Set a user's password: it is asked for, or read from stdin. His logins end.", "accounts.users:passwd", "NAME", (DATA_DIR,)),
+    Command("passwd", "Set a user's password: it is asked for, or read from stdin. The user's logins end.", "accounts.users:passwd", "NAME", (DATA_DIR,)),
     Command("logout", "End everything that a user is logged in with.", "accounts.users:logout", "NAME", (DATA_DIR,)),
-    Command("delete", "Delete a user and his access rules. His logins end.", "accounts.users:delete", "NAME", (_YES, DATA_DIR), aliases="rm"),
+    Command("delete", "Delete a user and the user's access rules. The user's logins end.", "accounts.users:delete", "NAME", (_YES, DATA_DIR), aliases="rm"),
 ), aliases="users")  # fmt: skip
 ROLES = Group("role", "Show the roles that access rules give.", (
     Command("list", "List roles.", "accounts.access_rules:roles", flags=(DATA_DIR, JSON), aliases="ls"),

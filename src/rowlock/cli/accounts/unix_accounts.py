@@ -14,7 +14,7 @@ from rowlock.cli.grammar import CommandError
 ANNOTATION = "rowlock.dev/unix-account"
 _RULES = "/api/v1/authorization/access-rules"
 _PREFIX = "unix:"
-"""Prefix of the name of a user who logs in with his Unix account."""
+"""Prefix of the name of a user who logs in with a Unix account."""
 
 
 class UnixUser(NamedTuple):

@@ -39,7 +39,7 @@ def create(line: CommandLine) -> int:
         show_json(made)
     else:
         show(
-            f"User {name} created. Give him a role: `rowlock access-rule create --user {name} --role editor -p PROJECT`"
+            f"User {name} created. Give the user a role: `rowlock access-rule create --user {name} --role editor -p PROJECT`"
         )
     return 0
 
@@ -60,11 +60,11 @@ def index(line: CommandLine) -> int:
 
 
 def passwd(line: CommandLine) -> int:
-    """Set a user's password: it is asked for, or read from stdin. His logins end."""
+    """Set a user's password: it is asked for, or read from stdin. The user's logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     server.call("PUT", f"{_path(name)}/password", body={"password": read_password(name, is_new=True)})
-    show(f"The password of {name} was changed; he logs in again.")
+    show(f"The password of {name} was changed; the user must log in again.")
     return 0
 
 
@@ -77,11 +77,11 @@ def logout(line: CommandLine) -> int:
 
 
 def delete(line: CommandLine) -> int:
-    """Delete a user and his access rules. His logins end."""
+    """Delete a user and the user's access rules. The user's logins end."""
     name, server = line.word("name"), client.connect(line)
     server.get(_path(name))
     if not line.yes and sys.stdin.isatty():
-        if ask(f"Delete user {name} and his access rules? [y/N] ") not in ("y", "yes"):
+        if ask(f"Delete user {name} and the user's access rules? [y/N] ") not in ("y", "yes"):
             raise CommandError("Nothing was deleted.")
     server.delete(_path(name))
     show(f"User {name} deleted.")

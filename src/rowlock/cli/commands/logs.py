@@ -71,7 +71,7 @@ def logs(line: CommandLine) -> int:
 
 
 def _tell_why_nothing_comes(line: CommandLine, workload: dict[str, Any]) -> None:
-    """To who follows a job that does not run: he sees no line before it does."""
+    """Tells the user why a followed job prints nothing yet."""
     name, phase, reason = workload["name"], workload["phase"], workload.get("phaseMessage")
     if phase == "Stopped":
         tell(f"Job {name} is suspended: `rowlock resume {name}{context_flags(line)}` starts it again")

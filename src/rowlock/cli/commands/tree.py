@@ -67,7 +67,7 @@ STATUS = Command(
 )
 UI = Command("ui", "Open the web UI, or print an address that opens it once.", "commands.ui:ui", flags=(
     Flag("--no-browser", "switch", "only print the address"),
-    Flag("--user", "text", "print an address for this user of the --users file, with his rights", value="NAME"), DATA_DIR, JSON,
+    Flag("--user", "text", "print an address for this user of the --users file, with the user's rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
 LOGIN = Command("login", "Log in to a server with a password, or at its identity provider.", "login.commands:login", flags=(
     Flag("-u --user", "text", "the name of an account with a password", value="NAME"),

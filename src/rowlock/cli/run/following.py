@@ -45,7 +45,7 @@ def follow_run(
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> int:
     """Follow the job until it is over or the user interrupts. Returns the exit code of the first rank that failed, else 0 for a
-    completed job. `line` has the flags `rm`, `fold` and `backoff_limit` of `run`; `on_interrupt` hears of Ctrl-C before the user is asked."""
+    completed job. `line` has the flags `rm`, `fold` and `backoff_limit` of `run`; `on_interrupt` is called after Ctrl-C, before the user is asked."""
     try:
         wait_for_start(server, name, identity)
         if console.kind == PIPED:

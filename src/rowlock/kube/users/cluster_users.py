@@ -4,7 +4,7 @@
     await users.look_up(token)          # asks, unless it is known
     user = users.find(token)            # None: nobody's
 
-What a user does goes out with his token (`connection_of`): the API server decides about it, and its audit log names him.
+A user's requests go out with the user's token (`connection_of`): the API server decides about them, and its audit log names the user.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _identity(fd: int) -> tuple[int, int]:
 def remove_tree(directory: int, name: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
     """Removes the entry `name` of a directory with all below it; a link itself, never what it leads to.
 
-    Directories that their owner has closed to himself are opened first. What cannot be removed, or appears meanwhile, stays,
+    Directories that even their owner may not enter are opened first. What cannot be removed, or appears meanwhile, stays,
     as does what is left when `is_stopped` says so."""
 
     def remove(parent: int, entry: str, found: os.stat_result) -> None:

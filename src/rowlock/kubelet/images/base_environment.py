@@ -41,7 +41,7 @@ def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") 
 
 def image_environment(server: Mapping[str, str], *, is_root: bool, first: str = "") -> dict[str, str]:
     """The same in a root file system of its own: directories of the server's shell may not be there, and root's home is
-    root's, as in every container, wherever the server's user has set his."""
+    root's, as in every container, wherever the home of the server's user is."""
     env = base_environment(server, host=False, first=first)
     env.pop("TMPDIR", None)
     return env | ({"HOME": "/root"} if is_root else {})

@@ -285,7 +285,7 @@ class _Assembly:
         if silent and self._needs_all:
             raise OSError(errno.ETIMEDOUT, "a file system of the machine does not answer", silent[0])
         for path in silent:
-            with contextlib.suppress(OSError):  # nobody hears it
+            with contextlib.suppress(OSError):  # no receiver is left
                 os.write(2, f"rowlock: {path} of this machine does not answer: it is left out\n".encode())
 
     @contextlib.contextmanager

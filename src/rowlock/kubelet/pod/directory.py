@@ -91,7 +91,7 @@ class PodDirectories:
     """The `pods` and `logs` directories."""
 
     def __init__(self, data: Path, on_logs_aside: Callable[[str], None] | None = None) -> None:
-        """`on_logs_aside` hears of each directory into which logs were moved; with it, the logs of all restarts are."""
+        """`on_logs_aside` is called with each directory into which logs were moved; if given, the logs of all restarts are moved."""
         self._on_logs_aside = on_logs_aside
         self.pods = data / "pods"
         self.logs = data / "logs"

@@ -21,7 +21,7 @@ def write_fact(
 ) -> None:
     """A JSON file that is there whole or not at all; whatever a program has put in its place goes.
 
-    `on_written` is called before it is on disk for good: who hears of it makes it durable in another place (the store)."""
+    `on_written` is called before the file is synced: the callee makes the fact durable in another place (the store)."""
     temporary = f"{path}.{os.getpid()}.new"
     fd = _create_file(temporary)
     try:

@@ -32,7 +32,7 @@ _KEEP_INTERVAL = 300.0
 _IDLE_CORES, _IDLE_PERCENT = 0.05, 0.5
 """A pod that uses no more of its CPUs, of its GPUs if it has some, does nothing."""
 OnSeries = Callable[[PodCard, UsageSeries], None]
-"""Hears of a series that shall be kept."""
+"""Called with each series that shall be kept."""
 
 
 class Totals(NamedTuple):

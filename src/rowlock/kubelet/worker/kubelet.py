@@ -78,7 +78,7 @@ async def start_kubelet(
     on_usage: OnSeries | None = None,
 ) -> "Kubelet":
     """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence.
-    `on_logs_aside` hears of directories with logs of what has gone (`PodDirectories`), `on_usage` of what pods used.
+    `on_logs_aside` is called with each directory of logs of a removed pod (`PodDirectories`), `on_usage` with what pods used.
 
     The kubelet that it returns does nothing until it is `run`."""
     data_dir, server_env = settings.data_dir, dict(os.environ)

@@ -62,7 +62,7 @@ async def count(call: RestCall) -> Any:
 
 
 async def index_of_me(call: RestCall) -> Any:
-    """GET /authorization/me/access-rules: the caller's own rules, and those of his groups."""
+    """GET /authorization/me/access-rules: the rules of the caller and of the caller's groups."""
     return {"accessRules": _list(call, await _rules_of_me(call))}
 
 

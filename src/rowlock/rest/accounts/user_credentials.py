@@ -180,7 +180,7 @@ class _Finder:
 
 def secrets_of_submit(call: RestCall, request: Submission, *, only_shown: bool) -> tuple[OwnSecret, ...]:
     """What the workload's Secrets have of the credentials of the caller that it names; for a preview (`only_shown`) the values are empty.
-    Raises BadRequest with one cause for each that he does not have."""
+    Raises BadRequest with one cause for each credential that the caller does not have."""
     uses = dict.fromkeys(request.user_credentials)
     if not uses:
         return ()

@@ -1,4 +1,4 @@
-"""`/api/v1/users`: users with a password; `/api/v1/me`: the caller, and his own password.
+"""`/api/v1/users`: users with a password; `/api/v1/me`: the caller, and the caller's password.
 
 Who may set passwords can act as any user, so all routes here need Kubernetes' right for that: `impersonate users`.
 """
@@ -85,7 +85,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /users/{id}: delete a user, his credentials, his access rules and his tokens. Raises NotFound."""
+    """DELETE /users/{id}: delete a user with credentials, access rules and tokens. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
     if (credentials := call.context.settings.credentials) is not None:

@@ -168,4 +168,4 @@ async def _delete_secret(call: RestCall, asset: Asset) -> None:
     try:
         await call.context.api.delete(kinds.SECRET, asset.namespace, secret_name(asset))
     except NotFound:
-        return  # somebody deleted it himself
+        return  # it was deleted already

@@ -1,6 +1,6 @@
 """Which workloads wait, in which order, and what would let one of them start.
 
-The order is the planner's, of all waiting workloads; a caller sees the positions of those that he may see.
+The order is the planner's, of all waiting workloads; a caller sees the positions of the workloads that the caller may read.
 """
 
 from __future__ import annotations

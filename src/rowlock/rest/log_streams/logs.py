@@ -330,7 +330,7 @@ class _LogSource:
     async def _feed_queue(
         self, queue: _LineQueue, log_options: LogOptions, earlier: AsyncIterator[bytes] | None
     ) -> None:
-        """Ends the queue in any case but for its reader's going: he waits for nothing else, and gets the error, if there is one, from
+        """Ends the queue unless the reader has gone: the reader waits for nothing else, and gets an error, if there is one, from
         this task."""
         try:
             await self._follow_lives(queue, log_options, earlier)

@@ -212,7 +212,7 @@ async def _removed_lives(call: RestCall, job: Object) -> list[Life]:
 def _lines_of_removed(
     call: RestCall, job: Object, removed: list[Life], options: LogOptions
 ) -> AsyncIterator[bytes] | None:
-    """What a follower gets of ranks that were removed before he came; None where there are none, or none with his container."""
+    """The logs of ranks that were removed before the request began; None if there are none with the container asked for."""
     asked = [life for life in removed if options.container in ("", life.container)]
     if not asked:
         return None

@@ -1,6 +1,6 @@
 """Deleted workloads, restored from the archive's records: their routes answer as before the deletion.
 
-A caller may read one if he may read the jobs of its namespace, as long as it is the same namespace and not a later one of
+A caller who may read the jobs of its namespace may read it, as long as it is the same namespace and not a later one of
 the same name. The owner may read all.
 """
 
@@ -85,11 +85,11 @@ async def catch_up(call: RestCall, uid: str = "") -> None:
 
 
 def is_visible(call: RestCall, record: RunRecord, verb: str = "get") -> bool:
-    """Whether the caller may see this run, by his rights in its namespace."""
+    """Whether the caller's rights in the run's namespace allow reading the run."""
     if call.rights is None:
         return True
     kind, namespace = kind_of(record), record.namespace
-    current = call.context.cache.namespace(namespace)  # only if he sees the namespace
+    current = call.context.cache.namespace(namespace)  # only if the caller may read the namespace
     if kind is None or current is None or objects.uid(current) != record.namespace_uid:
         return False
     return call.rights.allows(verb, kind, namespace, name=record.name if verb == "get" else "")

@@ -1,8 +1,8 @@
 """A job and what belongs to it (Secret, claims, gang), written so that the same submit may come twice.
 
-A cluster that answers 500 or 504, or whose connection breaks, may have made what was asked for. So whoever got no good answer looks,
-and what has the id of this very submit is his. A client that sends the header `Idempotency-Key` gives each of its tries the same
-id: the try that comes through answers 202, whether an earlier one, or another replica of this server, made the job or not.
+A cluster that answers 500 or 504, or whose connection breaks, may have made the object. After such an answer we look the object up: it
+is ours if it carries this submit's id. A client that sends the header `Idempotency-Key` gives each of its attempts the same id: the
+attempt that succeeds answers 202, whether an earlier attempt, or another replica of this server, made the job or not.
 """
 
 from __future__ import annotations

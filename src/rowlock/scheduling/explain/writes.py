@@ -39,7 +39,7 @@ def group_reference(gang: Gang) -> Object:
 
 
 def event_targets(gang: Gang) -> Iterator[Object]:
-    """Who hears about the gang: its PodGroup and its job."""
+    """The objects that get events about the gang: its PodGroup and its job."""
     yield group_reference(gang)
     version, kind, name, uid = gang.owner
     if kind:

@@ -164,7 +164,7 @@ class Gang:
     verdict: str = field(default="", compare=False)
     """The sentence on its PodGroup, "" when it was told nothing."""
     owner: tuple[str, str, str, str] = ("", "", "", "")
-    """apiVersion, kind, name and uid of the job: it hears what its gang hears."""
+    """apiVersion, kind, name and uid of the job, which gets the same events as its gang."""
     grace: float | None = None
     """Its own staleness grace in seconds; None = the cluster's."""
     lasts: float = 0.0

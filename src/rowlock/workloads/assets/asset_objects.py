@@ -56,7 +56,7 @@ class Asset:
 
 
 def is_policy(kind: str) -> bool:
-    """Policies lie where admins write, also those of one project: nobody lifts the limits that are set for him."""
+    """Policies lie where admins write, also those of one project: users cannot lift the limits that are set for them."""
     return kind.startswith("policy-")
 
 

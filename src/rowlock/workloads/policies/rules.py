@@ -102,7 +102,7 @@ def fields_with_rules(rules: Tree) -> list[tuple[str, Tree]]:
 
 
 def violations(spec: Tree, asked: Tree, defaults: Tree, rules: Tree) -> list[Cause]:
-    """What a submit breaks. `spec` is what it would be with the defaults, `asked` what the submitter wrote himself."""
+    """What a submit breaks. `spec` is what it would be with the defaults, `asked` what the submitter wrote."""
     causes = []
     for field, rule in fields_with_rules(rules):
         value, own, default = dig(spec, field), dig(asked, field), dig(defaults, field)
