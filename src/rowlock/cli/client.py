@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowlock.cli import system_server
+from rowlock.cli import system_server, text_streams
 from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, read_config
 from rowlock.cli.grammar import CommandError
@@ -42,6 +42,13 @@ class Unanswered(CommandError):
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
         self.is_sent = is_sent
+
+
+class StreamBroken(CommandError):
+    """A streamed answer broke off: the server has gone, or the way to it."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection to the server broke; the job goes on. Check the server: `rowlock status`")
 
 
 def is_dying(stat: Sequence[bytes], status: str) -> bool:
@@ -269,7 +276,11 @@ class ServerClient:
         return True
 
     def stream_lines(self, path: str, **query: Any) -> Iterator[bytes]:
-        """Yield the lines of a streamed text answer as they arrive."""
+        """Yield the lines of a streamed text answer as they arrive. Raises StreamBroken when it breaks off."""
+        yield from text_streams.split_lines(self.stream_pieces(path, **query))
+
+    def stream_pieces(self, path: str, **query: Any) -> Iterator[bytes]:
+        """The same, in the pieces in which it arrives: a progress bar may end no line for hours. Raises StreamBroken."""
         answer = self._send("GET", path, None, query)
         if answer.status >= 400:
             raise self._refusal(answer.status, _decode_json(answer.read()))
@@ -281,12 +292,9 @@ class ServerClient:
             stream.sock.settimeout(None)
         try:
             with notice_interrupts():
-                while line := answer.readline():
-                    yield line
+                yield from text_streams.read_pieces(answer)
         except (OSError, http.client.HTTPException):
-            raise CommandError(
-                "the connection to the server broke; the job goes on. Check the server: `rowlock status`"
-            ) from None
+            raise StreamBroken from None
         finally:
             answer.close()
             if stream is not None:

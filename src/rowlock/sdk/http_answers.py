@@ -64,4 +64,8 @@ def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreach
             f"{address.url} is not the server that {address.authority or 'the authority'} belongs to"
         )
     hint = f"; {address.hint}" if address.hint else ""
+    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+        return ServerUnreachable(
+            f"the connection to the server at {address.url} broke ({error or 'it was closed'}){hint}"
+        )
     return ServerUnreachable(f"the server at {address.url} cannot be reached ({error or type(error).__name__}){hint}")

@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import re
 import threading
 import time
 from contextlib import AbstractContextManager
@@ -259,6 +260,37 @@ def test_a_follower_that_was_slower_than_the_log_goes_on_with_what_is_kept(tmp_p
     whole_lines = [n for n in lines if n.startswith(b"line ") and n.endswith(b"program")]
     assert whole_lines[0].startswith(b"line 0000000") and whole_lines[-1].startswith(b"line 0039999")
     assert len(lines) - len(whole_lines) <= 2 and b"\0" not in b"".join(lines)
+
+
+@pytest.mark.parametrize("timestamps", [True, False])
+def test_what_a_slow_follower_has_missed_is_said_where_it_is_missing(tmp_path: Path, *, timestamps: bool) -> None:
+    if not _holes(tmp_path / "probe"):
+        pytest.skip("files cannot have holes here")
+    path, pieces, over = tmp_path / "log.0", list[bytes](), False
+    _written(path, 40_000, 1 << 30)
+    size, half = path.stat().st_size, path.stat().st_size // 2 // 65536 * 65536
+
+    async def follow() -> None:
+        nonlocal over
+        options = LogOptions(follow=True, timestamps=timestamps)
+        async for piece in read(path, options, lambda: over, asyncio.Event(), LogWatcher()):
+            if not over:
+                with path.open("r+b") as file:
+                    assert punch(file.fileno(), 0, half)
+            over = True
+            pieces.append(piece)
+
+    asyncio.run(follow())
+    first, rest = pieces[0], b"".join(pieces[1:])
+    said = re.search(rb"(?:^|\n)([^\n]*)rowlock: (\d+) bytes of this log are missing here: [^\n]*\n", rest)
+    assert said is not None and b"are missing here" not in rest[said.end() :]
+    before, after = first + rest[: said.start()], rest[said.end() :]
+    assert after.endswith(b"line 0039999 of the noisy program\n")
+    if timestamps:
+        assert len(before) + int(said[2]) + len(after) == size
+        assert said[1] == after[:31]  # it stands at the time of the next line, where logs are merged
+    else:
+        assert said[1] == b"" and after.startswith(b"line ") and b"\0" not in before + after
 
 
 def test_where_files_cannot_have_holes_an_old_log_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

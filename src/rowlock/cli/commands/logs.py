@@ -161,7 +161,8 @@ def write_merged(server: client.ServerClient, path: str, *, fold: bool = False, 
 
 
 def write_lines(lines: Iterable[bytes], *, live: bool = False) -> None:
-    """Write lines to stdout as bytes and flush after each. With `live` the stream contains states of unfinished lines."""
+    """Write lines, or any pieces of text, to stdout as bytes and flush after each. With `live` the stream contains states of unfinished
+    lines."""
     if not live:
         for text in lines:
             sys.stdout.buffer.write(text)

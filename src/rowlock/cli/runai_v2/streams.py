@@ -41,7 +41,7 @@ def logs(line: CommandLine) -> int:
         options["tail"] = line.tail
     if line.since:
         options["since"] = parse_duration(line.since, "--since")
-    write_lines(server.stream_lines(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
+    write_lines(server.stream_pieces(f"{WORKLOADS}/{workload['id']}/pods/{pod}/logs", **options))
     return 0
 
 

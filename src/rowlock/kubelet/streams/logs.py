@@ -12,6 +12,7 @@ import os
 import re
 import struct
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -19,7 +20,7 @@ from typing import BinaryIO
 from rowlock.api import LogOptions
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT, TIMESTAMP_WIDTH
-from rowlock.objects import seconds
+from rowlock.objects import micro_timestamp, seconds
 
 _BLOCK = 1 << 18
 _MAX_LINE = 1 << 20
@@ -210,20 +211,15 @@ async def read(
     with open(fd, "rb") as file, watched as is_told:
         start = await find_start(file, options, log_limit)
         file.seek(max(0, start - 1))
-        strip = None if options.timestamps else TimestampStripper(at_line_start=not start or file.read(1) == b"\n")
+        reading = _Reading(file, options.timestamps, ends_line=not start or file.read(1) == b"\n")
         file.seek(start)
         pause = 0.005
         while bytes_left is None or bytes_left > 0:
             at_end = not options.follow or is_finished()
             woken.clear()
-            position = file.tell()
-            if (begin := _next_read_offset(file, position)) != position:  # we were slower than the log is long
-                file.seek(begin)
-                strip = None if options.timestamps else TimestampStripper()
-            data = file.read(options.read_size)
-            if data:
+            chunk = reading.read_chunk(options.read_size)
+            if chunk is not None:
                 pause = 0.005
-                chunk = data if strip is None else strip(data)
                 chunk = chunk if bytes_left is None else chunk[:bytes_left]
                 bytes_left = bytes_left if bytes_left is None else bytes_left - len(chunk)
                 if chunk:
@@ -236,6 +232,50 @@ async def read(
                     async with asyncio.timeout(_LONGEST_WAIT if is_told else pause):
                         await woken.wait()
                 pause = min(0.2, pause * 2)
+
+
+class _Reading:
+    """One reader's way through a log file that its writer shortens at the front meanwhile."""
+
+    def __init__(self, file: BinaryIO, timestamps: bool, *, ends_line: bool) -> None:  # noqa: FBT001 (as in the options)
+        """`ends_line`: what stands before the position ends a line."""
+        self._file, self._ends_line = file, ends_line
+        self._strip = None if timestamps else TimestampStripper(at_line_start=ends_line)
+
+    def read_chunk(self, size: int) -> bytes | None:
+        """What comes next, b"" for half a time; None at the end of the file. Where the log was shortened beyond the position, a
+        line says how much is missing."""
+        file = self._file
+        while True:
+            position = file.tell()
+            begin = _next_read_offset(file, position)
+            file.seek(begin)
+            data = file.read(size)
+            if not data or _next_read_offset(file, begin) == begin:
+                break
+            file.seek(position)  # it was shortened while it was read: zeros may be in what was read
+        if begin == position:
+            return self._take(data) if data else None
+        if self._strip is not None:
+            self._strip = TimestampStripper()
+        notice = (b"" if self._ends_line else b"\n") + self._hole_line(begin - position, data)
+        self._ends_line = True
+        return notice + (self._take(data) if data else b"")
+
+    def _take(self, data: bytes) -> bytes:
+        chunk = data if self._strip is None else self._strip(data)
+        self._ends_line = chunk.endswith(b"\n") if chunk else self._ends_line
+        return chunk
+
+    def _hole_line(self, missing: int, following: bytes) -> bytes:
+        """`missing`: bytes of the file, times of lines included; below 0 where the file was begun anew and nobody knows. `following`:
+        what comes next, whose time the line gets."""
+        much = f"{missing} bytes" if missing > 0 else "an unknown number of bytes"
+        text = f"rowlock: {much} of this log are missing here: they were dropped at its size limit before this reader had taken them\n"
+        if self._strip is not None:
+            return text.encode()
+        known = timestamp_of(following) > 0
+        return (following[:TIMESTAMP_WIDTH] if known else f"{micro_timestamp(time.time())} ".encode()) + text.encode()
 
 
 def _next_read_offset(file: BinaryIO, position: int) -> int:
