@@ -15,12 +15,13 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rowlock.cli import system_server, text_streams
+from rowlock.cli import system_server
 from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
 from rowlock.cli.login.session import is_over, login_again_hint, read_session, renew_session, write_session
+from rowlock.cli.logs import text_streams
 from rowlock.cli.output import tell
 
 _TIMEOUT = 90.0
@@ -42,13 +43,6 @@ class Unanswered(CommandError):
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
         self.is_sent = is_sent
-
-
-class StreamBroken(CommandError):
-    """A streamed answer broke off: the server has gone, or the way to it."""
-
-    def __init__(self) -> None:
-        super().__init__("the connection to the server broke; the job goes on. Check the server: `rowlock status`")
 
 
 def is_dying(stat: Sequence[bytes], status: str) -> bool:
@@ -293,8 +287,6 @@ class ServerClient:
         try:
             with notice_interrupts():
                 yield from text_streams.read_pieces(answer)
-        except (OSError, http.client.HTTPException):
-            raise StreamBroken from None
         finally:
             answer.close()
             if stream is not None:

@@ -18,7 +18,7 @@ from rowlock.sdk.calls import ApiCall, ItemPage
 from rowlock.sdk.client import choose_login
 from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
-from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, Tries, client_options, decode_answer, unreachable
+from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, Tries, client_options, decode_answer, stream_broken, unreachable
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
@@ -184,7 +184,7 @@ class AsyncClient:
             for line in splitter.flush():
                 yield line
         except httpx.HTTPError as error:
-            raise unreachable(self.address, error) from error
+            raise stream_broken(self.address, error) from error
 
     async def _items(self, call_for: Callable[[int], ApiCall[ItemPage[T]]]) -> AsyncIterator[T]:
         offset: int | None = 0

@@ -64,8 +64,13 @@ def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreach
             f"{address.url} is not the server that {address.authority or 'the authority'} belongs to"
         )
     hint = f"; {address.hint}" if address.hint else ""
-    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-        return ServerUnreachable(
-            f"the connection to the server at {address.url} broke ({error or 'it was closed'}){hint}"
-        )
     return ServerUnreachable(f"the server at {address.url} cannot be reached ({error or type(error).__name__}){hint}")
+
+
+def stream_broken(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:
+    """Why a log that is read, or followed, goes no further; the job is not concerned."""
+    if not isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
+        return unreachable(address, error)
+    return ServerUnreachable(
+        f"the connection to the server at {address.url} broke; the job goes on ({error or 'closed'})"
+    )

@@ -9,7 +9,7 @@ from rowlock import objects
 from rowlock.objects import Object
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.frameworks.torchrun import launched_ranks
-from rowlock.training.model import INDEX_LABEL, MASTER, TYPE_LABEL, WORKER
+from rowlock.training.model import INDEX_LABEL, LAUNCHER, MASTER, TYPE_LABEL, WORKER
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
 from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, replica_specs
 from rowlock.workloads.phase import is_running, pod_status
@@ -43,7 +43,7 @@ def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
     stubs = [
         {
             "metadata": {
-                "name": f"{objects.name(job)}-{role.lower()}-{index}",
+                "name": _pod_name(job, role, index),
                 "namespace": objects.namespace(job),
                 "labels": {TYPE_LABEL: role.lower(), INDEX_LABEL: str(index)},
             }
@@ -52,6 +52,12 @@ def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
         for index in range(int(spec["replicas"]) if spec.get("replicas") is not None else 1)
     ]
     return sort_by_rank(stub for stub in stubs if objects.name(stub) not in present)
+
+
+def _pod_name(job: Object, role: str, index: int) -> str:
+    """As the operator names the pod of a replica: an MPIJob's launcher, which is one, has no number."""
+    word = f"{objects.name(job)}-{role.lower()}"
+    return word if role == LAUNCHER else f"{word}-{index}"
 
 
 def chief_pod(pods: Iterable[Object]) -> Object | None:

@@ -266,18 +266,16 @@ def test_a_follower_that_was_slower_than_the_log_goes_on_with_what_is_kept(tmp_p
 def test_what_a_slow_follower_has_missed_is_said_where_it_is_missing(tmp_path: Path, *, timestamps: bool) -> None:
     if not _holes(tmp_path / "probe"):
         pytest.skip("files cannot have holes here")
-    path, pieces, over = tmp_path / "log.0", list[bytes](), False
+    path, pieces = tmp_path / "log.0", list[bytes]()
     _written(path, 40_000, 1 << 30)
     size, half = path.stat().st_size, path.stat().st_size // 2 // 65536 * 65536
 
     async def follow() -> None:
-        nonlocal over
         options = LogOptions(follow=True, timestamps=timestamps)
-        async for piece in read(path, options, lambda: over, asyncio.Event(), LogWatcher()):
-            if not over:
+        async for piece in read(path, options, lambda: bool(pieces), asyncio.Event(), LogWatcher()):
+            if not pieces:
                 with path.open("r+b") as file:
                     assert punch(file.fileno(), 0, half)
-            over = True
             pieces.append(piece)
 
     asyncio.run(follow())

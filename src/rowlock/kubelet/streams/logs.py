@@ -237,7 +237,7 @@ async def read(
 class _Reading:
     """One reader's way through a log file that its writer shortens at the front meanwhile."""
 
-    def __init__(self, file: BinaryIO, timestamps: bool, *, ends_line: bool) -> None:  # noqa: FBT001 (as in the options)
+    def __init__(self, file: BinaryIO, timestamps: bool, *, ends_line: bool) -> None:
         """`ends_line`: what stands before the position ends a line."""
         self._file, self._ends_line = file, ends_line
         self._strip = None if timestamps else TimestampStripper(at_line_start=ends_line)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rowlock.cli.text_streams import LONGEST_LINE, read_pieces, split_lines
+from rowlock.cli.logs.text_streams import LONGEST_LINE, StreamBroken, read_pieces, split_lines
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -31,7 +31,7 @@ def read_from(sent: bytes) -> list[bytes]:
             client.request("GET", "/")
             for line in split_lines(read_pieces(client.getresponse())):
                 lines.append(line)
-        except http.client.IncompleteRead:
+        except StreamBroken:
             lines.append(b"BROKEN")
         finally:
             client.close()

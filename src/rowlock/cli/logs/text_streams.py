@@ -5,19 +5,31 @@ from __future__ import annotations
 import http.client
 from collections.abc import Iterator
 
+from rowlock.cli.grammar import CommandError
+
 _PIECE = 1 << 16
 LONGEST_LINE = 1 << 20
 """Bytes of a line at most: a longer one comes in pieces, because a program may print for ever without a newline."""
 
 
+class StreamBroken(CommandError):
+    """A streamed answer broke off: the server has gone, or the way to it."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection to the server broke; the job goes on. Check the server: `rowlock status`")
+
+
 def read_pieces(answer: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The bytes as they arrive. Raises IncompleteRead when the server went away before the end; OSError.
+    """The bytes as they arrive. Raises StreamBroken when the server went away before the end.
 
     `readline` of an answer takes a connection that was closed between two chunks for the end of the text; `read1` does not."""
-    while piece := answer.read1(_PIECE):
-        yield piece
+    try:
+        while piece := answer.read1(_PIECE):
+            yield piece
+    except (OSError, http.client.HTTPException):
+        raise StreamBroken from None
     if answer.length:
-        raise http.client.IncompleteRead(b"", answer.length)
+        raise StreamBroken
 
 
 def split_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

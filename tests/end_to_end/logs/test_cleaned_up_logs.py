@@ -1,0 +1,31 @@
+"""Logs of a job whose pods its clean-up policy has removed: the launcher of an MPIJob, whose pod has no number, is among them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.end_to_end.cluster import Cluster
+
+
+def _role(script: str, replicas: int) -> dict[str, Any]:
+    container = {"name": "mpi", "image": "host", "command": ["sh", "-c", script]}
+    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+
+
+def test_the_launcher_is_in_the_log_when_all_pods_are_gone(cluster: Cluster) -> None:
+    cluster.up()
+    path = "/apis/kubeflow.org/v1/namespaces/runai-default/mpijobs"
+    replicas = {"Launcher": _role("echo launched", 1), "Worker": _role("echo works; exec sleep 60", 2)}
+    spec = {"slotsPerWorker": 1, "runPolicy": {"cleanPodPolicy": "All"}, "mpiReplicaSpecs": replicas}
+    cluster.api(
+        "POST", path, {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "metadata": {"name": "mpi"}, "spec": spec}
+    )
+    cluster.run("rowlock", "wait", "mpi", "--for=completed", "--timeout", "60s")
+    pods = "/api/v1/namespaces/runai-default/pods"
+    cluster.until(lambda: not cluster.api("GET", pods)["items"], "the pods to be gone")
+    assert sorted(cluster.run("rowlock", "logs", "mpi").splitlines()) == [
+        "[launcher-0] launched",
+        "[worker-0] works",
+        "[worker-1] works",
+    ]
+    assert cluster.run("runai", "logs", "mpi") == "launched\n"  # of the launcher, as while its pod was there
