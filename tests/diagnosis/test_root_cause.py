@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rowlock.diagnosis.log_errors import SEEN_BY_TORCHRUN
 from rowlock.diagnosis.root_cause import (
     RankFailure,
     exit_description,
@@ -14,7 +15,7 @@ from rowlock.diagnosis.root_cause import (
     incident_sentence,
     root_cause,
 )
-from rowlock.diagnosis.tracebacks import SEEN_BY_TORCHRUN, LoggedError
+from rowlock.diagnosis.tracebacks import LoggedError
 
 CAUSE = LoggedError("ValueError", "bad batch", 12.5, "train.py:12 in step")
 ECHO = LoggedError("RuntimeError", "Connection closed by peer", 12.0, "train.py:20", secondary=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rowlock.diagnosis.tracebacks import find_error
+from rowlock.diagnosis.log_errors import find_error
 
 T = "2026-11-21T20:00:0{}.250000000Z "
 
@@ -73,7 +73,7 @@ Root Cause (first observed failure):
         (PLAIN, "ValueError: sizes differ: 3 and 4 (train.py:12 in step)", None, False),
         (stamped(1, ECHO) + stamped(2, RANK1), "KeyError: 'images'", 1, False),
         (stamped(1, PLAIN) + stamped(2, "training goes on") + stamped(3, ECHO), "ValueError", None, False),
-        (stamped(1, CHAINED), "FileNotFoundError: [Errno 2] No such file or directory: 'x.pt' (data.py:3 in load)", None, False),
+        (stamped(1, CHAINED), "RuntimeError: cannot load (train.py:8; caused by FileNotFoundError: [Errno 2] No such file or directory: 'x.pt')", None, False),
         (stamped(1, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
         (stamped(1, ECHO) + stamped(2, TORCHRUN), "was killed with SIGKILL: as torchrun saw it", 1, False),
         (stamped(1, PLAIN) + stamped(2, TORCHRUN), "ValueError", None, False),

@@ -11,7 +11,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from rowlock.diagnosis.tracebacks import LoggedError, find_error, shorten
+from rowlock.diagnosis.log_errors import find_error
+from rowlock.diagnosis.log_lines import shorten
+from rowlock.diagnosis.tracebacks import LoggedError
 
 MAX_REPORT_BYTES = 256 * 1024
 """torch's error files have some KiB: a traceback."""

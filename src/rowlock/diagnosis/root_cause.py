@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rowlock.diagnosis.tracebacks import SEEN_BY_TORCHRUN, LoggedError
+from rowlock.diagnosis.log_errors import SEEN_BY_TORCHRUN
+from rowlock.diagnosis.tracebacks import LoggedError
 
 INCIDENT_GAP = 30.0
 """Seconds: a failure this soon after the one before belongs to the same incident."""
@@ -98,13 +99,18 @@ def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
     return all(d.stopped and d.reason != "OOMKilled" for d in incident)
 
 
+def ending_signal(code: int, signal: int = 0) -> int:
+    """The signal that ended a program, 0 = none: its own, else the one that a shell or a runtime puts into the exit code."""
+    return signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
+
+
 def exit_description(code: int, signal: int, reason: str = "", message: str = "") -> str:
     """How a program ended, in words: `was killed with SIGKILL (exit code 137)`. `message` says why it could not start."""
     if reason == "OOMKilled":
         return "was killed for using too much memory"
     if reason == "StartError":
         return f"could not start: {message}"
-    number = signal or (code - 128 if 128 < code < 128 + signals.NSIG else 0)
+    number = ending_signal(code, signal)
     if number in {s.value for s in signals.Signals}:
         return f"was killed with {signals.Signals(number).name} (exit code {code})"
     return f"ended with exit code {code}"

@@ -1,53 +1,56 @@
-"""Finds in a rank's log the first error that is a cause and not the consequence of another rank's failure.
+"""Python's tracebacks in a log, read the way Python prints them: the last exception of a chain is the error, what it came from its cause.
 
-When one rank fails, its peers soon report broken connections. Those are *secondary*: true, but not why. What is looked
-for: Python tracebacks (also with torch's `[rank3]:` in front, also several ranks in one log), torchrun's summary of its
-children, and the few lines that a program leaves when it dies below Python. Lines begin with the log's time stamp.
+Known are also torch's `[rank3]:` in front of lines, several ranks in one log, messages of many lines, exception groups, and the tracebacks
+that libraries put into messages (a DataLoader's worker, a pool, Ray).
 """
 
 from __future__ import annotations
 
 import re
-import signal as signals
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rowlock.objects import seconds
+from rowlock.diagnosis.log_lines import RANK_PREFIX, LogLine, library_level, shorten
 
-_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
-_MAX_LINE = 2000
-"""Characters of a line that are searched: some patterns cost the square of its length."""
 _TRACEBACK_HEADER = "Traceback (most recent call last):"
-_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
+_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
-_PREFIX = re.compile(r"(?:\[(?:default|rank)?\d+\]:? ?)?(?:\[rank\d+\]: ?)?")
-"""What torchrun (`[default0]:`) and torch (`[rank0]: `) put in front of a line."""
+_PREFIX = re.compile(RANK_PREFIX)
 _CHAIN = re.compile(r"(.*?)(?:During handling of the above exception|The above exception was the direct cause)")
-_EXCEPTION_LINE = re.compile(r"(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$")
+_EXCEPTION_LINE = re.compile(r"(?P<kind>[A-Za-z_][\w.]*(?:\([\w.]+\))?)(?:: (?P<text>.*)|:\s*)?$")
+_SYNTAX_ERROR = re.compile(r"(?:SyntaxError|IndentationError|TabError): .")
+_GROUP_HEADER = re.compile(r"(?P<prefix>.*?)\s*\+ Exception Group Traceback \(most recent call last\):$")
+_GROUP_MARGIN = re.compile(r"\s*\|(?: |$)")
+_GROUP_SEPARATOR = re.compile(r"\s*\+(?:-\+)?-{4,}")
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>/")
+_MESSAGE_LINES = 60
+_MESSAGE_TIME = 1.0
+"""Seconds within which the lines of one message are written."""
 SECONDARY_ERROR = re.compile(
     r"closed by peer|reset by peer|broken pipe|connection (was )?(closed|refused|reset|aborted)|socket closed|"
     r"remote process exited|communicator was aborted|ncclRemoteError|NCCL .*abort|failed to recv, got 0 bytes|"
     r"recvValue failed|client socket has failed|Timed out waiting \d+ms for|"
     r"Application timeout caused pair closure|peer .*(gone|left)|Watchdog caught collective operation timeout|"
-    r"DistNetworkError|UnavailableError|Collective ops is aborted|SignalException|got signal: 15",
+    r"DistNetworkError|UnavailableError|Collective ops is aborted|SignalException|got signal: 15|"
+    r"/src/collective/|other end is (likely )?closed|Connection(Reset|Aborted|Refused)Error|BrokenPipeError|"
+    r"another task died|remote task has failed|stopped sending heartbeats|coordination service.*(shut ?down|unavailable|error)|distributed service detected fatal errors|"
+    r"Gloo (all\w+|context|[a-z]+) .*failed|heartbeat timeout|ActorDiedError|ActorUnavailableError|NodeDiedError",
     re.I,
 )
 """What a rank says when another one has gone."""
-SEEN_BY_TORCHRUN = "as torchrun saw it"
-"""The text of a trouble that its launcher tells of a rank that said nothing itself."""
+_OWN_ERRORS = frozenset(
+    {"ValueError", "KeyError", "TypeError", "IndexError", "AttributeError", "AssertionError", "NameError", "ImportError",
+     "ModuleNotFoundError", "FileNotFoundError", "PermissionError", "NotImplementedError", "ZeroDivisionError", "SyntaxError",
+     "MemoryError", "RecursionError", "UnicodeDecodeError", "UnboundLocalError", "OverflowError", "OutOfMemoryError"}
+)  # fmt: skip
+"""Errors that a lost connection does not raise, whatever they quote."""
 _AGENT_ERRORS = ("ChildFailedError", "RendezvousClosedError", "CalledProcessError")
-_CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
-_CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
-_NATIVE_ERROR = re.compile(
-    r"(Fatal Python error: .*|terminate called after throwing an instance of .*|.*[Ss]egmentation fault.*|Bus error.*|"
-    r".*free\(\): invalid.*|.*double free.*|.*CUDA error: .*|.*Out of memory: .*)$"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedError:
-    """One error in a log. `at` in seconds since the epoch, 0 = unknown; `rank` where the line itself names it."""
+    """One error in a log. `at` in seconds since the epoch, 0 = unknown; `rank` where the line itself names it; `cause`: what it came from,
+    as the program chained it."""
 
     kind: str
     text: str
@@ -55,85 +58,167 @@ class LoggedError:
     place: str = ""
     rank: int | None = None
     secondary: bool = False
+    cause: str = ""
 
     def __str__(self) -> str:
         text = f"{self.kind}: {self.text}" if self.text else self.kind
-        return f"{text} ({self.place})" if self.place else text
+        details = "; ".join([*filter(None, [self.place]), *([f"caused by {self.cause}"] if self.cause else [])])
+        return f"{text} ({details})" if details else text
 
 
-def find_error(log: str) -> LoggedError | None:
-    """The error that explains this log best: the first cause, else the first secondary error; None when it has no error."""
-    lines = [_split_timestamp(line) for line in log.splitlines()]
-    errors = [*_last_of_each_rank(_find_tracebacks(lines)), *_find_native_errors(lines)]
-    own_errors = [t for t in errors if not t.kind.endswith(_AGENT_ERRORS)]
-    child_error = _find_child_error(lines)
-    if not own_errors:
-        return child_error
-    best = min(own_errors, key=lambda t: (t.secondary, t.at))
-    return child_error if best.secondary and child_error is not None and child_error.rank is not None else best
+@dataclass(frozen=True, slots=True)
+class Traceback:
+    """A traceback in a log: the lines that it fills (`end` is the first one after it), and what it says."""
+
+    prefix: str
+    end: int
+    error: LoggedError
+    chained: bool
+    """It follows from the one before it in the same rank."""
 
 
-def last_line(log: str) -> str:
-    """What a program said last, blank lines aside."""
-    return shorten(
-        next((text.strip() for _, text in map(_split_timestamp, reversed(log.splitlines())) if text.strip()), "")
-    )
-
-
-def _split_timestamp(line: str) -> tuple[float, str]:
-    line = line[:_MAX_LINE]
-    stamp, _, text = line.partition(" ")
-    if _STAMP.fullmatch(stamp):
-        try:
-            return seconds(stamp[:19] + "Z") + float("0" + stamp[19:-1]), text
-        except ValueError:  # the program's own words: a 13th month
-            return 0.0, line
-    return 0.0, line
-
-
-def _last_of_each_rank(tracebacks: Iterator[tuple[str, bool, LoggedError]]) -> Iterator[LoggedError]:
-    """A program that goes on after an error has handled it: only a rank's last words count, with what caused them."""
-    last: dict[str, LoggedError] = {}
-    for prefix, chained, error in tracebacks:
-        if not (chained and prefix in last and not last[prefix].secondary):
-            last[prefix] = error
+def find_uncaught(lines: Sequence[LogLine]) -> Iterator[Traceback]:
+    """The last error of each rank (a program that goes on after an error has handled it), with what caused it. Launchers' are left out."""
+    last: dict[str, Traceback] = {}
+    for found in find_tracebacks(lines):
+        if found.error.kind.endswith(_AGENT_ERRORS):
+            continue
+        before = last.get(found.prefix)
+        last[found.prefix] = _join(before, found) if before is not None and found.chained else found
     yield from last.values()
 
 
-def _find_tracebacks(lines: Sequence[tuple[float, str]]) -> Iterator[tuple[str, bool, LoggedError]]:
-    """Every traceback: what stands before its lines (which rank), whether it follows from the one before, what it says."""
+def _join(before: Traceback, found: Traceback) -> Traceback:
+    """The last exception is the error. But where a rank had an error of its own, and then failed to tell its peers, the first one counts;
+    and where it lost a peer first, all that follows from that is secondary."""
+    first, last = before.error, found.error
+    if last.secondary and not first.secondary:
+        return replace(before, end=found.end)
+    if (first.kind, first.text) == (last.kind, last.text):
+        return replace(found, error=replace(last, place=first.place or last.place, cause=first.cause))
+    cause = f"{first.kind}: {first.text}" if first.text else first.kind
+    error = replace(last, cause=shorten(cause), secondary=first.secondary or last.secondary)
+    return replace(found, error=error)
+
+
+def find_tracebacks(lines: Sequence[LogLine]) -> Iterator[Traceback]:
+    """Every traceback, in the order of their headers."""
     chained: dict[str, bool] = {}
     for number, (_, line) in enumerate(lines):
         if chain := _CHAIN.match(line):
             chained[chain[1]] = True
             continue
-        prefix, _, rest = line.partition(_TRACEBACK_HEADER)
-        if rest or not line.endswith(_TRACEBACK_HEADER) or (prefix and not _PREFIX.fullmatch(prefix)):
+        if group := _GROUP_HEADER.fullmatch(line):
+            if (found := _read_group(lines, number, group["prefix"])) is not None:
+                yield found
             continue
-        frames: list[re.Match[str]] = []
-        for at, text in lines[number + 1 :]:
-            if prefix and not text.startswith(prefix.rstrip()):
-                continue
-            body = text[len(prefix) :] if text.startswith(prefix) else text[len(prefix.rstrip()) :]
-            if frame := _FRAME.match(body):
-                frames.append(frame)
-            elif body and not body[0].isspace():
-                if exception := _EXCEPTION_LINE.match(body):
-                    yield prefix, chained.pop(prefix, False), _parse_exception(exception, frames, at, prefix)
-                break
+        prefix = _header_prefix(line)
+        if prefix is None and not (_SYNTAX_ERROR.match(line) and number >= 2 and lines[number - 1][1][:1].isspace()):
+            continue
+        if prefix is None:  # of a script that cannot be parsed Python prints no header
+            frames = [frame for _, text in lines[max(0, number - 4) : number] if (frame := _FRAME.match(text))]
+            if frames and not any(_header_prefix(text) == "" for _, text in lines[max(0, number - 100) : number]):
+                yield _read_error(lines, number, "", frames)
+        elif (end := _exception_line(lines, number + 1, prefix)) is not None:
+            yield replace(_read_error(lines, *end), chained=chained.pop(prefix, False))
 
 
-def _parse_exception(exception: re.Match[str], frames: Sequence[re.Match[str]], at: float, prefix: str) -> LoggedError:
-    rank = _RANK.search(prefix)
+def _header_prefix(line: str) -> str | None:
+    """What stands in front of a traceback's first line; None of any other line."""
+    prefix, _, rest = line.partition(_TRACEBACK_HEADER)
+    if rest or not line.endswith(_TRACEBACK_HEADER):
+        return None
+    prefix = prefix.removesuffix("Original ")  # torch's DataLoader: the traceback of its worker
+    return prefix if not prefix or _PREFIX.fullmatch(prefix) else None
+
+
+def _body(text: str, prefix: str) -> str | None:
+    """A line without the prefix; None of another rank's line."""
+    if not text.startswith(prefix.rstrip()):
+        return None
+    return text[len(prefix) :] if text.startswith(prefix) else text[len(prefix.rstrip()) :]
+
+
+def _exception_line(
+    lines: Sequence[LogLine], start: int, prefix: str
+) -> tuple[int, str, Sequence[re.Match[str]]] | None:
+    """Where the exception of a traceback stands whose frames begin at `start`, the prefix, and the frames; None where it is cut off."""
+    frames: list[re.Match[str]] = []
+    for number in range(start, len(lines)):
+        body = _body(lines[number][1], prefix)
+        if body is None:
+            continue
+        if frame := _FRAME.match(body):
+            frames.append(frame)
+        elif body and not body[0].isspace():
+            return (number, prefix, frames) if _EXCEPTION_LINE.match(body) else None
+    return None
+
+
+def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequence[re.Match[str]]) -> Traceback:
+    """The error whose exception stands in this line, with all lines of its message."""
+    at, line = lines[number]
+    exception, rank = _EXCEPTION_LINE.match(_body(line, prefix) or ""), _RANK.search(prefix)
+    assert exception is not None
+    more, end = _message_lines(lines, number + 1, prefix, at)
     kind, text = exception["kind"].rpartition(".")[2], (exception["text"] or "").strip()
-    return LoggedError(
-        kind,
-        shorten(text),
-        at,
-        user_place(frames),
-        int(rank[1]) if rank else None,
-        bool(SECONDARY_ERROR.search(f"{kind}: {text}")),
-    )
+    is_secondary = bool(SECONDARY_ERROR.search(f"{kind}: {text}"))
+    if kind not in _OWN_ERRORS:
+        telling = next((body for body in more if SECONDARY_ERROR.search(body)), "")
+        is_secondary = is_secondary or bool(telling)
+    else:
+        end = number + 1  # what follows may be the program's next words
+        telling, is_secondary = "", is_secondary and "Error" in text
+    if not text or text.endswith(":"):  # the first line says nothing yet
+        text = f"{text} {telling or next(iter(more), '')}".strip()
+    error = LoggedError(kind, shorten(text), at, user_place(frames), int(rank[1]) if rank else None, is_secondary)
+    return Traceback(prefix, end, error, chained=False)
+
+
+def _message_lines(lines: Sequence[LogLine], start: int, prefix: str, at: float) -> tuple[list[str], int]:
+    """The lines of a message after its first, blank ones and native stacks left out; and the first line after it."""
+    found: list[str] = []
+    end = start
+    for number in range(start, min(len(lines), start + _MESSAGE_LINES)):
+        body = _body(lines[number][1], prefix)
+        if body is None:
+            continue
+        if (
+            _header_prefix(lines[number][1]) is not None
+            or _CHAIN.match(body)
+            or library_level(body)
+            or (at and lines[number][0] > at + _MESSAGE_TIME)
+        ):
+            break
+        if body.strip() and not body.startswith(("  [bt]", "Stack trace:")):
+            found.append(body.strip().lstrip("- "))
+        end = number + 1 if body.strip() else end
+    return found, end
+
+
+def _read_group(lines: Sequence[LogLine], number: int, prefix: str) -> Traceback | None:
+    """An exception group: its own line is the error, its members are the cause. It is secondary where all members are."""
+    block: list[LogLine] = [(lines[number][0], _TRACEBACK_HEADER)]
+    end = number + 1
+    while end < len(lines):
+        at, text = lines[end]
+        body = text[len(prefix) :]
+        if _GROUP_SEPARATOR.match(body):
+            block.append((at, _TRACEBACK_HEADER))
+        elif _GROUP_MARGIN.match(body):
+            text = _GROUP_MARGIN.sub("", body, count=1)
+            block.append((at, text.replace("Exception Group Traceback", "Traceback").removeprefix("+ ")))
+        else:
+            break
+        end += 1
+    errors = [found.error for found in find_tracebacks(block)]
+    if not errors:
+        return None
+    group, *members = errors
+    leaves = [error for error in members if not error.kind.endswith("ExceptionGroup")]
+    secondary = bool(leaves) and all(error.secondary for error in leaves)
+    cause = "; ".join(map(str, leaves[:3])) + (f" and {len(leaves) - 3} more" if len(leaves) > 3 else "")
+    return Traceback(prefix, end, replace(group, secondary=secondary, cause=shorten(cause)), chained=False)
 
 
 def user_place(frames: Sequence[re.Match[str]]) -> str:
@@ -141,43 +226,6 @@ def user_place(frames: Sequence[re.Match[str]]) -> str:
     own_frames = [f for f in frames if not any(part in f["path"] for part in _LIBRARY_PATHS)]
     for frame in (own_frames or list(frames))[-1:]:
         name = frame["path"].rpartition("/")[2]
-        location = f" in {frame['function']}" if frame["function"] != "<module>" else ""
+        location = f" in {frame['function']}" if frame["function"] not in ("<module>", None) else ""
         return f"{name}:{frame['line']}{location}"
     return ""
-
-
-def _find_native_errors(lines: Sequence[tuple[float, str]]) -> Iterator[LoggedError]:
-    for number, (at, line) in enumerate(lines):
-        if error := _NATIVE_ERROR.match(line):
-            next_line = lines[number + 1][1].strip() if number + 1 < len(lines) else ""
-            text = f"{error[1].strip()} {next_line}" if next_line.startswith("what():") else error[1].strip()
-            kind, _, rest = text.partition(": ")
-            if line.lstrip().startswith(("File ", "raise ")) or (_EXCEPTION_LINE.match(line) and "Error" in kind):
-                continue  # part of a traceback
-            yield LoggedError(kind, shorten(rest), at, secondary=bool(SECONDARY_ERROR.search(text)))
-
-
-def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
-    """torchrun's word on which of its children failed first, when the child itself left none."""
-    first = next((n for n, (_, text) in enumerate(lines) if "Root Cause (first observed failure)" in text), None)
-    if first is None:
-        return None
-    rank = code = None
-    for _, text in lines[first : first + 8]:
-        rank = rank or _CHILD_RANK.search(text)
-        code = code or _CHILD_EXIT_CODE.search(text)
-    if rank is None or code is None:
-        return None
-    return LoggedError(_exit_text(int(code[1])), SEEN_BY_TORCHRUN, lines[first][0], rank=int(rank[1]))
-
-
-def _exit_text(code: int) -> str:
-    """An exit code as `multiprocessing` has it: below 0 is a signal."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    signal_numbers = {s.value for s in signals.Signals}
-    return f"was killed with {signals.Signals(-code).name if -code in signal_numbers else f'signal {-code}'}"
-
-
-def shorten(text: str, limit: int = 300) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -10,8 +10,10 @@ import os
 from pathlib import Path
 
 from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
-from rowlock.diagnosis.root_cause import RankFailure, failure_from_dict
-from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
+from rowlock.diagnosis.log_errors import find_error
+from rowlock.diagnosis.log_lines import last_line
+from rowlock.diagnosis.root_cause import RankFailure, ending_signal, failure_from_dict
+from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
@@ -76,7 +78,11 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
     if run.exit is None or run.exit.code == 0:
         return None
     was_stopped = bool((untrusted.read_object(str(directory / f"exit.{run.number}")) or {}).get("stopped"))
-    error = None if run.exit.reason == "StartError" else find_run_error(directory, run.number)
+    error = (
+        None
+        if run.exit.reason == "StartError"
+        else find_run_error(directory, run.number, ending_signal(run.exit.code, run.exit.signal))
+    )
     return RankFailure(
         rank=_rank_name(job, pod, directory.name),
         pod=name(pod),
@@ -100,10 +106,10 @@ def _rank_name(job: Object, pod: Object, container: str) -> str:
     return label if pod["spec"]["containers"][0]["name"] == container else f"container {container} of {label}"
 
 
-def find_run_error(directory: Path, number: int) -> LoggedError | None:
+def find_run_error(directory: Path, number: int, signal: int = 0) -> LoggedError | None:
     """What torch's error file says (programs under `@record` and torchrun write one), else what the log says."""
     reported = read_error_file(directory / f"error.{number}.json") or _read_foreign_error(directory, number)
-    return reported or find_error(_read_tail(directory / f"log.{number}"))
+    return reported or find_error(_read_tail(directory / f"log.{number}"), signal)
 
 
 def _read_foreign_error(directory: Path, number: int) -> LoggedError | None:

@@ -18,14 +18,17 @@ from rowlock.archive import database
 from rowlock.archive.archive import Archive
 from rowlock.archive.database import UnusableArchive
 from rowlock.diagnosis.error_reports import parse_report_text
+from rowlock.diagnosis.log_errors import find_error
+from rowlock.diagnosis.log_lines import last_line
 from rowlock.diagnosis.root_cause import (
     RankFailure,
+    ending_signal,
     group_incidents,
     incident_sentence,
     is_requested_stop,
     root_cause,
 )
-from rowlock.diagnosis.tracebacks import LoggedError, find_error, last_line
+from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.errors import ApiError
 from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
@@ -115,7 +118,7 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     state, pod = end.state, end.pod
     code, reason = int(state["exitCode"]), str(state.get("reason") or "")
     message = str(state.get("message") or "")
-    error = _find_end_error(log, message)
+    error = _find_end_error(log, message, ending_signal(code, int(state.get("signal") or 0)))
     label = ranks.rank_label(job, pod)
     is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == end.container
     return RankFailure(
@@ -135,10 +138,10 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     )
 
 
-def _find_end_error(log: str, message: str) -> LoggedError | None:
+def _find_end_error(log: str, message: str, signal: int) -> LoggedError | None:
     """The error of a run that ended, from its log and its termination message. That may be torch's error file, which knows the error but
     the time only to the second: where the log tells the same error it is taken from there."""
-    logged, reported = find_error(log), parse_report_text(message)
+    logged, reported = find_error(log, signal), parse_report_text(message)
     if reported is not None and (logged is None or logged.kind != reported.kind):
         return reported
     return logged or find_error(message)

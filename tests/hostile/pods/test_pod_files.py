@@ -14,8 +14,9 @@ from tests.kubelet.conftest import Node, on_node, pod, remove_pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
+from rowlock.diagnosis.log_errors import find_error
+from rowlock.diagnosis.log_lines import last_line
 from rowlock.diagnosis.stacks import parse_stack
-from rowlock.diagnosis.tracebacks import find_error, last_line
 from rowlock.diagnostics.rank_failures import find_run_error, read_error_file
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.files.names import NotAName, is_name, path_component

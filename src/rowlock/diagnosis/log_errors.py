@@ -1,0 +1,80 @@
+"""Finds in a rank's log the first error that is a cause and not the consequence of another rank's failure.
+
+When one rank fails, its peers soon report broken connections. Those are *secondary*: true, but not why. What is looked
+for, in this order: the program's own uncaught error, the words of a program that dies below Python, the launcher's
+summary of its children, and what a library said last. Lines begin with the log's time stamp.
+"""
+
+from __future__ import annotations
+
+import re
+import signal as signals
+from collections.abc import Sequence
+
+from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, split_lines
+from rowlock.diagnosis.native_errors import find_native_error, last_library_error
+from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
+
+SEEN_BY_TORCHRUN = "as torchrun saw it"
+"""The text of a trouble that its launcher tells of a rank that said nothing itself."""
+_CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
+_CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
+_LAST_WORDS = 10
+"""Lines that a program may still write when it ends after an error that it printed itself (`training failed`)."""
+_LAST_WORDS_TIME = 2.0
+"""Seconds within which it writes them; a line that comes later shows that it went on."""
+
+
+def find_error(log: str, signal: int = 0) -> LoggedError | None:
+    """The error that explains this log best: the first cause, else the first secondary error; None when it has no error.
+
+    `signal`: the one that killed the program, 0 = none. A killed program did not end because of what it had logged before: of a SIGKILL
+    only an error of its own counts, after which it said no more.
+    """
+    lines = split_lines(log)
+    launched = has_launcher(lines)
+    errors = [found.error for found in find_uncaught(lines) if launched or not _went_on(lines, found)]
+    if signal == signals.SIGKILL:
+        errors = [error for error in errors if not error.secondary]
+    else:
+        errors += filter(None, [find_native_error(_without_tracebacks(lines))])
+    child_error = _find_child_error(lines)
+    if not errors:
+        return child_error or (None if signal == signals.SIGKILL else last_library_error(lines))
+    best = min(errors, key=lambda t: (t.secondary, t.at))
+    return child_error if best.secondary and child_error is not None and child_error.rank is not None else best
+
+
+def _went_on(lines: Sequence[LogLine], found: Traceback) -> bool:
+    """Whether the program handled this error: it said more than last words. torch prefixes only what nobody handled."""
+    if found.prefix:
+        return False
+    later = [at for at, text in lines[found.end :] if is_program_line(text) and not text.startswith("[rank")]
+    return len(later) > _LAST_WORDS or any(at > found.error.at + _LAST_WORDS_TIME for at in later if found.error.at)
+
+
+def _without_tracebacks(lines: Sequence[LogLine]) -> Sequence[LogLine]:
+    """The lines after the last traceback: what stands before it, the program went on after."""
+    return lines[max((found.end for found in find_uncaught(lines)), default=0) :]
+
+
+def _find_child_error(lines: Sequence[tuple[float, str]]) -> LoggedError | None:
+    """torchrun's word on which of its children failed first, when the child itself left none."""
+    first = next((n for n, (_, text) in enumerate(lines) if "Root Cause (first observed failure)" in text), None)
+    if first is None:
+        return None
+    rank = code = None
+    for _, text in lines[first : first + 8]:
+        rank = rank or _CHILD_RANK.search(text)
+        code = code or _CHILD_EXIT_CODE.search(text)
+    if rank is None or code is None:
+        return None
+    return LoggedError(_exit_text(int(code[1])), SEEN_BY_TORCHRUN, lines[first][0], rank=int(rank[1]))
+
+
+def _exit_text(code: int) -> str:
+    """An exit code as `multiprocessing` has it: below 0 is a signal."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    signal_numbers = {s.value for s in signals.Signals}
+    return f"was killed with {signals.Signals(-code).name if -code in signal_numbers else f'signal {-code}'}"

@@ -1,0 +1,80 @@
+"""The lines of a rank's log: when each was written, and whether the program itself wrote it or a library on its own account.
+
+Libraries log in forms of their own: glog and absl (`E0000 00:00:1795914918.68 14379 cuda_platform.cc:52] …`), torch
+(`[W1121 20:00:03.1 ProcessGroupNCCL.cpp:1250] …`), TensorFlow (`2026-11-29 05:41:16.12: W external/…`), NCCL
+(`host:12:34 [0] NCCL WARN …`). Such a line explains a failure only where the program said nothing after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rowlock.objects import seconds
+
+LogLine = tuple[float, str]
+"""When it was written (seconds since the epoch, 0 = unknown), and its text."""
+_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{1,9}Z")
+_MAX_LINE = 2000
+"""Characters of a line that are searched: some patterns cost the square of its length."""
+RANK_PREFIX = r"(?:\[(?:default|rank)?\d+\]:? ?)?(?:\[rank\d+\]: ?)?(?:\[\d+,\d+\]<std(?:err|out)>: ?)?"
+"""What torchrun (`[default0]:`), torch (`[rank0]: `) and mpirun (`[1,0]<stderr>:`) put in front of a line."""
+_LIBRARY_LINE = re.compile(
+    rf"{RANK_PREFIX}(?:\[?(?P<glog>[IWEF])\d{{4}} [^\]]{{1,200}}\]|"
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: (?P<tensorflow>[IWEF]) |"
+    r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?P<nccl>WARN|INFO))"
+)
+_NOISE = re.compile(
+    r"wandb: |WARNING: All log messages before absl::|\S+:\d+: \w*Warning: |\s+warnings?\.warn|Exception ignored in|"
+    r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] "
+)
+"""What libraries print beside errors: it neither explains an end nor shows that the program went on."""
+_LAUNCHER_LINE = re.compile(
+    r"torch/?\.?distributed[./]elastic|ChildFailedError|Root Cause \(first observed failure\)|closing signal|"
+    r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec"
+)
+
+
+def split_lines(log: str) -> list[LogLine]:
+    """The lines of a log, each with its time stamp taken off."""
+    return [_split_timestamp(line) for line in log.splitlines()]
+
+
+def library_level(text: str) -> str:
+    """`I`, `W`, `E` or `F` of a line that a library logged; "" of any other line."""
+    found = _LIBRARY_LINE.match(text)
+    if found is None:
+        return ""
+    return found["glog"] or found["tensorflow"] or {"WARN": "E"}.get(found["nccl"], "I")
+
+
+def is_program_line(text: str) -> bool:
+    """Whether the program said this: not blank, not a library's, not a launcher's."""
+    return bool(text.strip()) and not (library_level(text) or _NOISE.match(text) or _LAUNCHER_LINE.search(text))
+
+
+def has_launcher(lines: Sequence[LogLine]) -> bool:
+    """Whether a launcher wrote into this log: it may hold several ranks, and some go on when one has failed."""
+    return any(_LAUNCHER_LINE.search(text) for _, text in lines)
+
+
+def last_line(log: str) -> str:
+    """What a program said last: blank lines aside, and libraries' notes where there is anything else."""
+    texts = [text.strip() for _, text in split_lines(log) if text.strip()]
+    words = (text for text in reversed(texts) if library_level(text) in ("E", "F") or is_program_line(text))
+    return shorten(next(words, texts[-1] if texts else ""))
+
+
+def _split_timestamp(line: str) -> LogLine:
+    line = line[:_MAX_LINE]
+    stamp, _, text = line.partition(" ")
+    if _STAMP.fullmatch(stamp):
+        try:
+            return seconds(stamp[:19] + "Z") + float("0" + stamp[19:-1]), text
+        except ValueError:  # the program's own words: a 13th month
+            return 0.0, line
+    return 0.0, line
+
+
+def shorten(text: str, limit: int = 300) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

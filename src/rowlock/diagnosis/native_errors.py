@@ -1,0 +1,108 @@
+"""What programs leave in a log when they die below Python or are not Python: C and C++, Go, Rust, Java, JavaScript, R, Julia.
+
+A line counts only where nothing of the program follows it but the stack that belongs to it: else the program went on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, library_level, shorten
+from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError
+
+_NATIVE_ERROR = re.compile(
+    r"Fatal Python error: |terminate called|.*[Ss]egmentation fault|Bus error|.*free\(\): invalid|.*double free|malloc\(\): |"
+    r"corrupted (?:size|double-linked)|munmap_chunk\(\)|\*\*\* stack smashing detected|.*: Assertion .* failed\.$|"
+    r"panic: |fatal error: |thread '.*' panicked at |Exception in thread \"|Error in .+ ?:|Error: |ERROR: LoadError: |"
+    r"\w*(?:Error|Exception): "
+)
+_NEEDS_STACK = re.compile(r"\w*(?:Error|Exception): |panic: |fatal error: |Error in |Error: ")
+"""Words that programs also use for what they go on after: they count where a stack or the language's last word follows."""
+_STACK_LINE = re.compile(r"\s+at \S|goroutine \d+ \[|Execution halted|Calls: ")
+_TRAILER = re.compile(
+    r"\s|goroutine \d|[\w./*()\[\]{}-]+\(.*\)$|created by |exit status \d|\[signal |Caused by: |Node\.js v|Current thread |Thread 0x|"
+    r"Extension modules: |.*Aborted|.*core dumped|.*Segmentation fault|Execution halted|Calls: |In addition: |note: |stack backtrace:|\*\*\* |"
+    r"Fatal Python error: |Stacktrace:|<no Python frame>|terminate "
+)
+"""Lines that belong to the error before them."""
+_JAVA_ERROR = re.compile(r"Exception in thread \"[^\"]*\" ([\w.$]+)(?:: (.*))?$")
+_JAVA_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: (.*))?$")
+_PLACES = (
+    (re.compile(r"\s+at (?:[\w.$]+\.)?([\w$<>]+)\(([\w$]+\.\w+:\d+)\)"), 2, 1),
+    (re.compile(r"\s+at (?:(?:async )?([\w.<>]+) )?\(?(?:\S*/)?([^/\s]+\.[cm]?[jt]s:\d+):\d+\)?"), 2, 1),
+    (re.compile(r"\s+(?:\S*/)?([^/\s]+\.go:\d+)"), 1, None),
+    (re.compile(r"thread '.*' panicked at (?:\S*/)?([^/\s]+:\d+)"), 1, None),
+)
+"""Lines of stacks, and which of their groups are the file with its line and the function."""
+
+
+def find_native_error(lines: Sequence[LogLine]) -> LoggedError | None:
+    """The last of them, where the program did not go on after it; None without one. After a library's fatal line no program goes on."""
+    fatal = next(((at, line) for at, line in reversed(lines) if library_level(line) == "F"), None)
+    if fatal is not None:
+        return _read_library_line(*fatal)
+    for number in range(len(lines) - 1, -1, -1):
+        at, line = lines[number]
+        if _NATIVE_ERROR.match(line):
+            following = [text for _, text in lines[number + 1 :]]
+            if not _NEEDS_STACK.match(line) or any(map(_STACK_LINE.match, following)):
+                return _read_error(at, line, following)
+        if (
+            is_program_line(line)
+            and not _TRAILER.match(line)
+            and not has_launcher(lines)
+            and not _is_message(lines, number)
+        ):
+            return None
+    return None
+
+
+def last_library_error(lines: Sequence[LogLine]) -> LoggedError | None:
+    """A library's word on a lost peer, where it is the last that was said."""
+    for at, line in reversed(lines):
+        if library_level(line) == "E" and (error := _read_library_line(at, line)).secondary:
+            return error
+        if is_program_line(line):
+            return None
+    return None
+
+
+def _is_message(lines: Sequence[LogLine], number: int) -> bool:
+    """Whether it is the message that Rust prints below the place, or the rest of a message of many lines with a stack below."""
+    above = lines[number - 1][1] if number else ""
+    return "panicked at" in above
+
+
+def _read_library_line(at: float, line: str) -> LoggedError:
+    text = line.partition("] ")[2].strip() or line.strip()
+    kind, _, rest = text.partition(": ")
+    return LoggedError(shorten(kind), shorten(rest), at, secondary=bool(SECONDARY_ERROR.search(text)))
+
+
+def _read_error(at: float, line: str, following: Sequence[str]) -> LoggedError:
+    text, cause = line.strip(), ""
+    if java := _JAVA_ERROR.match(line):
+        text = _java_text(java)
+        causes = [found for each in following if (found := _JAVA_CAUSE.match(each))]
+        cause = _java_text(causes[-1]) if causes else ""
+    elif following and (following[0].lstrip().startswith("what():") or "panicked at" in line):
+        text = f"{text} {following[0].strip()}"
+    kind, _, rest = text.partition(": ")
+    secondary = bool(SECONDARY_ERROR.search(text) or SECONDARY_ERROR.search(cause))
+    return LoggedError(shorten(kind), shorten(rest), at, _place(following), secondary=secondary, cause=shorten(cause))
+
+
+def _java_text(found: re.Match[str]) -> str:
+    kind = found[1].rpartition(".")[2]
+    return f"{kind}: {found[2]}" if found[2] else kind
+
+
+def _place(stack: Sequence[str]) -> str:
+    """The innermost place in a stack."""
+    for line in stack[:40]:
+        for pattern, file, function in _PLACES:
+            if (found := pattern.match(line)) and "/usr/" not in line and "node:" not in line:
+                name = found[function] if function else None
+                return f"{found[file]} in {name}" if name else found[file]
+    return ""
