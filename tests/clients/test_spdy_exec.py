@@ -6,6 +6,7 @@ The client is written here by hand: real ones do not leave in the middle of a wo
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import struct
@@ -16,8 +17,9 @@ from urllib.parse import urlencode
 
 import pytest
 from tests.apiserver.streams import test_spdy as spdy_client
-from tests.clients.test_streaming import PATIENCE, Place, alive, connected, until
+from tests.clients.test_streaming import PATIENCE, Place, connected, until
 from tests.conformance.subjects import embedded_server
+from tests.processes import running
 
 from rowlock.apiserver.streams import spdy
 
@@ -170,10 +172,10 @@ def test_the_input_ends_when_its_stream_does_and_the_program_goes_on(place: Plac
 
 @pytest.mark.parametrize("how", ["close", "abort", "garbage", "goaway"])
 def test_a_client_that_leaves_takes_its_program_along(place: Place, how: str) -> None:
-    with entered(place, "echo $$; exec sleep 100000") as client:
-        client.hear(b"\n")
-        pid = int(client.said[STDOUT])
-        assert alive(pid)
+    mark = f"100000.{os.getpid()}"
+    with entered(place, f"echo begun; exec sleep {mark}") as client:
+        client.hear(b"begun\n")
+        until(lambda: running("sleep", mark), "the program to run")
         if how == "abort":  # a reset instead of an end
             client.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         if how == "garbage":
@@ -183,7 +185,7 @@ def test_a_client_that_leaves_takes_its_program_along(place: Place, how: str) ->
             client.connection.close()
         else:
             client.connection.close()
-        until(lambda: not alive(pid), "the program to end")
+        until(lambda: not running("sleep", mark), "the program to end")
     with entered(place, "echo still here") as client:
         client.hear(b"still here\n")
 

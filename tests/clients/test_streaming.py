@@ -19,6 +19,7 @@ import httpx
 import psutil
 import pytest
 from tests.conformance.subjects import embedded_server
+from tests.processes import running
 
 PATIENCE = 60.0
 ECHO = """
@@ -40,13 +41,6 @@ def until(true: Callable[[], Any], what: str) -> None:
     while not true():
         assert time.monotonic() < end, f"still waiting for {what}"
         time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 @dataclass
@@ -299,25 +293,25 @@ def test_a_slow_reader_stops_the_program_and_costs_no_memory(place: Place, shell
 
 
 def test_a_client_that_goes_takes_its_program_along(place: Place, shell: str) -> None:
-    with place.inside(shell, "sh", "-c", "sleep 5000 & echo $! $$; wait") as client:
+    mark = f"5000.{os.getpid()}"
+    with place.inside(shell, "sh", "-c", f"sleep {mark} & echo begun; wait") as client:
         client.update(timeout=PATIENCE)
-        until(lambda: client.peek_stdout() or client.update(timeout=1), "its numbers")
-        pids = [int(word) for word in client.read_channel(1).split()]
-        assert all(alive(pid) for pid in pids)
-    until(lambda: not any(alive(pid) for pid in pids), "the program of a client that has gone to end")
+        until(lambda: client.peek_stdout() or client.update(timeout=1), "its word")
+        until(lambda: running("sleep", mark), "what it left in the background")
+    until(lambda: not running("sleep", mark), "the program of a client that has gone to end")
 
 
 def test_what_exec_leaves_running_ends_with_the_pod(place: Place) -> None:
     place.start("host", "sleep", "100000")
-    said = place.said("host", "sh", "-c", "sleep 5000 >/dev/null 2>&1 & echo $!")
-    loud = place.said("host", "sh", "-c", "sleep 5000 & echo $!")  # keeps our end of its stdout open
-    pids = [int(said), int(loud)]
-    assert all(alive(pid) for pid in pids)
+    mark = f"5001.{os.getpid()}"
+    place.said("host", "sh", "-c", f"sleep {mark} >/dev/null 2>&1 & echo begun")
+    place.said("host", "sh", "-c", f"sleep {mark} & echo begun")  # keeps our end of its stdout open
+    assert len(running("sleep", mark)) == 2
     with place.inside("host", "sleep", "5000") as client:
         place.delete("host")
         client.run_forever(timeout=PATIENCE)
         assert client.returncode == 137
-    until(lambda: not any(alive(pid) for pid in pids), "what ran in the pod to end")
+    until(lambda: not running("sleep", mark), "what ran in the pod to end")
 
 
 def test_attach_hears_what_is_said_from_now_on(place: Place) -> None:

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 from tests.end_to_end.cluster import Cluster
+from tests.processes import pid_on_machine
 
 from rowlock.diagnostics import stack_dumps
 from rowlock.kubelet.shim import cgroups
-from rowlock.kubelet.shim.fact_files import ticks
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "0"))
 SEED = int(os.environ.get("CHAOS_SEED", str(time.time_ns() % 100_000)))
@@ -45,8 +45,8 @@ import fake
 with open("/proc/self/stat", "rb") as file:
     began = file.read().rpartition(b")")[2].split()[19].decode()
 with open(f"{{here}}/new.{{rank}}", "w") as file:
-    file.write(f"{{os.getpid()}} {{began}}")
-os.rename(f"{{here}}/new.{{rank}}", f"{{here}}/pid.{{rank}}.{{os.getpid()}}")
+    file.write(f"{{os.getpid()}} {{began}} {{os.readlink('/proc/self/ns/pid')}}")
+os.rename(f"{{here}}/new.{{rank}}", f"{{here}}/pid.{{rank}}.{{began}}")
 def hurt():
     for what in ("raise", "eat"):
         try:
@@ -215,7 +215,8 @@ class Chaos:
     def alive(self, which: str = "*/pid.*") -> list[int]:
         """Every rank that runs, by what it wrote down itself: one that was started warm has its parent's command line."""
         told = (file.read_text().split() for file in self.place.glob(which))
-        return [int(pid) for pid, began in told if ticks(int(pid)) == int(began)]
+        found = [pid_on_machine(int(pid), int(began), namespace) for pid, began, namespace in told]
+        return [pid for pid in found if pid is not None]
 
     def until(self, true: Any, what: str) -> None:
         self.cluster.until(true, what)

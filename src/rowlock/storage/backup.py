@@ -251,7 +251,7 @@ def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
     ]
     if left_out:
         lines.append(f"Not in it: {', '.join(f'{data_dir}/{name}' for name in left_out)}; copy what you need of these")
-    lines.append("Keep it as you keep a password: whoever has it has the cluster's Secrets and keys")
+    lines.append("Keep it as you keep a password: it contains the cluster's Secrets and keys")
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.processes import running
 
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY, PodDirectories
 from rowlock.kubelet.runtime import processes
@@ -62,7 +63,8 @@ def test_a_look_that_fails_is_taken_over_by_the_next(tmp_path: Path, monkeypatch
 
 
 def test_what_a_killed_shim_leaves_goes_before_the_container_starts_again(tmp_path: Path) -> None:
-    script = "setsid sleep 300 & echo $! >> pids; sleep 300"
+    mark = f"300.{os.getpid()}"
+    script = f"setsid sleep {mark} & echo begun >> runs; sleep 300"
     names = [f"p-{number}" for number in range(4)]
 
     async def body(node: Node) -> None:
@@ -71,20 +73,20 @@ def test_what_a_killed_shim_leaves_goes_before_the_container_starts_again(tmp_pa
             await node.phase(name, "Running")
         directories = [tmp_path / "pods" / node.pod(name)["metadata"]["uid"] for name in names]
 
-        def started(number: int) -> list[int]:
-            texts = [(directory / WORK_DIRECTORY / "pids").read_text().split() for directory in directories]
-            return [int(text[number]) for text in texts if len(text) > number]
+        def has_begun(times: int) -> bool:
+            texts = [(directory / WORK_DIRECTORY / "runs").read_text().split() for directory in directories]
+            return all(len(text) == times for text in texts)
 
-        await until(lambda: all((directory / WORK_DIRECTORY / "pids").exists() for directory in directories))
-        await until(lambda: len(started(0)) == len(names))
-        left = started(0)
+        await until(lambda: all((directory / WORK_DIRECTORY / "runs").exists() for directory in directories))
+        await until(lambda: has_begun(1) and len(running("sleep", mark)) == len(names))
+        left = running("sleep", mark)
         for directory in directories:
             run = processes.read_run(directory / "main", 0)
             assert run is not None
             os.kill(run.shim, signal.SIGKILL)
         await until(lambda: all(node.state(name, "restartCount") == 1 for name in names))
         assert not any(ticks(pid) for pid in left)
-        await until(lambda: len(started(1)) == len(names))
-        assert all(ticks(pid) for pid in started(1)), "nobody takes the new run for what was left"
+        await until(lambda: has_begun(2))
+        assert len(running("sleep", mark)) == len(names), "the new run is not taken for what was left"
 
     on_node(tmp_path, body)

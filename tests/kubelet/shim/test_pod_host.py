@@ -176,7 +176,7 @@ def test_a_request_of_another_version_is_refused_with_its_unknown_keys(tmp_path:
     """A pod host outlives its server: what it does not know must not be left out silently."""
     request = shim_request(tmp_path, ["true"], limits={"memory": 1, "how": "watchdog"}, console={"tty": True})
     assert ShimRequest.from_json(json.loads(json.dumps(request.to_json()))).to_json() == {
-        **request.to_json(), "mounts": [], "memory_volumes": [], "image_copy": []
+        **request.to_json(), "namespaces": [], "mounts": [], "memory_volumes": [], "image_copy": []
     }  # fmt: skip
     for more, sentence in (
         ({"swap": 7}, r"unknown keys \(swap\)"),

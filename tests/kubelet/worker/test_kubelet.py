@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.kubelet.conftest import WAY, Node, on_node, pod, remove_pod, shim_request, until
+from tests.processes import running
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
@@ -26,7 +27,8 @@ from rowlock.objects import Object, is_condition_true
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model import snapshot as scheduling
 
-GREEDY = "trap '' TERM; sleep 300 & echo $! > child; echo ready; while true; do sleep 300; done"
+CHILD = f"300.{os.getpid()}"
+GREEDY = f"trap '' TERM; sleep {CHILD} & echo ready; while true; do sleep 300; done"
 
 
 def alive(pid: int) -> bool:
@@ -109,12 +111,9 @@ def test_the_whole_tree_is_killed_when_the_grace_is_over(tmp_path: Path) -> None
     async def body(node: Node) -> None:
         await node.add(pod("a", GREEDY))
         await node.phase("a", "Running")
-        work = tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / ".work"
-        await until(lambda: (work / "child").exists() and (work / "child").read_text().strip())
-        child = int((work / "child").read_text())
-        assert alive(child)
+        await until(lambda: running("sleep", CHILD))
         await node.delete("a", DeleteOptions(grace=1))
-        await until(lambda: not alive(child))
+        await until(lambda: not running("sleep", CHILD))
         assert ("Normal", "Killing", "Stopping container main") in node.events("a")
 
     on_node(tmp_path, body)
@@ -122,11 +121,9 @@ def test_the_whole_tree_is_killed_when_the_grace_is_over(tmp_path: Path) -> None
 
 def test_what_a_program_leaves_running_ends_with_it(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(
-            pod("a", "setsid sh -c 'echo $$$$ > left; exec sleep 300' & while ! test -s left; do :; done; cat left")
-        )
+        await node.add(pod("a", f"setsid sh -c 'echo > left; exec sleep {CHILD}' & while ! test -s left; do :; done"))
         await node.ended("a")
-        assert not alive(int(await node.log("a")))
+        assert not running("sleep", CHILD)
 
     on_node(tmp_path, body)
 
@@ -294,16 +291,15 @@ def test_pods_outlive_the_pod_host_and_get_a_new_one(tmp_path: Path) -> None:
 
 def test_a_killed_shim_takes_its_program_along_and_is_reported(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
-        await node.add(pod("a", "sleep 300 & echo $!; sleep 300"))
+        await node.add(pod("a", f"sleep {CHILD} & sleep 300"))
         await node.phase("a", "Running")
         facts = _start(tmp_path, node, "a")
-        await until(lambda: (tmp_path / "pods" / node.pod("a")["metadata"]["uid"] / "main" / "log.0").stat().st_size)
-        grandchild = int(await node.log("a"))
+        await until(lambda: running("sleep", CHILD))
         os.kill(facts["shim"], signal.SIGKILL)
         await node.ended("a")
         assert node.state("a", "state.terminated.exitCode") == 137
         assert node.state("a", "state.terminated.reason") == "ContainerStatusUnknown"
-        await until(lambda: not alive(facts["pid"]) and not alive(grandchild))
+        await until(lambda: not alive(facts["pid"]) and not running("sleep", CHILD))
 
     on_node(tmp_path, body)
 
@@ -344,7 +340,7 @@ def test_a_claim_comes_to_be_with_the_shims_name_in_it(tmp_path: Path, monkeypat
     assert made._claim_run()
     assert seen == [None], "nothing is there while the name is made"
     run = read_run(tmp_path, 0)
-    assert run is not None and (run.shim, run.shim_ticks) == (os.getppid(), 7)
+    assert run is not None and (run.shim, run.shim_ticks) == (os.getpid(), 7), "the shim made it"
     assert not made._claim_run(), "the second is told so"
     assert sorted(os.listdir(tmp_path)) == ["claim.0", "start.0"]
 

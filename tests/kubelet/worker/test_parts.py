@@ -99,10 +99,11 @@ def test_what_the_pod_host_can_do_is_read_from_its_hello() -> None:
         "unmountable": "",
         "memory": True,
         "rootfs": "no overlay",
+        "processes": "no PID namespaces",
     }
     assert PodHostAbilities.from_hello(hello) == PodHostAbilities(
-        False, "no user namespaces", "v2", "", True, "no overlay"
+        False, "no user namespaces", "v2", "", True, "no overlay", "no PID namespaces"
     )
     assert PodHostAbilities.from_hello({}) == PodHostAbilities(
-        False, "no fabric", "watchdog", "", False, "the pod host is of another version"
+        False, "no fabric", "watchdog", "", False, *["the pod host is of another version"] * 2
     )

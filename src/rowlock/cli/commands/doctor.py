@@ -65,6 +65,7 @@ def _machine_findings(line: CommandLine) -> list[Finding]:
         torch(),
         gpus(),
         network(),
+        processes(),
         containers(),
         open_files(),
         shared_memory(),
@@ -140,6 +141,20 @@ def network() -> Finding:
     if result.returncode:
         return Finding("pod network", "warn", "rewrite (this kernel does not allow user namespaces)", fix)
     return Finding("pod network", "ok", "namespaces: every pod has its own ports")
+
+
+def processes() -> Finding:
+    """Whether pods have processes, IPC and /dev/shm of their own: namespaces, and the mounts in them."""
+    fix = "pods see each other's processes, shared memory and semaphores: give names to what they share"
+    unshare = shutil.which("unshare")
+    if not sys.platform.startswith("linux") or unshare is None:
+        return Finding("pod processes", "warn", "unknown: `unshare` is not installed here", "`rowlock up` finds out")
+    flags = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = [unshare, *flags, "--pid", "--ipc", "--mount", "--fork", "--mount-proc", "true"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        return Finding("pod processes", "warn", f"shared ({result.stderr.strip()[:200]})", fix)
+    return Finding("pod processes", "ok", "namespaces: every pod has its own processes, IPC and /dev/shm")
 
 
 def containers() -> Finding:

@@ -5,8 +5,11 @@ Standard library only, because shims are made of it; Linux only.
 
 import ctypes
 import os
+import signal
 
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
+NEWIPC, NEWPID = 0x08000000, 0x20000000
+"""Flags of `fork_into`, `unshare` and `setns`."""
 BIND, RECURSIVE = 0x1000, 0x4000
 """Flags of `sys_mount`."""
 _RDONLY, _REMOUNT, _PRIVATE, _DETACH = 0x1, 0x20, 0x40000, 0x2
@@ -15,8 +18,10 @@ _LOCKED_FLAGS = ((os.ST_NOSUID, 2), (os.ST_NODEV, 4), (os.ST_NOEXEC, 8), (os.ST_
 ) else ()  # fmt: skip
 _RELATIME = (4096, 1 << 21)
 _PIVOT_ROOT_SYSCALLS = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
-"""System calls (Linux 5.2, 5.12) that have one number on all architectures."""
+_OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _CLONE3, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 435, 442
+"""System calls (Linux 5.2, 5.3, 5.12) that have one number on all architectures."""
+_NOSUID, _NODEV, _NOEXEC = 2, 4, 8
+_FSCONFIG_CREATE = 6
 _ATTR_RDONLY = 1
 _TREE_CLONE, _TREE_RECURSIVE, _EMPTY_PATH, _MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 1, 0x8000, 0x1000, 0x4, 0x40
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
@@ -105,6 +110,58 @@ def unshare(namespaces: int) -> None:
 def setns(fd: int, kind: int) -> None:
     """setns(2). Raises OSError."""
     _call_libc("setns", fd, kind)
+
+
+class _CloneArgs(ctypes.Structure):
+    """`struct clone_args`, as the first version of clone3(2) has it."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls")
+    )
+
+
+_held_syscall = ctypes.PyDLL(None, use_errno=True).syscall
+"""A call that keeps Python's lock: a child would have to take it from a thread that only its parent has."""
+_after_fork_child = ctypes.pythonapi.PyOS_AfterFork_Child
+
+
+def fork_into(namespaces: int) -> int:
+    """`os.fork` of a process with one thread, whose child begins new namespaces: with NEWPID it is process 1 of its own.
+
+    unshare(2) and fork would need the way back, setns(2) to the own PID namespace, which a user namespace does not
+    allow. 0 is a plain fork. Returns the child's pid, 0 in the child. Raises OSError."""
+    if not namespaces:
+        return os.fork()
+    arguments = _CloneArgs(flags=namespaces, exit_signal=int(signal.SIGCHLD))
+    pid = int(_held_syscall(_CLONE3, ctypes.byref(arguments), ctypes.c_size_t(ctypes.sizeof(arguments))))
+    if pid < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    if pid == 0:
+        _after_fork_child()
+    return pid
+
+
+def detached_proc() -> int:
+    """A /proc of the calling process's PID namespace, as a mount that lies nowhere yet. In a user namespace the kernel makes
+    one only while it sees another /proc with nothing mounted over it. Raises OSError."""
+    context = syscall(_FSOPEN, b"proc", 1)
+    try:
+        syscall(_FSCONFIG, context, _FSCONFIG_CREATE, 0, 0, 0)
+        return syscall(_FSMOUNT, context, 1, _NOSUID | _NODEV | _NOEXEC)
+    finally:
+        os.close(context)
+
+
+def mount_proc() -> None:
+    """In a mount namespace of its own: /proc shows the processes of the calling process's PID namespace. Raises OSError."""
+    sys_mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+
+
+def mount_shared_memory(size: int) -> None:
+    """In a mount namespace of its own: an empty /dev/shm of at most `size` bytes. Raises OSError."""
+    sys_mount("shm", "/dev/shm", "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={size}")
 
 
 def make_private() -> None:

@@ -27,6 +27,7 @@ NETWORK_ANNOTATION = "rowlock.dev/network"
 NETWORK_REASON_ANNOTATION = "rowlock.dev/network-reason"
 LIMITS_ANNOTATION = "rowlock.dev/limits"
 ROOTFS_ANNOTATION = "rowlock.dev/root-file-system"
+PROCESSES_ANNOTATION = "rowlock.dev/processes"
 RUNTIME_ANNOTATION = "rowlock.dev/runtime"
 LIMITS_MESSAGES = {
     "v2": "cgroup v2: the kernel enforces memory and cpu limits",
@@ -226,6 +227,16 @@ def set_rootfs_info(node: dict[str, Any], problem: str) -> None:
         f"copies of the image's files beside this machine's own: {problem}"
         if problem
         else "an overlay of the image over this machine's files; what is written stays in the container"
+    )
+
+
+def set_process_info(node: dict[str, Any], problem: str) -> None:
+    """Which processes, IPC objects and shared memory the programs of a pod see, in the node's object."""
+    node["metadata"]["annotations"][PROCESSES_ANNOTATION] = (
+        f"shared: pods see each other's processes, IPC and /dev/shm ({problem})"
+        if problem
+        else "namespaces: each container has its own processes, each pod its own IPC and /dev/shm; pods with real GPUs share"
+        " the machine's IPC and /dev/shm; programs of this machine share its /tmp"
     )
 
 

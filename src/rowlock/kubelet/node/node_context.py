@@ -25,6 +25,8 @@ class PodHostAbilities:
     """Can it make memory volumes?"""
     rootfs_problem: str
     """Why containers cannot have root file systems of their own here; "" when they can."""
+    process_problem: str
+    """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
 
     @classmethod
     def from_hello(cls, hello: Mapping[str, Any]) -> "PodHostAbilities":
@@ -35,6 +37,7 @@ class PodHostAbilities:
             mount_problem=str(hello.get("unmountable") or ""),
             can_mount_memory=bool(hello.get("memory")),
             rootfs_problem=str(hello.get("rootfs", "the pod host is of another version")),
+            process_problem=str(hello.get("processes", "the pod host is of another version")),
         )
 
 
@@ -58,6 +61,8 @@ class NodeContext:
     """The environment the server was started in."""
     clock: Callable[[], float]
     """Seconds since the epoch."""
+    process_problem: str = ""
+    """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
     open_file_limits: tuple[int, int] | None = None
     """The soft and hard limit of open files that programs begin with; None = those of the server."""
 

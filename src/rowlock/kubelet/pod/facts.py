@@ -35,6 +35,8 @@ class Exit:
     reason: str = ""
     container: str = ""
     """Its container's id, where an engine ran it."""
+    passed_on: bool = False
+    """Its first process died of the signal that asked it to end, and what it had left running was asked then."""
 
     @property
     def status_reason(self) -> str:

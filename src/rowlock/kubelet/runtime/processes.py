@@ -63,6 +63,7 @@ def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
         untrusted.integer_of(fact, "signal", _MAX_EXIT_CODE),
         untrusted.text_of(fact, "message", _MAX_MESSAGE),
         untrusted.text_of(fact, "reason", _MAX_WORD),
+        passed_on=fact.get("passed_on") is True,
     )
 
 
@@ -104,7 +105,8 @@ def record_lost_run(directory: Path, run: Run, now: float) -> Run:
 
 
 def stop_run(run: Run, grace: float) -> None:
-    """Asks the shim to end the program: SIGTERM to its tree, SIGKILL after `grace`. It does so even if we die now."""
+    """Asks the shim to end the program: SIGTERM to its first process, SIGKILL to all after `grace` seconds. It does so even if
+    we die now."""
     if run.directory:
         with contextlib.suppress(FileNotFoundError):
             write_fact(f"{run.directory}/stop", {"grace": grace})

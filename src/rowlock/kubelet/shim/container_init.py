@@ -20,6 +20,7 @@ from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.shim import cgroups, netns, stdio
 from rowlock.kubelet.shim.fact_files import (
     create_writable,
+    own_pid,
     rename_over,
     run_fact_path,
     ticks,
@@ -46,6 +47,7 @@ class ContainerInit:
         self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
     ) -> None:
         self._request, self._netns, self._begin, self._spare_root = request, netns, begin, spare_root
+        self._shim = own_pid()
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
         """Becomes the program, or returns a sentence why not."""
@@ -63,7 +65,8 @@ class ContainerInit:
                 where = error.filename or "control group"
                 return f"the limits could not be set ({where}: {error.strerror}): {request.limits}"
             write_fact(run_fact_path(request, "program"), exec_fact(request, group.procs_files))
-            process = {"pid": os.getpid(), "ticks": ticks(os.getpid()), "started": time.time()}
+            pid = own_pid()
+            process = {"pid": pid, "ticks": ticks(pid), "started": time.time()}
             write_fact(run_fact_path(request, "start") + ".begun", self._shim_identity() | process)
             os.setsid()
             if request.network:
@@ -82,7 +85,7 @@ class ContainerInit:
     def _claim_run(self) -> bool:
         """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
         shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
-        claim_path = f"{run_fact_path(self._request, 'start')}.{os.getpid()}"
+        claim_path = f"{run_fact_path(self._request, 'start')}.{own_pid()}"
         write_new_file(claim_path, self._shim_identity())
         try:
             os.link(claim_path, run_fact_path(self._request, "start"))
@@ -96,9 +99,8 @@ class ContainerInit:
         return True
 
     def _shim_identity(self) -> dict[str, Any]:
-        """Who looks after it: the shim."""
-        shim = os.getppid()
-        return {"shim": shim, "shim_ticks": ticks(shim), "backoff": self._request.backoff}
+        """The process that looks after it: the shim, which made this object."""
+        return {"shim": self._shim, "shim_ticks": ticks(self._shim), "backoff": self._request.backoff}
 
     def _copy_image_files(self) -> str:
         """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
@@ -124,10 +126,15 @@ class ContainerInit:
                 {"source": run_fact_path(request, "message"), "target": target, "volume": "termination message"}
             )
         if request.rootfs:
-            self._enter_root(request.rootfs, mount_specs)
-        elif mount_specs:
-            if not request.network:
-                calls.unshare_mounts()
+            return self._enter_root(request.rootfs, mount_specs)
+        is_isolated = "pid" in request.namespaces or request.shared_memory
+        if not request.network and (mount_specs or is_isolated):
+            calls.unshare_mounts()
+        if "pid" in request.namespaces:
+            calls.mount_proc()
+        if request.shared_memory:
+            calls.mount_shared_memory(request.shared_memory)
+        if mount_specs:
             volume_mounts.mount_volumes(mount_specs, request.directory, request.image_copy[1:])
 
     def _enter_root(self, spec: rootfs.RootfsSpec, mount_specs: Sequence[Mapping[str, Any]]) -> None:
@@ -139,7 +146,16 @@ class ContainerInit:
         ):  # a pod's network begins where nothing that is mounted is seen elsewhere
             calls.unshare_mounts()
         hosts = request.network["hosts"] if request.network else ""
+        proc = calls.detached_proc() if "pid" in request.namespaces else -1
         rootfs.enter(spec, mount_specs, hosts, self._spare_root if has_spare else -1)
+        if request.shared_memory:
+            calls.mount_shared_memory(request.shared_memory)
+        if proc >= 0:
+            place = os.open("/proc", beneath.DIRECTORY)
+            calls.attach(proc, place)
+            os.close(place)
+            os.close(proc)
+            rootfs.protect_proc("/proc")
         os.makedirs(request.cwd, exist_ok=True)  # as a container runtime does it
 
 

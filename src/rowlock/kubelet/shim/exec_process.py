@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, cast
 
 from rowlock.kubelet.files import untrusted
@@ -25,6 +26,7 @@ from rowlock.kubelet.shim.shim_request import UserSpec
 HANGUP_GRACE = 2.0
 """Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
 _NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("uts", 0x04000000), ("ipc", 0x08000000), ("mnt", 0x20000))
+_PID_NAMESPACE = (("pid", 0x20000000),)
 
 
 class ContainerGone(Exception):
@@ -83,6 +85,7 @@ class ExecProcess:
     def _launch(self, stdio_fds: list[int]) -> str:
         """Forks and execs. Returns why it could not, "" when the program runs."""
         reading, writing = os.pipe()
+        _join_namespaces(self._pid, _PID_NAMESPACE)  # its children are in it, not this process
         self._child = os.fork()
         if self._child == 0:
             os.write(writing, self._exec_program(stdio_fds).encode())
@@ -102,7 +105,7 @@ class ExecProcess:
             if program.get("engine"):
                 return self._exec_in_engine(stdio_fds)
             container_init.apply_limits(program.get("rlimits") or {}, program.get("cgroup") or ())
-            _join_namespaces(self._pid)
+            _join_namespaces(self._pid, _NAMESPACES)
             os.chdir(program["cwd"])
             user, env = cast(UserSpec, program.get("user") or {}), program["env"]
             _dup_onto_stdio(stdio_fds)
@@ -193,10 +196,10 @@ def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
     return fact
 
 
-def _join_namespaces(pid: int) -> None:
-    """The namespaces of a process of this user: its network, names and mounts."""
+def _join_namespaces(pid: int, namespaces: Sequence[tuple[str, int]]) -> None:
+    """The namespaces of a process of this user."""
     namespace_fds = []
-    for name, kind in _NAMESPACES:
+    for name, kind in namespaces:
         path = f"/proc/{pid}/ns/{name}"
         if os.path.exists(path) and os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
             namespace_fds.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))

@@ -22,7 +22,7 @@ def write_fact(
     """A JSON file that is there whole or not at all; whatever a program has put in its place goes.
 
     `on_written` is called before the file is synced: the callee makes the fact durable in another place (the store)."""
-    temporary = f"{path}.{os.getpid()}.new"
+    temporary = f"{path}.{own_pid()}.new"
     fd = _create_file(temporary)
     try:
         _write_all(fd, json.dumps(fact).encode())
@@ -87,6 +87,15 @@ def create_writable(path: str) -> None:
 def run_fact_path(request: ShimRequest, name: str) -> str:
     """Where a fact of this run of a container lies."""
     return f"{request.directory}/{name}.{request.number}"
+
+
+def own_pid() -> int:
+    """The pid of this process as the server sees it: in a PID namespace of its own `os.getpid` says another one. /proc is
+    the machine's until the container's mounts are made."""
+    try:
+        return int(os.readlink("/proc/self"))
+    except OSError:  # no /proc: there are no such namespaces, either
+        return os.getpid()
 
 
 def ticks(pid: int) -> int:

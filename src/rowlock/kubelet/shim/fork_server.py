@@ -2,10 +2,11 @@
 
 After a fork, each page of memory that either side writes to is there twice. A shim that the pod host forked itself would
 keep an old copy of everything that the pod host touches for the requests after it, 0.3 MiB; the fork server touches
-nothing: it reads a byte and forks. The child reads the request, answers its pid, and is the shim. Standard library only.
+nothing: it reads a byte, which says into which namespaces, and forks. The child reads the request, answers its pid, and is the shim. Standard library only.
 """
 
 import array
+import contextlib
 import marshal
 import os
 import signal
@@ -14,9 +15,16 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rowlock.kubelet.mounts import calls
+from rowlock.kubelet.shim.fact_files import own_pid
+from rowlock.kubelet.shim.shim_request import namespace_flags
+
 _ANSWER_TIMEOUT = 5.0
 _HEADER_BYTES = 16
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
+_WORDS = {0: b".", calls.NEWPID: b"p", calls.NEWIPC: b"i", calls.NEWPID | calls.NEWIPC: b"b"}
+"""What the fork server reads: into which namespaces it forks (`calls.fork_into`)."""
+_NAMESPACES = {word: namespaces for namespaces, word in _WORDS.items()}
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 """Descriptors of namespaces are the shim's: a program that had one could enter them."""
 ChildMain = Callable[[dict[str, Any], dict[str, int]], None]
@@ -48,7 +56,7 @@ class ForkServer:
         """The child's pid; below 0 = the error of the fork; 0 = nobody answers."""
         assert self._data is not None
         try:
-            os.write(self._trigger, b".")
+            os.write(self._trigger, _WORDS[namespace_flags(request["namespaces"])])
             _send(self._data, request, fds)
             return int(self._data.recv(64) or b"0")
         except OSError:
@@ -73,9 +81,9 @@ class ForkServer:
     def _serve(self, trigger: int, data: socket.socket) -> None:
         """In the fork server: forks until the pod host has gone."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
-        while os.read(trigger, 1):
+        while word := os.read(trigger, 1):
             try:
-                pid = os.fork()
+                pid = calls.fork_into(_NAMESPACES[word])
             except OSError as error:
                 data.send(b"%d" % -(error.errno or 1))
                 os._exit(1)
@@ -88,7 +96,7 @@ class ForkServer:
         """In the child: never returns."""
         try:
             request, fds = _receive(data)
-            os.write(data.fileno(), b"%d" % os.getpid())
+            os.write(data.fileno(), b"%d" % own_pid())
             os.close(data.fileno())
             self._child_main(request, fds)
         finally:
@@ -115,5 +123,8 @@ def prime_caches(times: int) -> None:
     for _ in range(times):
         _send(sender, {}, {"network": 0})
         os.close(_receive(receiver)[1]["network"])
+        own_pid()
+        with contextlib.suppress(OSError):
+            calls.fork_into(-1)  # refused
     sender.close()
     receiver.close()

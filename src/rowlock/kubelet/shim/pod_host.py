@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rowlock.kubelet.mounts import pod_mounts, rootfs, spare_roots, volume_mounts
-from rowlock.kubelet.shim import cgroups, exec_process, fork_server, netns, shim, stdio
+from rowlock.kubelet.mounts import pod_ipc, pod_mounts, rootfs, spare_roots, volume_mounts
+from rowlock.kubelet.shim import cgroups, exec_process, fork_server, forked_shim, netns, shim, stdio
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 9
+PROTOCOL = 10
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -40,8 +40,8 @@ _PRIMING_RUNS = 20
 _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
 WARM_PARENT_BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import shim; "
-    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(shim.become_shim, *sys.argv[1:4])"
+    "import sys; sys.path.append(sys.argv[1]); from rowlock.kubelet.shim import forked_shim; "
+    "from rowlock.kubelet.warm import warm_parent; warm_parent.main(forked_shim.fork_shim, *sys.argv[1:4])"
 )
 
 
@@ -57,15 +57,17 @@ class PodHost:
         self._fabric: netns.BridgeNetwork | None = None
         self._listeners: dict[int, socket.socket] = {}
         self._mounts = pod_mounts.PodMounts()
+        self._ipc: pod_ipc.PodIpc
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._spare_roots = spare_roots.SpareRoots(close_other_fds)
-        self._fork_server = fork_server.ForkServer(shim.become_shim, close_other_fds)
+        self._fork_server = fork_server.ForkServer(forked_shim.become_shim, close_other_fds)
         self._forked_shims: dict[int, int] = {}
         self._limits = cgroups.detect_backend()
         self._is_dismissed = False
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
+        self._ipc = pod_ipc.PodIpc()
 
     def _make_fabric(self, network: str, join: Sequence[int]) -> None:
         """The fabric of one of these shims; a new one when none of them is left, or there was none."""
@@ -190,6 +192,7 @@ class PodHost:
             "unmountable": volume_mounts.probe_mount_namespaces(),
             "rootfs": rootfs.probe_directory(str(request["directory"])),
             "memory": self._fabric is not None or os.geteuid() == 0,
+            "processes": pod_ipc.probe_isolation(),
         }
 
     def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +203,8 @@ class PodHost:
                 raise ValueError(f"there is no fabric for the pod's network: {self.problem}")
             netns = self._fabric.pod_netns(network["uid"], network["ip"])
         mount_namespace = self._mounts.namespace_of(shim_request.pod_uid, memory_volumes) if memory_volumes else -1
-        fds = {"network": netns, "room": mount_namespace}
+        ipc = self._ipc.namespace_of(shim_request.pod_uid) if "pod-ipc" in shim_request.namespaces else -1
+        fds = {"network": netns, "room": mount_namespace, "ipc": ipc}
         spare = self._spare_roots.take(shim_request.rootfs) if shim_request.rootfs else None
         if spare is None:
             return self._fork_shim(shim_request, request["request"], fds)
@@ -227,10 +231,9 @@ class PodHost:
             pid = self._fork_server.fork(plain_request, fds)
             self._forked_shims[pid] = ticks(pid)
             return {"shim": pid, "cold": ""}
-        pid = os.fork()  # one whose end we are told of: its environment gets a warm parent
-        if pid == 0:
-            close_other_fds(*fds.values())
-            shim.become_shim(plain_request, fds)
+        # one whose end we are told of: its environment gets a warm parent
+        kept = [fd for fd in fds.values() if fd >= 0]
+        pid = forked_shim.fork_shim(plain_request, fds, lambda: close_other_fds(*kept))
         self._shims.add(pid)
         self._warm_parents.add_cold_run(plain_request, pid)
         return {"shim": pid, "cold": cold_reason}
@@ -263,12 +266,14 @@ class PodHost:
         if self._fabric:
             self._fabric.adopt(request["uid"], request["pid"])
         self._mounts.adopt(request["uid"], request["shim"])
+        self._ipc.adopt(request["uid"], request["shim"])
         return {}
 
     def _forget_pod(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._fabric:
             self._fabric.forget(request["uid"])
         self._mounts.forget(request["uid"])
+        self._ipc.forget(request["uid"])
         cgroups.remove_pod_groups(request["uid"])
         return {}
 

@@ -25,6 +25,16 @@ def children(pid: int) -> list[int]:
     return pids
 
 
+def inner_pid(pid: int) -> int:
+    """The pid that a process of this machine has in the PID namespace that it lives in; the same one where it has ended."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"NSpid:"):
+                    return int(line.split()[-1])
+    return pid
+
+
 def reap_children(child: int) -> tuple[bool, int | None]:
     """Collects the dead: are children left, and the wait status of `child` if it was among them."""
     child_status: int | None = None

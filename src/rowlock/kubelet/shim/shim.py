@@ -6,6 +6,10 @@ It needs nobody: the server and the pod host may die. Everything it learns is on
 pipe tells a living server to look. SIGTERM asks it to stop the program: what and how fast is in `stop`.
 When the program ends, whatever it left running is killed. Standard library only, few imports: it is copied per pod.
 
+In a PID namespace the shim is process 1, and not the program: the kernel keeps from process 1 every signal that it has no
+handler for, so a program without one would not end at SIGTERM, and could not even kill itself. The kernel ends what is
+in the namespace with the shim.
+
 A shim lives as long as its program, and memory that it has once touched is its own for ever. So everything that is done
 once is done in the program's own process (`container_init.py`), which gives all that back when it becomes the program.
 """
@@ -14,17 +18,16 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import time
 from _signal import signal as handle  # type: ignore[import-not-found] # signal.signal makes enums: 0.3 MiB a shim
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from rowlock.kubelet.files import log_writer, untrusted
-from rowlock.kubelet.mounts import pod_mounts
+from rowlock.kubelet.mounts import pod_ipc
 from rowlock.kubelet.shim import cgroups, container_init, netns, process_tree
 from rowlock.kubelet.shim import stdio as stdio_streams
-from rowlock.kubelet.shim.fact_files import run_fact_path, write_fact
+from rowlock.kubelet.shim.fact_files import own_pid, run_fact_path, write_fact
 from rowlock.kubelet.shim.shim_request import EngineRunSpec, ShimRequest
 
 CHUNK = 65536
@@ -46,11 +49,13 @@ class Shim:
         self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
     ) -> None:
         self._request = request
+        self._pid, self._is_init = own_pid(), os.getpid() == 1
         self._container_init = container_init.ContainerInit(request, netns, begin, spare_root)
         self._log: log_writer.LogFile
         self._child = -1
         self._exit_status: int | None = None
         self._stop_requested = self._stop_begun = False
+        self._passed_on_to: list[int] = []
         self._kill_at: float | None = None
         is_watched = request.limits.get("how", "watchdog") == "watchdog"
         self._memory_limit = request.limits.get("memory", 0) if is_watched else 0
@@ -141,7 +146,7 @@ class Shim:
     def _supervise_program(self, output: int) -> None:
         """Copies output until the program and all it started are gone."""
         poll = self._register_poll(output)
-        while self._exit_status is None:
+        while self._exit_status is None or self._passes_stop_on():
             for fd, _ in poll.poll(self._poll_timeout_ms()):
                 if fd == self._waker[0]:
                     os.read(fd, 4096)
@@ -179,7 +184,7 @@ class Shim:
 
     def _check_memory(self) -> None:
         """The watchdog: the whole tree is killed when it has more memory than its limit."""
-        tree = process_tree.descendants(os.getpid())
+        tree = process_tree.descendants(self._pid)
         if cgroups.resident_memory(tree) <= self._memory_limit:
             return
         used = cgroups.resident_memory(tree, exact=True)
@@ -196,17 +201,38 @@ class Shim:
         return _overuse_message(peak, resource_limits.get("memory", 0), f"cgroup {group.version}") if kills else ""
 
     def _begin_stop(self) -> None:
-        request = untrusted.read_object(f"{self._request.directory}/stop") or {}
-        grace = untrusted.time_of(request, "grace")
+        """The program alone is asked to end: what it has started works on while it saves, as in every container."""
+        request = untrusted.read_object(f"{self._request.directory}/stop")
+        if request is None and self._is_init:
+            return signal_all([self._child], self._request.stop_signal)  # `kill 1` by the container itself
+        grace = untrusted.time_of(request or {}, "grace")
         deadline = time.monotonic() + (self._request.grace if grace is None else grace)
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
-        if not self._stop_begun:
-            self._signal_tree(self._request.stop_signal)
+        if not self._stop_begun and self._exit_status is None:
+            signal_all([self._child], self._request.stop_signal)
         self._stop_begun = True
+
+    def _passes_stop_on(self) -> bool:
+        """Is the program still to be waited for, though its first process has ended?
+
+        A shell dies of SIGTERM and leaves what it waits for behind. On a cluster it would be process 1 and ignore the
+        signal; the program below it would work on, unasked, until it is killed. Here what the shell had started is asked, not
+        what lies below that, and gets the rest of the grace."""
+        if self._kill_at is None or self._exit_status is None or not self._reap():
+            return False
+        if process_tree.decode_wait_status(self._exit_status)[1] != self._request.stop_signal:
+            return False
+        for pid in process_tree.children(self._pid):
+            if pid not in self._passed_on_to:
+                self._passed_on_to.append(pid)
+                signal_all([process_tree.inner_pid(pid)], self._request.stop_signal)
+        return True
 
     def _signal_tree(self, number: int) -> None:
         """Everything below us; where there is no /proc, the program's process group."""
-        signal_all(process_tree.descendants(os.getpid()) or [-self._child], number)
+        if self._is_init:
+            return signal_all([-1], number)
+        signal_all(process_tree.descendants(self._pid) or [-self._child], number)
 
     def _reap(self) -> bool:
         """Collects the dead; True while children are left."""
@@ -249,6 +275,8 @@ class Shim:
         fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
         if self._stop_begun:
             fact["stopped"] = True
+        if self._passed_on_to:
+            fact["passed_on"] = True
         while True:
             self._log.write(b"")  # what a full disk lost last is said, if there is room by now
             try:
@@ -294,48 +322,14 @@ def _overuse_message(used: int, limit: int, how: str) -> str:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """A signal to processes, or (negative) process groups; who has gone is no error."""
+    """A signal to processes, or (negative) process groups, -1 to all that the caller sees but itself; what has gone is no
+    error."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if pid < 0:
+            if pid < -1:
                 os.killpg(-pid, number)
             else:
                 os.kill(pid, number)
-
-
-def run_forked(
-    request: ShimRequest,
-    netns: int,
-    mount_namespace: int = -1,
-    begin: Callable[[ShimRequest], str] = container_init.exec_program,
-    spare_root: int = -1,
-) -> None:
-    """In the process that the pod host has just forked; never returns. `mount_namespace`: the mount namespace of its pod;
-    `spare_root`: one in which its root file system was assembled ahead.
-
-    `begin`, called in the program's own process, becomes the program, or returns why it could not."""
-    status = 1
-    try:
-        os.setsid()
-        if mount_namespace >= 0:
-            pod_mounts.enter_namespace(mount_namespace)
-            os.close(mount_namespace)
-        Shim(request, netns, begin, spare_root).run()
-        status = 0
-    finally:
-        if status:
-            sys.excepthook(*sys.exc_info())
-        os._exit(status)
-
-
-def become_shim(
-    request: Mapping[str, Any],
-    fds: Mapping[str, int],
-    begin: Callable[[ShimRequest], str] = container_init.exec_program,
-) -> None:
-    """In a process that was forked for it: `run_forked` of a request as JSON, which the pod host has checked, with
-    descriptors by name."""
-    run_forked(ShimRequest(**request), fds.get("network", -1), fds.get("room", -1), begin, fds.get("root", -1))
 
 
 def prime_caches(times: int) -> None:
@@ -354,6 +348,8 @@ def prime_caches(times: int) -> None:
             "wake_path": "",
         }
         Shim(ShimRequest(**empty), -1, container_init.exec_program).prime_caches()
+        with contextlib.suppress(OSError):  # it may be forbidden, or there are no namespaces
+            pod_ipc.enter_namespace(os.open("/proc/self/ns/ipc", os.O_RDONLY | os.O_CLOEXEC))
     netns.prctl(SUBREAPER, 0)
     signal.set_wakeup_fd(-1)
     for number in (_SIGCHLD, _SIGTERM):

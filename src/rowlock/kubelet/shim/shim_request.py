@@ -7,6 +7,7 @@ misunderstand each other silently. Standard library only.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
+from rowlock.kubelet.mounts import calls
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
 
@@ -80,6 +81,10 @@ class ShimRequest(NamedTuple):
     """Seconds between SIGTERM and SIGKILL, when a stop does not say."""
     network: NetworkSpec | None = None
     """None = the machine's."""
+    namespaces: Sequence[str] = ()
+    """Those that are not the machine's: `pid` and `ipc` of the container alone, `pod-ipc` of all containers of the pod."""
+    shared_memory: int = 0
+    """The most bytes of a /dev/shm of its own; 0 = there is none but what `mounts` say, or the machine's."""
     mounts: Sequence[Mapping[str, Any]] = ()
     """As `volume_mounts.mount_volumes` takes them."""
     memory_volumes: Sequence[Mapping[str, Any]] = ()
@@ -125,6 +130,11 @@ class ShimRequest(NamedTuple):
                 f"a request for a shim lacks {', '.join(missing)}: restart the cluster with one version of rowlock"
             )
         return cls(**data)
+
+
+def namespace_flags(namespaces: Sequence[str]) -> int:
+    """The namespaces that begin with the shim, as `calls.fork_into` takes them."""
+    return (calls.NEWPID if "pid" in namespaces else 0) | (calls.NEWIPC if "ipc" in namespaces else 0)
 
 
 def _refuse_unknown(place: str, data: Mapping[str, Any], known: frozenset[str]) -> None:

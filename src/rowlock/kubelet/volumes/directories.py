@@ -93,6 +93,12 @@ class VolumeDirectories:
         in_memory = [v for v in volumes if v.kind == "memory"]
         return [{"path": str(self.volume_path(pod, v)), "size": v.limit or 0} for v in in_memory]
 
+    def shared_memory(self, pod: str, size: int) -> dict[str, Any]:
+        """The same for the /dev/shm of a pod of several containers. Its directory is made; no volume has such a name."""
+        path = self._pods / pod / ".volumes" / ".shm"
+        path.mkdir(parents=True, exist_ok=True)
+        return {"path": str(path), "size": size}
+
     def claim_directories(self) -> list[str]:
         """Names of the claims' directories that are there."""
         with contextlib.suppress(FileNotFoundError):

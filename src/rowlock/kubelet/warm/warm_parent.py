@@ -199,9 +199,9 @@ def _exit_code(value: Any) -> int:
     return 1
 
 
-def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> None:
-    """Entry point of the process: what a fork of it runs (`shim.become_shim`; it never returns), where the package lies,
-    the pod host's socket, what to import (comma-separated)."""
+def main(fork_shim: Callable[..., int], source: str, fd: str, modules: str) -> None:
+    """Entry point of the process: what forks it (`forked_shim.fork_shim`), where the package lies, the pod host's socket, what to
+    import (comma-separated)."""
     connection = socket.socket(fileno=int(fd))
     os.set_inheritable(connection.fileno(), False)
     sys.path.remove(source)
@@ -223,11 +223,10 @@ def main(run_shim: Callable[..., None], source: str, fd: str, modules: str) -> N
         signal.signal(number, signal.SIG_IGN)
 
     def fork(message: dict[str, Any], fds: list[int]) -> int:
-        pid = os.fork()
-        if pid == 0:
+        def prepare() -> None:
             connection.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            run_shim(message["request"], dict(zip(message["fds"], fds, strict=True)), become_program)
-        return pid
+
+        return fork_shim(message["request"], dict(zip(message["fds"], fds, strict=True)), prepare, become_program)
 
     serve_forks(connection, fork)

@@ -41,6 +41,10 @@ EXIT_EVENTS = {
     "StartError": ("Failed", "Error: {why}"),
 }
 """How a program ended → reason and message of the event that says so."""
+SIGNAL_NOT_PASSED_ON = (
+    "container {name}: its first process does not pass SIGTERM on, so rowlock asked what it had left running to end. On a cluster"
+    " nothing below it would be asked before it is killed: start the program with `exec`"
+)
 
 
 class PodWorker:
@@ -246,19 +250,17 @@ class PodWorker:
             await self._runtime.remove_pod(state.card.uid)
 
     def _report_exits(self, pod: PodSpec, state: PodState) -> None:
-        """An event for every program that could not begin or ended for want of memory, once: before its status says so."""
+        """An event for every program that could not begin, ended for want of memory or left others to end after it, once:
+        before its status says so."""
         for name, facts in state.containers.items():
             run, reported = facts.run, pod.reported.containers.get(name)
-            if (
-                run is None
-                or run.exit is None
-                or run.exit.reason not in EXIT_EVENTS
-                or (name, run.number) in state.reported_exits
-            ):
+            if run is None or run.exit is None or (name, run.number) in state.reported_exits:
+                continue
+            reason, text = EXIT_EVENTS.get(run.exit.reason, ("SignalNotPassedOn", SIGNAL_NOT_PASSED_ON))
+            if run.exit.reason not in EXIT_EVENTS and not run.exit.passed_on:
                 continue
             state.reported_exits.add((name, run.number))
             if reported is None or reported.restart_count != run.number or not reported.is_terminated:
-                reason, text = EXIT_EVENTS[run.exit.reason]
                 self._record_event(pod.object, "Warning", reason, text.format(name=name, why=run.exit.message), name)
 
     async def _delete_pod(self, pod: PodSpec) -> None:

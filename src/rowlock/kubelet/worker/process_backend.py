@@ -21,6 +21,7 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
+from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, open_to_others
 from rowlock.kubelet.volumes.directories import VolumeDirectories
@@ -33,6 +34,9 @@ from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.kubelet.worker.starting import ContainerStart, Program
 
 MESSAGE_PATH = "/dev/termination-log"
+SHARED_MEMORY_PATH = "/dev/shm"
+_SHARED_MEMORY = 64 << 20
+"""Bytes of a pod's /dev/shm where nothing else is said, as container runtimes have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,14 @@ class ProcessBackend:
         work = self._work_directory(start, user)
         memory_volumes = self.volume_directories.memory_specs(start.card.uid, start.volumes)
         mounts = self._shim_mounts(start, program, image_copy)
+        namespaces = self._namespaces(start, program)
+        has_own = "ipc" in namespaces or "pod-ipc" in namespaces
+        shared_memory = self._shared_memory(start, program) if has_own else 0
+        if shared_memory and "pod-ipc" in namespaces:
+            volume = self.volume_directories.shared_memory(start.card.uid, shared_memory)
+            memory_volumes.append(volume)
+            mounts.append({"source": volume["path"], "target": SHARED_MEMORY_PATH, "volume": "shared memory"})
+            shared_memory = 0
         env = {name: image_copy(value) for name, value in program.env.items()}
         wants_error_file = start.pod.owner_uid and not container.is_ephemeral and error_files.VARIABLE not in env
         if wants_error_file and (user.account is None or not self.node.mount_problem):
@@ -90,6 +102,8 @@ class ProcessBackend:
             cwd=cwd,
             stop_signal=stop_signal,
             network=self.network.namespace_request(start.pod, start.card.ip),
+            namespaces=namespaces,
+            shared_memory=shared_memory,
             mounts=mounts,
             memory_volumes=memory_volumes,
             rootfs=rootfs,
@@ -99,6 +113,31 @@ class ProcessBackend:
             message_path=self._message_path(container, argv, env),
             warm=self._warm_spec(start, program, paths, (argv, env, cwd)),
         )
+
+    def _namespaces(self, start: ContainerStart, program: Program) -> tuple[str, ...]:
+        """Which of PID and IPC namespace the program has for itself.
+
+        Ranks with real GPUs keep the machine's: NCCL compares /dev/shm and the IPC namespace, and without both in common
+        it goes through sockets between ranks of one machine."""
+        pod = start.pod
+        if self.node.process_problem:
+            return ()
+        sees_processes = pod.host_pid or pod.is_process_namespace_shared or start.container.target
+        processes = () if sees_processes else ("pid",)
+        if pod.host_ipc or program.gpus.devices:
+            return processes
+        return (*processes, "pod-ipc" if len(pod.real_containers) > 1 else "ipc")
+
+    def _shared_memory(self, start: ContainerStart, program: Program) -> int:
+        """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there.
+
+        A job that `rowlock run` made from a shell gets what that shell has: half of the machine's memory. It counts against the
+        memory limit of the container."""
+        if any(mount.target.rstrip("/") == SHARED_MEMORY_PATH for mount in program.mounts):
+            return 0
+        if SHELL_ENVIRONMENT_ANNOTATION in start.pod.annotations:
+            return max(_SHARED_MEMORY, shared_memory_limit())
+        return _SHARED_MEMORY
 
     def _warm_spec(
         self,

@@ -178,6 +178,23 @@ def _port_remarks(framework: Framework, job: Job) -> Iterator[str]:
             )
 
 
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+
+
+def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
+    """A shell is process 1 of a container, ignores SIGTERM, and the program below it is never asked to end."""
+    for type_ in job.replicas:
+        container = job.main_container(type_)
+        words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
+        shell, options, script = (*words, "", "", "")[:3]
+        is_shell = shell.rpartition("/")[2] in _SHELLS and options.startswith("-") and options.endswith("c")
+        if is_shell and re.search(r"[;&|\n]", script.strip()) and not re.search(r"\b(exec|trap)\b", script):
+            yield (
+                f"{shell.rpartition('/')[2]} of {type_} does not pass SIGTERM on: on a cluster its program is killed after the grace"
+                " period without being asked to save; begin the last command with `exec`"
+            )
+
+
 REMARK_RULES: tuple[Callable[[Framework, Job], Iterator[str]], ...] = (
-    _name_remarks, _policy_remarks, _limit_remarks, _rendezvous_remarks, _leader_remarks, _port_remarks,
+    _name_remarks, _policy_remarks, _limit_remarks, _rendezvous_remarks, _leader_remarks, _port_remarks, _signal_remarks,
 )  # fmt: skip

@@ -1,0 +1,65 @@
+"""From a fork to a shim: into which namespaces a process forks, and what the child does before it is the shim.
+
+The fork server, the pod host and warm parents fork shims with it. Standard library only.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rowlock.kubelet.mounts import calls, pod_ipc, pod_mounts
+from rowlock.kubelet.shim import container_init
+from rowlock.kubelet.shim.shim import Shim
+from rowlock.kubelet.shim.shim_request import ShimRequest, namespace_flags
+
+
+def run_forked(
+    request: ShimRequest,
+    fds: Mapping[str, int],
+    begin: Callable[[ShimRequest], str] = container_init.exec_program,
+) -> None:
+    """In the process that the pod host has just forked; never returns. `fds`, each where there is one: `room`, the mount
+    namespace of its pod; `ipc`, the pod's; `network`, the pod's, which the program enters; `root`, a mount namespace in
+    which its root file system was assembled ahead.
+
+    `begin`, called in the program's own process, becomes the program, or returns why it could not."""
+    status = 1
+    try:
+        os.setsid()
+        if (room := fds.get("room", -1)) >= 0:
+            pod_mounts.enter_namespace(room)
+            os.close(room)
+        if (ipc := fds.get("ipc", -1)) >= 0:
+            pod_ipc.enter_namespace(ipc)
+        Shim(request, fds.get("network", -1), begin, fds.get("root", -1)).run()
+        status = 0
+    finally:
+        if status:
+            sys.excepthook(*sys.exc_info())
+        os._exit(status)
+
+
+def become_shim(
+    request: Mapping[str, Any],
+    fds: Mapping[str, int],
+    begin: Callable[[ShimRequest], str] = container_init.exec_program,
+) -> None:
+    """In a process that was forked for it: `run_forked` of a request as JSON, which the pod host has checked, with
+    descriptors by name."""
+    run_forked(ShimRequest(**request), fds, begin)
+
+
+def fork_shim(
+    request: Mapping[str, Any],
+    fds: Mapping[str, int],
+    prepare: Callable[[], None],
+    begin: Callable[[ShimRequest], str] = container_init.exec_program,
+) -> int:
+    """Forks the calling process, which has one thread, into the namespaces of a request; the child does `prepare` and is
+    the shim (`become_shim`). Returns its pid. Raises OSError."""
+    pid = calls.fork_into(namespace_flags(request["namespaces"]))
+    if pid == 0:
+        prepare()
+        become_shim(request, fds, begin)
+    return pid

@@ -1,0 +1,170 @@
+"""A pod has processes, IPC and /dev/shm of its own, and ends as a container does: its first process is asked alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.processes import running
+
+from rowlock.api import DeleteOptions
+from rowlock.kubelet.mounts import pod_ipc
+
+PROBLEM = pod_ipc.probe_isolation()
+pytestmark = pytest.mark.skipif(bool(PROBLEM), reason=f"pods cannot be kept apart here: {PROBLEM}")
+
+SAVES = """
+import os, signal, subprocess, sys, time
+helper = subprocess.Popen(["sleep", "600"])
+def save(*_):
+    try:
+        helper.wait(0.5)
+    except subprocess.TimeoutExpired:
+        pass
+    open(sys.argv[1] + ".new", "w").write(f"helper alive while saving: {helper.poll() is None}")
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open(sys.argv[2], "w").close()
+while True:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    "through", [(), ("sh", "-c", '"$0" "$@"; echo after'), ("bash", "-c", '(bash -c \'"$0" "$@"; :\' "$0" "$@"); :')]
+)
+def test_only_the_first_process_is_asked_to_end(tmp_path: Path, through: tuple[str, ...]) -> None:
+    """Where that is a shell, or a shell below one, which do not pass the signal on, what they had started is asked."""
+
+    async def body(node: Node) -> None:
+        saved, ready = tmp_path / "saved", tmp_path / "ready"
+        program = ["python3", "-c", SAVES, str(saved), str(ready)]
+        await node.add(pod("a", "", container={"command": [*through, *program]}))
+        await until(ready.exists)
+        await node.delete("a", DeleteOptions(grace=20))
+        assert saved.read_text() == "helper alive while saving: True"
+
+    on_node(tmp_path, body)
+
+
+def test_what_a_shell_leaves_behind_is_asked_too_and_gets_the_rest_of_the_grace(tmp_path: Path) -> None:
+    """On a cluster the shell is process 1 and ignores the signal: nobody asks the program before it is killed."""
+    saved, ready = tmp_path / "saved", tmp_path / "ready"
+    program = f"trap 'echo saved > {saved}; exit 0' TERM; echo > {ready}; while :; do sleep 0.1; done"
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", f'sh -c "{program}"; echo not reached'))
+        await until(ready.exists)
+        await node.delete("a", DeleteOptions(grace=20))
+        assert saved.read_text() == "saved\n"
+        assert [reason for _, reason, _ in node.events("a")].count("SignalNotPassedOn") == 1
+
+    on_node(tmp_path, body)
+
+
+def test_a_program_without_a_handler_ends_at_once_and_may_kill_itself(tmp_path: Path) -> None:
+    """It is not process 1, which the kernel shields from signals without a handler."""
+
+    async def body(node: Node) -> None:
+        await node.add(
+            pod("asleep", "", container={"command": ["sleep", "600"]}),
+            pod("killed", "kill -9 $$$$"),
+            pod("aborted", "", container={"command": ["python3", "-c", "import os; os.abort()"]}),
+        )
+        await node.phase("asleep", "Running")
+        await node.delete("asleep", DeleteOptions(grace=600))
+        await node.ended("killed", "aborted")
+        assert [node.state(name, "state.terminated.exitCode") for name in ("killed", "aborted")] == [137, 134]
+
+    on_node(tmp_path, body)
+
+
+LOOK = """
+import ctypes, json, os, sys, time
+from multiprocessing import shared_memory
+commands = [open(f"/proc/{p}/cmdline").read() for p in os.listdir("/proc") if p.isdigit()]
+try:
+    shared_memory.SharedMemory("one_name", create=True, size=64)
+    made = True
+except FileExistsError:
+    made = False
+queue = ctypes.CDLL(None).msgget(4711, 0o3600)  # IPC_CREAT | IPC_EXCL
+disk = os.statvfs("/dev/shm")
+look = {"pid": os.getpid(), "sleeping": sum("sleep\\0" in c for c in commands), "made": made, "queue": queue >= 0}
+with open(sys.argv[1] + ".new", "w") as file:
+    json.dump(look | {"mebibytes": disk.f_blocks * disk.f_frsize >> 20}, file)
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+"""
+
+
+def test_two_pods_never_meet(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        looks = [tmp_path / "look-a", tmp_path / "look-b"]
+        await node.add(pod("other", "sleep 602"))
+        await node.phase("other", "Running")
+        await node.add(*(pod(p.name, "", container={"command": ["python3", "-c", LOOK, str(p)]}) for p in looks))
+        for look in looks:
+            await until(look.exists)
+            assert json.loads(look.read_text()) == {
+                "pid": 2, "sleeping": 0, "made": True, "queue": True, "mebibytes": 64
+            }  # fmt: skip
+
+    on_node(tmp_path, body)
+
+
+def test_containers_of_a_pod_share_ipc_and_memory(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    async def body(node: Node) -> None:
+        wanted = pod("a", "ipcmk -Q; echo here > /dev/shm/word; sleep 600")
+        look = f"until test -s /dev/shm/word; do sleep 0.05; done; cat /dev/shm/word > {seen}; ipcs -q >> {seen}"
+        first = wanted["spec"]["containers"][0]
+        wanted["spec"]["containers"].append(first | {"name": "side", "command": ["sh", "-c", look]})
+        await node.add(wanted)
+        await until(lambda: seen.exists() and "0x" in seen.read_text(), "the queue of the other container")
+        assert seen.read_text().startswith("here")
+
+    on_node(tmp_path, body)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="pod hosts of other users than root cannot give the machine's IPC namespace"
+)
+def test_pods_that_ask_for_the_machines_namespaces_have_them(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        wanted = pod("a", "readlink /proc/self/ns/pid /proc/self/ns/ipc")
+        wanted["spec"] |= {"hostPID": True, "hostIPC": True}
+        await node.add(wanted)
+        await node.ended("a")
+        assert (await node.log("a")).split() == [os.readlink(f"/proc/self/ns/{name}") for name in ("pid", "ipc")]
+
+    on_node(tmp_path, body)
+
+
+def test_a_pod_that_kills_everything_kills_itself_alone(tmp_path: Path) -> None:
+    mark = f"603.{os.getpid()}"
+
+    async def body(node: Node) -> None:
+        await node.add(pod("stays", "", container={"command": ["sleep", mark]}))
+        await until(lambda: running("sleep", mark))
+        await node.add(
+            pod("rages", "", container={"command": ["python3", "-c", "import os; os.kill(-1, 9); os.kill(1, 9)"]})
+        )
+        await node.ended("rages")
+        assert running("sleep", mark) and node.state("stays", "state.running")
+
+    on_node(tmp_path, body)
+
+
+def test_kill_1_ends_the_container(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "kill 1; sleep 600"))
+        await node.ended("a")
+        assert node.state("a", "state.terminated.exitCode") == 143
+
+    on_node(tmp_path, body)
