@@ -12,7 +12,7 @@ PACKAGE = REPO / "src" / "rowlock"
 PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
-    "documents", "training", "scheduling", "workloads", "gangs", "diagnosis", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
+    "documents", "training", "scheduling", "workloads", "gangs", "diagnosis", "curves", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
     "http_server", "storage", "apiserver", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence", "kube_operator",
 )  # fmt: skip

@@ -32,7 +32,7 @@ WORDS = {
     "documents",
     "__init__",
 }
-DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system"}
+DECIDING = {"training", "scheduling", "workloads", "gangs", "diagnosis", "system", "curves"}
 STOREYS: tuple[set[str], ...] = (
     WORDS,
     DECIDING,

@@ -1,17 +1,9 @@
-// Curves from what a run printed: `step=10 loss=0.31`, JSON lines, `Epoch 3/10 loss: 0.3`. The rules are those of `rowlock plot`.
+// Curves of runs: the server reads them in the logs, as for `rowlock plot`; here they become charts.
 
 import { call, request } from "./api";
 import type { Chart } from "./figures";
 
-const AXES = ["step", "global_step", "train_step", "iteration", "iter", "epoch"];
-const NOT_METRICS = new Set([...AXES, "rank", "local_rank", "world_size", "pid", "port", "seed", "total", "max_steps"]);
-const PAIR = /(?<![\w./-])([A-Za-z_][\w./-]{0,63})['"]?\s{0,3}[=:]\s{0,3}['"]?([-+]?(?:\d{1,40}\.?\d{0,40}(?:e[-+]?\d{1,4})?|\.\d{1,40}|nan|inf(?:inity)?))(?![\w:%]|\.\w)/gi;
-const COUNTED = /\b(step|iter|iteration|epoch)\s{1,3}#?\[?(\d{1,18})\b(?!\.)/gi;
-const MAX_LINE = 4096;
 const MAX_POINTS = 4000; // of a curve: a chart has less pixels
-const MAX_CURVES = 64;
-const MAX_BYTES = 64 * 1024 * 1024; // of one attempt's log
-const MAX_ATTEMPTS = 20;
 
 export interface RunAttempt {
   attempt: number;
@@ -49,112 +41,37 @@ export interface Run extends RunHeader {
   manifest: unknown;
 }
 
+/** Values that JSON does not have are words: "NaN", "Infinity", "-Infinity". */
 interface Curve {
+  metric: string;
   axis: string;
-  points: [number, number][];
-  stride: number;
-  seen: number;
+  points: [number, number | string][];
 }
 
-export type Curves = Map<string, Curve>;
-
-function toNumber(text: string): number {
-  const word = text.toLowerCase();
-  if (word.includes("nan")) return NaN;
-  if (word.includes("inf")) return word.startsWith("-") ? -Infinity : Infinity;
-  return Number(text);
+export interface CurvesOfRun {
+  run: Run;
+  curves: Curve[];
 }
 
-/** The axis, how far, and the metrics of one line. */
-export function parseLine(line: string): { axis: string; count: number; metrics: Map<string, number> } | undefined {
-  const text = line.slice(0, MAX_LINE);
-  const pairs = new Map<string, number>();
-  for (const [, name, value] of text.matchAll(PAIR)) if (name && value && !pairs.has(name)) pairs.set(name, toNumber(value));
-  const counts = new Map([...pairs].map(([name, value]) => [name.toLowerCase(), value] as const).filter(([name]) => AXES.includes(name)));
-  for (const [, name, value] of text.matchAll(COUNTED)) if (name && !counts.has(name.toLowerCase())) counts.set(name.toLowerCase(), Number(value));
-  const axis = AXES.find((one) => Math.abs(counts.get(one) ?? NaN) < 1e18);
-  const metrics = new Map([...pairs].filter(([name]) => !NOT_METRICS.has(name.toLowerCase())));
-  return axis !== undefined && metrics.size ? { axis, count: counts.get(axis) ?? 0, metrics } : undefined;
-}
-
-/** Takes the lines of one attempt after another. An attempt that goes on from a checkpoint takes the place of what it does again. */
-export class CurveReader {
-  readonly curves: Curves = new Map();
-  #last = new Map<string, number>();
-  #base = new Map<string, number>();
-
-  beginAttempt(): void {
-    this.#last.clear();
-    this.#base.clear();
-  }
-
-  push(line: string): void {
-    const found = parseLine(line);
-    if (!found) return;
-    const { axis, count, metrics } = found;
-    const last = this.#last.get(axis);
-    if (last === undefined) {
-      for (const curve of this.curves.values()) if (curve.axis === axis) curve.points = curve.points.filter(([x]) => x < count);
-    } else if (count < (last - (this.#base.get(axis) ?? 0)) / 2) this.#base.set(axis, last);
-    const x = count + (this.#base.get(axis) ?? 0);
-    this.#last.set(axis, x);
-    for (const [name, value] of metrics) {
-      if (!this.curves.has(name) && this.curves.size >= MAX_CURVES) continue;
-      const curve = this.curves.get(name) ?? { axis, points: [], stride: 1, seen: 0 };
-      this.curves.set(name, curve);
-      if (curve.axis === axis) add(curve, x, value);
-    }
-  }
-}
-
-function add(curve: Curve, x: number, value: number): void {
-  curve.seen += 1;
-  if (curve.stride > 1 && curve.seen % curve.stride) return;
-  curve.points.push([x, value]);
-  if (curve.points.length > MAX_POINTS) {
-    curve.points = curve.points.filter((_, index) => index % 2 === 0);
-    curve.stride *= 2;
-  }
-}
-
-/** What the first rank that began printed, in all its attempts. Throws ApiError. */
-export async function readCurves(id: string, signal: AbortSignal): Promise<{ run: Run; curves: Curves }> {
-  const run = await call<Run>("GET", `runs/${encodeURIComponent(id)}`);
-  const rank = run.ranks.find((one) => one.attempts.length);
-  const reader = new CurveReader();
-  for (const { attempt } of rank?.attempts.slice(-MAX_ATTEMPTS) ?? []) {
-    reader.beginAttempt();
-    const path = `workloads/${encodeURIComponent(run.id)}/pods/${encodeURIComponent(rank?.pod ?? "")}/logs?attempt=${attempt}&limitBytes=${MAX_BYTES}`;
-    await eachLine(await request(path, { signal }), (line) => reader.push(line));
-  }
-  return { run, curves: reader.curves };
-}
-
-async function eachLine(answer: Response, take: (line: string) => void): Promise<void> {
-  const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
-  const decoder = new TextDecoder();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-    rest = (lines.pop() ?? "").slice(0, MAX_LINE);
-    lines.forEach(take);
-  }
-  if (rest) take(rest);
+/** What the first rank that began printed, in all its attempts, as the server reads it. Throws ApiError. */
+export async function readCurves(id: string, signal: AbortSignal): Promise<CurvesOfRun> {
+  const path = `runs/${encodeURIComponent(id)}`;
+  const run = await call<Run>("GET", path);
+  const answer = (await (await request(`${path}/curves?points=${MAX_POINTS}`, { signal })).json()) as { curves: Curve[] };
+  return { run, curves: answer.curves };
 }
 
 /** A chart for each metric and axis, a line for each run that printed it. */
-export function curveCharts(read: { run: Run; curves: Curves }[]): (Chart & { axis: string })[] {
+export function curveCharts(read: CurvesOfRun[]): (Chart & { axis: string })[] {
   const charts = new Map<string, { name: string; axis: string; lines: { title: string; points: Map<number, number> }[] }>();
   const names = read.map(({ run }) => run.name);
   for (const { run, curves } of read) {
     const title = names.filter((name) => name === run.name).length > 1 ? `${run.name} (${run.id.slice(0, 8)})` : run.name;
-    for (const [name, curve] of curves) {
-      const key = `${name}\n${curve.axis}`;
-      const chart = charts.get(key) ?? { name, axis: curve.axis, lines: [] };
+    for (const { metric, axis, points } of curves) {
+      const key = `${metric}\n${axis}`;
+      const chart = charts.get(key) ?? { name: metric, axis, lines: [] };
       charts.set(key, chart);
-      chart.lines.push({ title, points: new Map(curve.points) });
+      chart.lines.push({ title, points: new Map(points.map(([x, y]) => [x, Number(y)])) });
     }
   }
   return [...charts.values()].map(({ name, axis, lines }) => {

@@ -30,8 +30,15 @@ export function utcTime(time: string | null): string {
   return time ? `${new Date(time).toISOString().replace(/\.000Z$/, "Z")} (UTC)` : "";
 }
 
+/** Two digits behind the point; of a number near nothing, such as a learning rate, the first three that count. */
 export function number(value: number): string {
-  return Number.isInteger(value) ? String(value) : value.toFixed(2);
+  if (Number.isInteger(value)) return String(value);
+  return Math.abs(value) < 0.1 ? String(Number(value.toPrecision(3))) : value.toFixed(2);
+}
+
+/** A mark of an axis whose marks are `step` apart, with as many digits as tell it from the next. */
+export function mark(value: number, step: number): string {
+  return String(Number(value.toFixed(Math.min(20, Math.max(0, 1 - Math.floor(Math.log10(step)))))));
 }
 
 const UNITS: Record<string, number> = { "": 1, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };

@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.client import ServerClient, StatusError
-from rowlock.cli.commands.jobs import WORKLOADS
+from rowlock.cli.client import ServerClient
 from rowlock.cli.context import project
+from rowlock.cli.curves.curve import PlottedCurve
 from rowlock.cli.curves.event_directories import read_event_curves
-from rowlock.cli.curves.lines import MAX_LINE, Curve, read_curves
 from rowlock.cli.curves.svg import to_svg
 from rowlock.cli.curves.terminal import Points, draw_metric
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
-from rowlock.cli.history.runs import find_run
+from rowlock.cli.history.runs import RUNS, find_run
 from rowlock.cli.output import show, show_json, tell
 
-_MAX_ATTEMPTS = 100
-"""How many attempts of a rank are read: the newest ones."""
 Chart = tuple[str, str, list[tuple[str, Points]]]
 
 
@@ -33,12 +29,10 @@ def plot(line: CommandLine) -> int:
     if line.rank is not None and line.rank < 0:
         raise CommandError(f"--rank counts from 0, but is {line.rank}", 2)
     server = client.connect(line)
-    runs: list[tuple[dict[str, Any], dict[str, Curve]]] = []
+    runs: list[tuple[dict[str, Any], dict[str, PlottedCurve]]] = []
     for word in dict.fromkeys(line.words):
         run = find_run(server, project(line), word)
         curves = curves_of(server, run, line.rank)
-        if line.rank is None:
-            curves = {**read_event_curves(server.directory, run), **curves}
         if curves:
             runs.append((run, curves))
         else:
@@ -55,32 +49,20 @@ def plot(line: CommandLine) -> int:
     return 0
 
 
-def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, Curve]:
-    """The curves of one rank of a run by metric; without `rank`, of the rank that began first. Raises CommandError."""
-    return read_curves(_read_attempts(server, run, rank))
+def curves_of(server: ServerClient, run: dict[str, Any], rank: int | None = None) -> dict[str, PlottedCurve]:
+    """The curves of one rank of a run by metric, as the server reads them in its log; without `rank`, of the rank that began first, with
+    what was written for TensorBoard. Raises CommandError."""
+    answer = server.get(f"{RUNS}/{run['id']}/curves", rank=rank)
+    for note in answer["notes"]:
+        tell(note)
+    printed = {
+        one["metric"]: PlottedCurve(one["axis"], [(float(x), float(y)) for x, y in one["points"]])
+        for one in answer["curves"]
+    }
+    return printed if rank is not None else {**read_event_curves(server.directory, run), **printed}
 
 
-def _read_attempts(server: ServerClient, run: dict[str, Any], rank: int | None) -> Iterator[Iterator[str]]:
-    """The lines of each attempt of one rank; without `rank`, of the rank that began first. Raises CommandError."""
-    ranks = [one for one in run["ranks"] if one["attempts"]]
-    if rank is not None:
-        chosen = [one for one in ranks if one["rank"] == f"rank {rank}"]
-        if ranks and not chosen:
-            raise CommandError(f"{run['name']} has no rank {rank}; it has {', '.join(one['rank'] for one in ranks)}.")
-        ranks = chosen
-    for attempt in ranks[0]["attempts"][-_MAX_ATTEMPTS:] if ranks else ():
-        yield _read_lines(server, f"{WORKLOADS}/{run['id']}/pods/{ranks[0]['pod']}/logs", attempt["attempt"])
-
-
-def _read_lines(server: ServerClient, path: str, attempt: int) -> Iterator[str]:
-    try:
-        for text in server.stream_lines(path, attempt=attempt):
-            yield text[:MAX_LINE].decode(errors="replace")
-    except StatusError as error:
-        tell(f"attempt {attempt} is left out: {error}")
-
-
-def _charts(runs: list[tuple[dict[str, Any], dict[str, Curve]]]) -> list[Chart]:
+def _charts(runs: list[tuple[dict[str, Any], dict[str, PlottedCurve]]]) -> list[Chart]:
     """A chart for each metric and axis, in the order in which they were printed."""
     names = [run["name"] for run, _ in runs]
     charts: dict[tuple[str, str], list[tuple[str, Points]]] = {}

@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from rowlock.cli.curves.curve import MAX_CURVES, PlottedCurve
 from rowlock.cli.curves.event_files import Scalar, read_scalars
-from rowlock.cli.curves.lines import MAX_CURVES, Curve
 from rowlock.cli.output import parse_time
 
 _EVENT_FILE = re.compile(r"events\.out\.tfevents\.([0-9]{1,12})\.(.*)")
 _MAX_ENTRIES, _MAX_DEPTH, _MAX_FILES = 20_000, 6, 200
 """Limits of a search: directory entries, directory levels, event files."""
+_MAX_POINTS = 20_000
+"""Points of a curve at most."""
 _PASSED_OVER = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", "site-packages"})
 _SLACK = 2.0
 """Seconds of tolerance around a run's begin and end, because the times have whole seconds."""
@@ -79,7 +81,7 @@ def _search(top: str) -> Iterator[tuple[EventFile, str]]:
                 yield EventFile(entry.path, float(match[1]), os.path.relpath(directory, top)), match[2]
 
 
-def read_event_curves(data_directory: str, run: dict[str, Any]) -> dict[str, Curve]:
+def read_event_curves(data_directory: str, run: dict[str, Any]) -> dict[str, PlottedCurve]:
     """The scalar curves of a run by name. A name that occurs in several directories gets its directory as a prefix."""
     written: dict[str, dict[str, dict[int, Scalar]]] = {}
     for file in find_event_files(data_directory, run):
@@ -89,7 +91,7 @@ def read_event_curves(data_directory: str, run: dict[str, Any]) -> dict[str, Cur
                     _add_scalar(written.setdefault(scalar.tag, {}).setdefault(file.place, {}), scalar)
         except OSError:
             continue  # another user's, or gone
-    curves: dict[str, Curve] = {}
+    curves: dict[str, PlottedCurve] = {}
     for tag, places in written.items():
         for place, points in places.items():
             curves[tag if len(places) == 1 else f"{place}/{tag}"] = _to_curve(points)
@@ -103,8 +105,9 @@ def _add_scalar(points: dict[int, Scalar], scalar: Scalar) -> None:
         points[scalar.step] = scalar
 
 
-def _to_curve(points: dict[int, Scalar]) -> Curve:
-    curve = Curve("step")
-    for step in sorted(points):
-        curve.add(float(step), points[step].value)
-    return curve
+def _to_curve(points: dict[int, Scalar]) -> PlottedCurve:
+    """Of too many points every n-th is kept, and the last."""
+    every = -(-len(points) // _MAX_POINTS)
+    return PlottedCurve(
+        "step", [(float(step), points[step].value) for step in sorted(points, reverse=True)[::every]][::-1]
+    )

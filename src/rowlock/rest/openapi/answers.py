@@ -176,6 +176,9 @@ ANSWERS: dict[str, Schema] = {
         **_RUN, phases=list_of(record(at=TIME, phase=TEXT, message=TEXT)), ranks=list_of(OBJECT), why=nullable(OBJECT),
         events=WHOLE, checkpointsOf=TEXT, ran=OBJECT, manifest=OBJECT,
     ),
+    "Curves": record(
+        rank=TEXT, curves=list_of(record(metric=TEXT, axis=TEXT, points=list_of(list_of(ANYTHING)))), notes=list_of(TEXT)
+    ),
     "Resources": record(
         nodePool=record(id=TEXT, name=TEXT), gpu=record(**_QUOTA), cpu=record(**_QUOTA),
         memory=record(**_QUOTA, units=TEXT), priority=TEXT,

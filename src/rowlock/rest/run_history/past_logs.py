@@ -247,6 +247,11 @@ def _reader(call: RestCall, job: Object) -> _LifeReader:
     return _LifeReader(call.context.api, call.context.archive, objects.namespace(job))
 
 
+def read_life(call: RestCall, job: Object, life: Life, options: LogOptions) -> AsyncIterator[bytes]:
+    """The log of one life, as its program wrote it. Raises ApiError."""
+    return _reader(call, job).read(life, options)
+
+
 async def pod_logs(call: RestCall) -> Any:
     """GET /workloads/{id}/pods/{pod}/logs: the log of one container as text. A deleted pod can be given by
     name or rank (`rank-1`); `chief` is the default pod. `attempt` selects an earlier life of the rank, `localRank` one of
