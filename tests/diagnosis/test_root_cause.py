@@ -72,6 +72,27 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure
             'rank 0 (pod j-worker-0, node n1) could not start: exec: "pyhton": executable file not found in $PATH.',
         ),
         (
+            [
+                dead(
+                    1,
+                    143,
+                    signal=15,
+                    stopped=True,
+                    reason="Evicted",
+                    message="Pod ephemeral local storage usage exceeds the total limit 1Mi. ",
+                ),
+                dead(0, trouble=ECHO, at=12.9),
+            ],
+            2,
+            "rank 1 (pod j-worker-1, node n1) was stopped by the kubelet after 12 s: Evicted: Pod ephemeral local storage usage exceeds the"
+            " total limit 1Mi; rank 0 then lost it and ended too.",
+        ),
+        (
+            [dead(0, 143, signal=15, stopped=True, reason="Unhealthy", message="Container main failed liveness probe")],
+            1,
+            "rank 0 (pod j-worker-0, node n1) was stopped by the kubelet after 12 s: Unhealthy: Container main failed liveness probe.",
+        ),
+        (
             [dead(3, 135, signal=7)],
             1,
             "rank 3 (pod j-worker-3, node n1) was killed with SIGBUS (exit code 135) after 12 s; often a full /dev/shm: give it"

@@ -249,6 +249,30 @@ def test_a_container_beside_a_rank_is_not_taken_for_it(tmp_path: Path) -> None:
     on_job(tmp_path, body)
 
 
+def test_why_the_kubelet_ended_a_pod_is_told_in_its_own_words(tmp_path: Path) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+
+    async def body(job: Job) -> None:
+        await job.start()
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "controller": True}
+        owned = [{**owner, "uid": job.object["metadata"]["uid"]}]
+        ill: dict[str, Any] = {"container": {"livenessProbe": probe}, "spec": {"terminationGracePeriodSeconds": 1}}
+        late: dict[str, Any] = {"spec": {"activeDeadlineSeconds": 1, "terminationGracePeriodSeconds": 1}}
+        await job.node.add(pod("j-master-0", "exec sleep 600", ownerReferences=owned, **ill))
+        await job.node.ended("j-master-0")
+        said = await job.event("RankFailed")
+        assert "was stopped by the kubelet" in said
+        assert said.endswith(": Unhealthy: Container main failed liveness probe.")
+        await job.node.add(pod("j-worker-0", "exec sleep 600", ownerReferences=owned, **late))
+        await until(lambda: len(job.attached.failures.failures_of(job.object["metadata"]["uid"])) == 2, "a second end")
+        failed = (await job.why())["incidents"][-1]["deaths"]
+        assert {d["reason"]: d["message"] for d in failed}["DeadlineExceeded"] == (
+            "Pod was active on the node longer than the specified deadline"
+        )
+
+    on_job(tmp_path, body)
+
+
 def test_a_program_that_does_not_start_and_the_error_file_of_torch(tmp_path: Path) -> None:
     async def body(job: Job) -> None:
         await job.start("load")

@@ -42,7 +42,8 @@ class RankFailure:
     stopped: bool = False
     """The cluster had told it to end; it did not fail by itself."""
     reason: str = ""
-    """Kubernetes' word where the code does not say it: OOMKilled, StartError…"""
+    """Kubernetes' word where the code does not say it: OOMKilled, StartError, or why the kubelet ended the pod (Evicted, DeadlineExceeded,
+    Unhealthy, any word that the pod's status has)."""
     message: str = ""
     trouble: LoggedError | None = None
     said: str = ""
@@ -62,11 +63,16 @@ class RankFailure:
     @property
     def is_secondary(self) -> bool:
         """Whether it ended because another rank had failed."""
-        if self.reason == "OOMKilled":
+        if self.reason == "OOMKilled" or self.was_ended_by_node:
             return False
         if self.trouble is not None:
             return self.trouble.secondary
         return self.stopped or self.signal == signals.SIGTERM
+
+    @property
+    def was_ended_by_node(self) -> bool:
+        """Whether its kubelet ended it for a reason of the pod's own (evicted, too long, unhealthy), which `message` tells."""
+        return self.reason not in ("", "OOMKilled", "StartError")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,7 +102,7 @@ def root_cause(incident: Sequence[RankFailure]) -> RankFailure:
 
 def is_requested_stop(incident: Sequence[RankFailure]) -> bool:
     """Whether no rank failed: the cluster had told each of them to end."""
-    return all(d.stopped and d.reason != "OOMKilled" for d in incident)
+    return all(d.stopped and d.reason != "OOMKilled" and not d.was_ended_by_node for d in incident)
 
 
 def ending_signal(code: int, signal: int = 0) -> int:
@@ -158,6 +164,8 @@ def _cause_description(cause: RankFailure) -> str:
     duration = f" after {format_duration(cause.finished - cause.started)}" if cause.finished > cause.started > 0 else ""
     if cause.reason == "OOMKilled":
         return f"{ending}{duration}" + (f": {cause.message}" if cause.message else "")
+    if cause.was_ended_by_node:
+        return f"was stopped by the kubelet{duration}: {cause.reason}: {cause.message}".rstrip(": .")
     if cause.trouble is not None:
         if cause.trouble.text == SEEN_BY_TORCHRUN:
             return f"{cause.trouble.kind}{duration}, {SEEN_BY_TORCHRUN}"

@@ -8,7 +8,7 @@ Events of the job (so `kubectl describe` shows them) and the answer of `rowlock 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ran
 from rowlock.diagnostics.stack_dumps import StackDump
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
 from rowlock.objects import Object, controller_of, name, uid
 
@@ -79,6 +80,8 @@ class Diagnostics:
         if job is None or container not in {c["name"] for c in pod["spec"]["containers"]}:
             return
         failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
+        if failure is not None and failure.stopped:
+            failure = _with_reason_of_node(failure, pod_state, container, pod)
         if failure is not None and self.failures.add(owner_uid, failure) and owner_uid not in self._pending_jobs:
             self._pending_jobs.add(owner_uid)
             asyncio.get_running_loop().call_later(_GATHER_DELAY, self._report_latest_incident, job)
@@ -220,6 +223,14 @@ class Diagnostics:
     async def judge_job(self, job: str) -> tuple[Verdict, list[RankObservation]]:
         observations = await self.observe_ranks(job)
         return (judge_ranks(observations) if observations else Verdict("moving", "No rank runs.")), observations
+
+
+def _with_reason_of_node(failure: RankFailure, pod_state: PodState, container: str, pod: Object) -> RankFailure:
+    """The same, with why its kubelet ended it, where that was the kubelet's own decision and nobody's request."""
+    if probe := pod_state.failed_probes.get((container, failure.run)):
+        return replace(failure, reason="Unhealthy", message=probe)
+    found = kubelet_failure(pod_state.spec_of(pod), pod_state.facts(), failure.finished)
+    return replace(failure, reason=found[0], message=found[1]) if found else failure
 
 
 def _sort_cause_first(incident: list[RankFailure]) -> list[RankFailure]:

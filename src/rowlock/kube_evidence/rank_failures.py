@@ -120,6 +120,12 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
     message = str(state.get("message") or "")
     error = _find_end_error(log, message, ending_signal(code, int(state.get("signal") or 0)))
     label = ranks.rank_label(job, pod)
+    if reason not in (
+        "OOMKilled",
+        "StartError",
+    ):  # the kubelet's own words, where it ended the pod: Evicted, DeadlineExceeded…
+        told = objects.dig(pod, "status", {}) if end.is_current else {}
+        reason, message = str(told.get("reason") or ""), str(told.get("message") or "")
     is_main = objects.dig(pod, "spec.containers", [{}])[0].get("name") == end.container
     return RankFailure(
         rank=label if is_main else f"container {end.container} of {label}",
@@ -131,8 +137,8 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
         run=end.number,
         signal=int(state.get("signal") or 0),
         stopped=objects.is_deleting(pod) and code in _STOP_SIGNALS and reason != "OOMKilled",
-        reason=reason if reason in ("OOMKilled", "StartError") else "",
-        message=message if reason in ("OOMKilled", "StartError") else "",
+        reason=reason,
+        message=message if reason else "",
         trouble=error,
         said="" if error else last_line(log),
     )

@@ -27,6 +27,8 @@ class PodState:
     """A shim was lost: its container, or what its program has started, may run on."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
+    failed_probes: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Container and number of its run → the sentence of the event that said which probe or hook it failed, and was stopped for."""
     volumes: tuple[Volume, ...] | None = None
     """As they are on disk; None = not looked at since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)

@@ -116,7 +116,7 @@ def assess_progress(spec: PodSpec, facts: PodFacts, now: float, base: float = FI
         spec,
         facts,
         now,
-        failure=_kubelet_failure(spec, facts, now),
+        failure=kubelet_failure(spec, facts, now),
         is_initialised=any(c.run is not None for c in mains),
         inits=tuple(
             _assess_container(spec, c, facts, base, are_mains_over=are_mains_over) for c in spec.init_containers
@@ -158,7 +158,8 @@ def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are
     return ended.code != 0 and spec.restart_policy != "Never"
 
 
-def _kubelet_failure(spec: PodSpec, facts: PodFacts, now: float) -> tuple[str, str] | None:
+def kubelet_failure(spec: PodSpec, facts: PodFacts, now: float) -> tuple[str, str] | None:
+    """Reason and message of a pod that its kubelet ends whatever its programs do: as its status has them."""
     if facts.evicted:
         return "Evicted", facts.evicted
     if spec.active_deadline is not None and now >= facts.start_time + spec.active_deadline:

@@ -139,6 +139,7 @@ class Prober:
         if grace is None:
             grace = target.pod.grace_period
         restart_note = ", will be restarted" if target.pod.restart_policy != "Never" else ""
+        target.state.failed_probes[target.name, target.number] = text
         self._record_event(target.pod.object, "Normal", "Killing", text + restart_note, target.name)
         if not self.begin_pre_stop(target.pod, target.state, target.container, float(grace)):
             self._stop_container(target.state, target.name, float(grace))
