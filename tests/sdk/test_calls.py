@@ -102,7 +102,7 @@ def test_a_query_says_what_was_said() -> None:
     call = calls.logs("a/b", rank=1, follow=True, tail=0, attempt=None, timestamps=False)
     assert (call.path, call.parameters()) == (
         "/api/v1/workloads/a%2Fb/pods/rank-1/logs",
-        {"follow": "true", "tail": "0"},
+        {"follow": "true", "tail": "0", "progress": "false"},
     )
     assert calls.wait("x", ("Running",), 1).parameters() == {"for": "Running", "timeout": "1.000"}
 

@@ -128,7 +128,9 @@ def logs(
 ) -> ApiCall[None]:
     """A stream of lines: of all ranks, or of one."""
     parts = ("logs",) if rank is None else ("pods", f"rank-{rank}", "logs")
-    query = {"follow": follow, "tail": tail, "attempt": attempt, "timestamps": timestamps}
+    query: dict[str, Any] = {"follow": follow, "tail": tail, "attempt": attempt, "timestamps": timestamps}
+    if follow and rank is not None:
+        query["progress"] = "false"  # whole lines, and a bar as one now and then
     return ApiCall(
         "GET", _path(identity, *parts), _no_value, {k: v for k, v in query.items() if v is not None and v is not False}
     )

@@ -63,7 +63,8 @@ def logs(line: CommandLine) -> int:
         own = {**options, "previous": line.previous, "localRank": chosen.local_rank}
         if line.rank is not None and not sys.stdout.isatty():
             own["progress"] = False  # a bar is a line, as without --rank
-        lines = server.stream_lines(f"{path}/pods/{chosen.name}/logs", **own)
+        read = server.stream_lines if counts_here else server.stream_pieces
+        lines = read(f"{path}/pods/{chosen.name}/logs", **own)
         write_lines(deque(lines, tail) if counts_here else lines)
         return 0
     write_merged(server, f"{path}/logs", previous=line.previous, **options)

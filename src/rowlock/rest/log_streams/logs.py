@@ -21,6 +21,7 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.log_streams.bars import show_bars
 from rowlock.rest.log_streams.lines import (
     STATE,
     LineTag,
@@ -135,9 +136,11 @@ async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogO
 
     async def lines_of_pod() -> AsyncGenerator[bytes]:
         try:
-            lines = split_lines(chunks, states=has_states, stamped=options.timestamps)
+            shows_bars = options.follow and not has_states
+            lines = split_lines(chunks, states=has_states or shows_bars, stamped=options.timestamps)
             if local_rank is not None:
                 lines = lines_of_local_rank(lines, local_rank, stamped=options.timestamps)
+            lines = show_bars(lines) if shows_bars else lines
             async for line in lines:
                 yield line
         finally:
@@ -421,7 +424,8 @@ class _LogSource:
         try:
             read = self.read_pod if objects.uid(pod) else self.read_gone_pod
             chunks = read(pod, log_options)
-            async for line in split_lines(chunks, states=self.has_states, stamped=log_options.timestamps):
+            lines = split_lines(chunks, states=True, stamped=log_options.timestamps)
+            async for line in lines if self.has_states else show_bars(lines):
                 state = STATE if line.startswith(STATE) else b""
                 await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
         except (NotFound, BadRequest):
