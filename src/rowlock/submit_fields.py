@@ -180,7 +180,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
       value="NAME=QUANTITY"),
     F("compute.largeShmRequest", "switch", "a large /dev/shm", v1="--large-shm", v2="--large-shm"),
     # -------------------------------------------------- lifecycle
-    F("backoffLimit", "int", "the job fails after this many failures", v1="--backoff-limit", v2="--backoff-limit",
+    F("backoffLimit", "int", "restarts of the job before it fails, however many ranks it has", v1="--backoff-limit", v2="--backoff-limit",
       value="N", default1=6, default2=6, hidden="--backoffLimit"),
     F("autoDeletionTimeAfterCompletionSeconds", "duration", "delete the finished job after this time: 5s, 2m, 3h",
       v1="--ttl-after-finish", v2="--auto-deletion-time-after-completion", value="DURATION"),

@@ -197,11 +197,12 @@ def test_a_manifest_with_never_is_told_of_evictions() -> None:
     assert "is Never" in OWN.notice(OWN.dress_manifest(written())), "its workers ask for it"
 
 
-def test_what_still_runs_of_a_job_that_failed_is_stopped_and_of_no_other() -> None:
+def test_what_still_runs_of_a_submitted_job_that_failed_is_stopped_and_of_no_other() -> None:
     job, submission = submitted(backoffLimit=0)
     dressed = OWN.dress(job, submission)
     failed = {"conditions": [{"type": "Failed", "status": "True"}]}
     assert failed_job_patch({**dressed, "status": failed}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
+    assert failed_job_patch({**job, "status": failed}) == {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
     cleaned, submission = submitted(backoffLimit=0, cleanPodPolicy="All")
-    for other in (dressed, {**job, "status": failed}, {**OWN.dress(cleaned, submission), "status": failed}):
+    for other in (dressed, {**written(), "status": failed}, {**OWN.dress(cleaned, submission), "status": failed}):
         assert failed_job_patch(other) is None

@@ -15,6 +15,7 @@ from rowlock.kinds import JAXJOB, PADDLEJOB, PYTORCHJOB, Kind, by_object
 from rowlock.objects import Object, dig, is_condition_true, labels
 from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.model.from_objects import is_preemptible, priority_value
+from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.training.pod_group import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 
 RESUMED_KINDS = (PYTORCHJOB, PADDLEJOB, JAXJOB)
@@ -47,9 +48,9 @@ def restart_if_evicted(job: Object) -> Object:
 
 
 def failed_job_patch(job: Object) -> dict[str, Any] | None:
-    """What is written on such a job when it has failed, so that its operator stops what still runs; None = nothing is. Written at the
-    submit it would stop workers of a job that succeeds, too, which may end later than their master."""
-    if annotations_of(job).get(RESTARTS_ANNOTATION) != EVICTED_ONLY or not is_condition_true(job, "Failed"):
+    """What is written on a job that was submitted through rowlock when it has failed, so that its operator stops what still runs; None =
+    nothing is. Written at the submit it would stop workers of a job that succeeds, too, which may end later than their master."""
+    if REQUEST_ANNOTATION not in annotations_of(job) or not is_condition_true(job, "Failed"):
         return None
     return None if dig(job, "spec.runPolicy.cleanPodPolicy") else _CLEAN_UP
 

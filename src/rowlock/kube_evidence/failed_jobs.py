@@ -1,7 +1,7 @@
-"""Stops what still runs of a failed job that was asked to start no failed program again.
+"""Stops what still runs of a failed job that was submitted through rowlock, unless the submit asked for another cleanPodPolicy.
 
-Such a job has `OnFailure` where it can be evicted (`gangs/evictions.py`). When it has failed, training operator 1.9.4 leaves its pods,
-and their node starts the failed program again and again. Any server may do this, and several may: it is one patch, always the same.
+When a job has failed, training operator 1.9.4 leaves its pods: they hold their GPUs, and with `OnFailure` their node starts the failed
+program again and again. Any server may do this, and several may: it is one patch, always the same.
 """
 
 from __future__ import annotations

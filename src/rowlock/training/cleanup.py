@@ -23,8 +23,10 @@ def should_delete_pod(policy: str, pod: Object) -> bool:
 
 def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
     """Seconds for which pods of a job that has just succeeded may still end by themselves; None = clean up now."""
-    remaining = context.parity.linger - context.observed.finished_for
-    policy = context.job.policy.clean_pod_policy
+    policy, linger = context.job.policy.clean_pod_policy, context.job.policy.linger
+    if linger is None or not context.parity.linger:
+        linger = context.parity.linger
+    remaining = linger - context.observed.finished_for
     has_ending_pods = any(
         phase(p) == "Running" and not is_deleting(p) and should_delete_pod(policy, p) for p in context.observed.pods
     )

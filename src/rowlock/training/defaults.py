@@ -7,11 +7,15 @@ each replica's number, restart policy and default port.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from rowlock.objects import Object, keep_latest, name, namespace, uid
+from rowlock.objects import Object, annotations, keep_latest, name, namespace, uid
 from rowlock.training.framework import Framework
-from rowlock.training.model import Job, Port, Replica, RunPolicy
+from rowlock.training.model import REQUEST_ANNOTATION, Job, Port, Replica, RunPolicy
+
+LINGER_S = 30.0
+"""What ranks of a submitted job have to end by themselves when rank 0 has ended with 0. They save, evaluate, say goodbye."""
 
 
 @keep_latest(64)
@@ -19,7 +23,18 @@ def parse_job(framework: Framework, obj: Object) -> Job:
     """The job with its defaults."""
     spec = framework.apply_defaults(obj.get("spec") or {})
     replicas = {r.type: r for r in sorted(_parse_replicas(framework, spec), key=lambda r: r.type)}
-    return Job(framework, obj, name(obj), namespace(obj), uid(obj), spec, replicas, run_policy(spec))
+    policy = run_policy(spec)
+    if REQUEST_ANNOTATION in annotations(obj):
+        policy = _submitted_policy(policy, spec.get("runPolicy") or {})
+    return Job(framework, obj, name(obj), namespace(obj), uid(obj), spec, replicas, policy)
+
+
+def _submitted_policy(policy: RunPolicy, given: Mapping[str, Any]) -> RunPolicy:
+    """The policy of a job that was submitted through rowlock. When it has ended it holds no pods and no GPUs, unless the submit asked
+    for another cleanPodPolicy."""
+    if not given.get("cleanPodPolicy"):
+        policy = replace(policy, clean_pod_policy="Running", linger=LINGER_S)
+    return replace(policy, counts_job_restarts=True)
 
 
 def run_policy(spec: Mapping[str, Any]) -> RunPolicy:

@@ -1,7 +1,8 @@
 """Two limits that fail a whole job: backoffLimit and activeDeadlineSeconds.
 
 What backoffLimit counts is in-place restarts of containers in running pods, summed over the job; with 0, a failed
-pod too. It is not what its name promises, and it is what the operator does.
+pod too. It is not what its name promises, and it is what the operator does. Of a job that was submitted through rowlock
+it counts the restarts of the job: how often the rank that failed most has failed.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def _is_backoff_exceeded(context: ReconcileContext) -> bool:
     limit = context.job.policy.backoff_limit
     if limit is None:
         return False
+    if limit > 0 and context.job.policy.counts_job_restarts:
+        return max((_pod_failures(pod) for pod in _restartable_pods(context)), default=0) > limit
     failed = sum(phase(p) == "Failed" for p in context.observed.pods)
     active = sum(is_active(p) for p in context.observed.pods)
     counted_failures = sum(c.get("failed", 0) for c in context.counts.values())
@@ -45,15 +48,33 @@ def _is_backoff_exceeded(context: ReconcileContext) -> bool:
 
 
 def _count_restarts(context: ReconcileContext) -> int:
+    return sum(_pod_restarts(pod) for pod in _restartable_pods(context))
+
+
+def _restartable_pods(context: ReconcileContext) -> list[Object]:
+    """Running pods of the replica types whose containers are started again."""
     restartable_labels = {r.label for r in context.job.replicas.values() if r.restart_policy in RESTARTABLE}
-    return sum(
-        _pod_restarts(pod)
+    return [
+        pod
         for pod in context.observed.pods
         if phase(pod) == "Running" and ((pod["metadata"].get("labels") or {}).get(TYPE_LABEL) in restartable_labels)
-    )
+    ]
+
+
+def _container_statuses(pod: Object) -> list[Object]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _pod_restarts(pod: Object) -> int:
-    status = pod.get("status") or {}
-    statuses = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(c.get("restartCount") or 0) for c in statuses)
+    return sum(int(c.get("restartCount") or 0) for c in _container_statuses(pod))
+
+
+def _pod_failures(pod: Object) -> int:
+    """Its restarts, and the end for which the next start is still awaited."""
+    return _pod_restarts(pod) + any(_awaits_restart(c.get("state") or {}) for c in _container_statuses(pod))
+
+
+def _awaits_restart(state: Object) -> bool:
+    waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
+    return waiting.get("reason") == "CrashLoopBackOff" or bool(terminated.get("exitCode"))

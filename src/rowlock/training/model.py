@@ -25,6 +25,9 @@ ROLE_LABEL = "training.kubeflow.org/job-role"
 CHIEF, EVALUATOR, LAUNCHER, MASTER, PS, WORKER = "Chief", "Evaluator", "Launcher", "Master", "PS", "Worker"
 """Replica types as Kubeflow's API spells them; which of them a kind has is `JobKind.roles`."""
 
+REQUEST_ANNOTATION = "rowlock.dev/request"
+"""On a job that was submitted through rowlock (`rowlock run`, `runai`, REST, SDK, UI): the request. Such a job counts its restarts and
+releases its pods as `defaults.py` says; one that kubectl created follows the operator's rules."""
 MANAGED_BY_US = "kubeflow.org/training-operator"
 MIN_RETRYABLE_EXIT_CODE = 128
 """ExitCode: codes from here on (signals) are worth another try, smaller ones are the program's own verdict."""
@@ -100,6 +103,10 @@ class RunPolicy:
     suspend: bool = False
     managed_by: str | None = None
     min_available: int | None = None
+    linger: float | None = None
+    """Seconds that running pods have to end by themselves once the job has succeeded; None = as `Parity.linger` says."""
+    counts_job_restarts: bool = False
+    """backoffLimit is the number of restarts of the job, however many ranks it has; else it is counted as the operator does."""
 
     @property
     def is_managed_by_us(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rowlock.objects import Object, is_digits
-from rowlock.training.model import WORKER
+from rowlock.training.model import REQUEST_ANNOTATION, WORKER
 from rowlock.workloads.compute import Compute, format_number
 from rowlock.workloads.frameworks import MPI, PYTORCH
 from rowlock.workloads.pod_options import USER_CREDENTIAL
@@ -22,8 +22,6 @@ from rowlock.workloads.storage.pod_storage import claim_object
 from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
-REQUEST_ANNOTATION = "rowlock.dev/request"
-"""The annotation that keeps the request's body, so that it can be shown as it was sent."""
 ASSETS_ANNOTATION = "rowlock.dev/assets"
 """The annotation with the template and the assets that a submit named, each with id and name."""
 CREATED_BY = "rowlock.dev/created-by"

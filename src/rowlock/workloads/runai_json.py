@@ -17,7 +17,7 @@ from rowlock import kinds, objects, submit_fields
 from rowlock.objects import Object
 from rowlock.scheduling.model import pod_requests
 from rowlock.scheduling.model.from_objects import PRIORITY_CLASS_VALUES
-from rowlock.training.model import WORKER
+from rowlock.training.model import REQUEST_ANNOTATION, WORKER
 from rowlock.workloads import compute, frameworks, pods, submission
 from rowlock.workloads import objects as job_objects
 from rowlock.workloads.figures import guarantees, times
@@ -419,7 +419,7 @@ def workload_detail_json(workload: Workload) -> dict[str, Any]:
 def distributed_workload_json(workload: Workload) -> dict[str, Any]:
     """`GET /api/v1/workloads/distributed/{id}`, and the answer to a submit."""
     job = workload.job
-    request_text = objects.annotations(job).get(job_objects.REQUEST_ANNOTATION)
+    request_text = objects.annotations(job).get(REQUEST_ANNOTATION)
     request: dict[str, Any] = json.loads(request_text) if request_text else {}
     is_suspended = bool(objects.dig(job, "spec.runPolicy.suspend", False))
     desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_suspended else "Running"

@@ -102,7 +102,7 @@ RUN = Command(
         Flag("--source", "text", "run in a copy of this directory as it is now, without what git ignores", value="DIR"),
         Flag("--resume-from", "text", "resume from the checkpoints of this run, in its directory", value="RUN"),
         Flag("--interactive", "switch", "for interactive work: scheduled before other jobs, and never preempted"),
-        Flag("--backoff-limit", "int", "number of restarts before the job fails", 0, value="N"),
+        Flag("--backoff-limit", "int", "restarts of the job before it fails, however many ranks it has", 0, value="N"),
         Flag("--simulated-gpus", "int", "if no cluster runs and one is started: simulated GPUs per node", value="G"),
         Flag("-t --tty", "switch", "give the first rank this terminal: python -i, breakpoint()", hidden="-it -ti"),
         Flag("--debug --debug-rank", "int", "give this rank the terminal", value="RANK"),

@@ -15,11 +15,12 @@ from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.run_history import past_logs
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, catch_up, find_past, is_visible, past_pods
+from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import checkpoints_owner, replica_specs
-from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION, REQUEST_ANNOTATION
+from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION
 
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
 _MAX_LIMIT = 500
