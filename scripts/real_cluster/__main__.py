@@ -21,9 +21,10 @@ from pathlib import Path
 
 from control_plane import Plane, start, start_controllers, start_scheduler
 from node import add_image, require_node, start_node, stop_node
-from processes import stop
 from recipe import Missing, build, directory
 from training_operator import apply_crds, start_operator
+
+from processes import stop
 
 PARTS = {"operator": start_operator, "scheduler": start_scheduler, "kubelet": start_node}
 """What may stand beside the control plane, in the order in which it is started."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from identities import write_identities
+
 from processes import launch, until
 
 TOKEN = "rowlock-test-admin"

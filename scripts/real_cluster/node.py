@@ -16,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from control_plane import Plane
-from processes import launch, stop, until
 from recipe import Missing
+
+from processes import launch, stop, until
 
 NODE = "real-node"
 _IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")

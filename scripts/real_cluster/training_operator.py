@@ -13,8 +13,9 @@ from typing import Any
 
 import yaml
 from control_plane import Plane
-from processes import launch, runs, until
 from recipe import MANIFESTS, OPERATOR_BINARY
+
+from processes import launch, runs, until
 
 NAMESPACE = "kubeflow"
 SECRET = "training-operator-webhook-cert"
