@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rowlock.objects import Object, annotations, keep_latest, name, namespace, uid
+from rowlock.objects import Object, keep_latest, name, namespace, uid
+from rowlock.objects import annotations as annotations_of
 from rowlock.training.framework import Framework
 from rowlock.training.model import REQUEST_ANNOTATION, Job, Port, Replica, RunPolicy
 
@@ -24,7 +25,7 @@ def parse_job(framework: Framework, obj: Object) -> Job:
     spec = framework.apply_defaults(obj.get("spec") or {})
     replicas = {r.type: r for r in sorted(_parse_replicas(framework, spec), key=lambda r: r.type)}
     policy = run_policy(spec)
-    if REQUEST_ANNOTATION in annotations(obj):
+    if REQUEST_ANNOTATION in annotations_of(obj):
         policy = _submitted_policy(policy, spec.get("runPolicy") or {})
     return Job(framework, obj, name(obj), namespace(obj), uid(obj), spec, replicas, policy)
 
