@@ -267,7 +267,7 @@ def test_it_ends_as_a_program_ends(tmp_path: Path, started: Started) -> None:
 def test_a_module_of_the_users_that_torch_has_hidden_starts_cold(tmp_path: Path, started: Started) -> None:
     (tmp_path / "train.py").write_text("# torch\n")
     started.warm(["python", "train.py"], ENV)
-    for name in ("json.py", "random/__init__.py", "json/data.txt"):
+    for name in ("json.py", "random/__init__.py", "json/data.txt", "random.pt", "json.yaml", "gc.out"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
         pid, why = started._parents.fork(started.spec(["python", "train.py"], ENV), {})
@@ -360,6 +360,36 @@ def test_numpys_blas_has_as_many_threads_as_after_a_cold_start(tmp_path: Path, t
     argv = [sys.executable, "-c", BLAS]
     for more in ({}, {"OMP_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "999"}):
         assert made.warm(argv, ENV | more) == made.cold(argv, ENV | more)
+    made.close()
+
+
+RANDOMNESS = """
+import multiprocessing, random, sys, numpy, torch
+if sys.argv[1:]:
+    random.seed(7), numpy.random.seed(7), torch.manual_seed(7)
+else:
+    print(multiprocessing.current_process().authkey.hex())
+print(random.random())
+print(numpy.random.random())
+print(torch.nn.Linear(2, 2).weight.tolist())
+print(torch.nn.functional.dropout(torch.ones(64)).tolist())
+print(torch.randperm(64).tolist())
+"""
+
+
+def test_forks_of_one_parent_share_no_randomness_and_agree_where_they_are_seeded(
+    tmp_path: Path, torchlike: None
+) -> None:
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("torch is not installed beside this interpreter")
+    modules = ["torch", "numpy", "multiprocessing"]
+    made = Started(tmp_path, WarmParents(pod_host.WARM_PARENT_BOOT, pod_host._SOURCE, modules))
+    argv = [sys.executable, "-c", RANDOMNESS]
+    (code, first), (_, second) = made.warm(argv, ENV), made.warm(argv, ENV)
+    assert code == 0, first
+    alike = [a for a, b in zip(first.splitlines(), second.splitlines(), strict=True) if a == b]
+    assert len(first.splitlines()) == 6 and not alike
+    assert made.warm([*argv, "seeded"], ENV) == made.cold([*argv, "seeded"], ENV)
     made.close()
 
 

@@ -128,9 +128,7 @@ def _reset_interpreter(env: dict[str, str]) -> None:
                 os.close(int(name))
     gc.enable()
     time.tzset()
-    random.seed()
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()
+    _reset_randomness()
     cpus = len(os.sched_getaffinity(0))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(_thread_count(env, "OMP_NUM_THREADS") or cpus)
@@ -138,6 +136,19 @@ def _reset_interpreter(env: dict[str, str]) -> None:
     blas_threads = min(next(filter(None, wanted), cpus), cpus)
     for set_blas_threads in _blas_setters:
         set_blas_threads(blas_threads)
+
+
+def _reset_randomness() -> None:
+    """Every generator that a new interpreter seeds from the system, and the key that multiprocessing draws at import. CUDA's
+    generators are made with the context, which no parent has. The hash seed cannot be drawn again: PYTHONHASHSEED is part of
+    a parent's key, and without it forks of one parent agree on the order of sets of strings, which no program may rely on."""
+    random.seed()
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+    if process := sys.modules.get("multiprocessing.process"):
+        process.current_process().authkey = os.urandom(32)
 
 
 def _thread_count(env: Mapping[str, str], variable: str) -> int:

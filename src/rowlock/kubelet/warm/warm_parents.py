@@ -33,6 +33,9 @@ _ANSWER_TIMEOUT = 5.0
 _IMPORTED_BY_SITE = ("sitecustomize", "usercustomize")
 """Modules that Python imports at its start when there are any: one that came after the parent's start is not imported by it."""
 
+_MODULE_SUFFIXES = (".py", ".pyc", ".so")
+"""Files that Python imports; `random.pt` and `logging.yaml` beside a program hide nothing."""
+
 
 class _Parent:
     def __init__(self, pid: int, connection: socket.socket) -> None:
@@ -48,9 +51,9 @@ class _Parent:
         with contextlib.suppress(OSError):  # not there, as Python takes it; or a zip file, into which we do not look
             names = sorted(os.listdir(directory))
         for name in names:
-            module, _, suffix = name.partition(".")
+            module = name.partition(".")[0]
             is_imported = module in (self.modules or ()) or module in _IMPORTED_BY_SITE
-            if is_imported and (suffix or os.path.exists(f"{directory}/{name}/__init__.py")):
+            if is_imported and (name.endswith(_MODULE_SUFFIXES) or os.path.exists(f"{directory}/{name}/__init__.py")):
                 return os.path.join(directory, name)
         return ""
 
