@@ -190,3 +190,76 @@ def test_ranks_that_stand_at_the_same_lines_but_write_do_move() -> None:
     assert find_straggler(looks) is None
     found = find_straggler(looks, has_output=True)
     assert found is not None and found.culprits == ("rank 1",)
+
+
+LOOKS: dict[str, Any] = {"looks": 5, "watched": 3.8}
+SEEN = "Seen in 5 looks over 3.8 s: no stack changed, no line was written, no data moved."
+INIT = dump(("init_process_group", f"{TORCH}distributed/distributed_c10d.py", 1800), ("<module>", "/w/ddp.py", 3))
+ACCEPT = dump(("accept", "/usr/lib/python3.11/socket.py", 294), ("<module>", "/w/plain.py", 5))
+NAP = dump(("<module>", "/w/plain.py", 10))
+
+
+@pytest.mark.parametrize(
+    ("looks", "kind", "culprits", "sentence"),
+    [
+        (
+            [look(0, ACCEPT, **LOOKS), look(1, NAP, sleeps=True, **LOOKS)],
+            "still",
+            ("rank 1",),
+            f"No rank moves, silent for 6.0 s: rank 1 sleeps at plain.py:10 and rank 0 is at plain.py:5 in accept (socket.py:294);"
+            f" rank 1 keeps the others waiting. {SEEN}",
+        ),
+        (
+            [look(0, NAP, **LOOKS), look(1, NAP, **LOOKS), look(2, LOAD, **LOOKS)],
+            "still",
+            ("rank 2",),
+            "No rank moves, silent for 6.0 s: rank 2 is at load (data.py:88), rank 0 is at plain.py:10 and rank 1 is at plain.py:10;"
+            f" rank 2 keeps the others waiting. {SEEN}",
+        ),
+        (
+            [look(0, INIT, **LOOKS), look(1, None, program="sleep 300")],
+            "absent",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) has not begun: its pod runs `sleep 300`, no Python yet;"
+            " rank 0 waits in init_process_group at ddp.py:3, silent for 6.0 s.",
+        ),
+        (
+            [look(0, INIT, **LOOKS), look(1, None, has_ended=True)],
+            "ended",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) has ended with exit code 0; rank 0 waits in init_process_group at ddp.py:3,"
+            f" silent for 6.0 s. {SEEN}",
+        ),
+        (
+            [look(r, INIT, world_size=3, transferred=2e4, **LOOKS) for r in range(2)],
+            "stuck",
+            (),
+            "The rendezvous is not complete: 2 ranks run, they expect 3; they are in init_process_group at ddp.py:3, silent for"
+            f" 6.0 s; compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them. {SEEN}",
+        ),
+    ],
+)
+def test_hangs_that_no_list_of_calls_knows(
+    looks: list[RankObservation], kind: str, culprits: tuple[str, ...], sentence: str
+) -> None:
+    found = judge_ranks(looks)
+    assert (found.kind, found.culprits, found.sentence) == (kind, culprits, sentence)
+    assert found.is_hang == (kind != "absent")
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [replace(look(0, REDUCE), silent=0.1), look(1, LOAD)],
+        [replace(look(0, REDUCE), silent=0.1), look(1, LOAD, moved=True)],
+        [look(0, NAP), look(1, LOAD, transferred=5e6)],
+        [look(0, NAP), look(1, LOAD, cpu=1.0, helpers=1.0)],
+        [look(0, NAP), look(1, LOAD, cpu=0.5)],
+        [replace(look(0, LOAD), silent=0.1), look(1, None, has_ended=True)],
+        [look(0, LOAD, transferred=2e4), look(1, NAP)],
+        [look(0, LOAD, moved=True), look(1, None, program="pip install x")],
+    ],
+)
+def test_a_rank_that_does_anything_moves(looks: list[RankObservation]) -> None:
+    found = judge_ranks(looks)
+    assert found.kind == "moving" and found.sentence.startswith("Nothing hangs")

@@ -20,6 +20,12 @@ STOPPED = "T"
 """The state of a process that was stopped by a signal, as in /proc."""
 _IDLE, _BUSY = 0.1, 0.9
 """In CPUs: 1.0 is one CPU fully used."""
+_MEETINGS = ("init_process_group", "rendezvous")
+"""Calls in which ranks find each other: afterwards the group is complete."""
+_QUIET = 1024.0
+"""Bytes a second, read and written: keep-alives and heartbeats of a rank that makes no progress are fewer."""
+MIN_SILENCE = 3.0
+"""Seconds without a line of any rank before anybody is said to keep others waiting: healthy ranks wait for each other in every step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,36 @@ class RankObservation:
     """How often torchrun has started it again in the same container."""
     earlier_error: LoggedError | None = None
     """Why the last time; `rank` of it is the local rank that failed, in the same pod."""
+    transferred: float = 0.0
+    """Bytes a second that it read and wrote, to files and peers."""
+    helpers: float = 0.0
+    """Of `cpu`, what the processes below it used: a compiler, data loaders."""
+    sleeps: bool = False
+    """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
+    program: str = ""
+    """Of a rank that has not begun: what its pod runs instead of Python."""
+    has_ended: bool = False
+    """Its program has ended with exit code 0."""
+    world_size: int = 0
+    """How many ranks it expects in the rendezvous that it waits in; 0 = not known."""
+    looks: int = 0
+    """How often it was looked at; 0 = not known."""
+    watched: float = 0.0
+    """Seconds from the first look to the last."""
 
     @property
     def is_standing_still(self) -> bool:
         """Whether no progress of the rank is visible."""
-        return self.state == STOPPED or (self.stack is not None and not self.moved)
+        talks = (
+            self.transferred > _QUIET and self.awaited_collective not in _MEETINGS
+        )  # torch's store asks itself who came
+        is_at_work = talks or self.helpers > _IDLE
+        return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the others may wait for it though it has no Python process: it has not begun, or has ended."""
+        return bool(self.program) or self.has_ended
 
     @property
     def is_failed(self) -> bool:
@@ -69,13 +100,13 @@ class RankObservation:
             "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
             "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
             "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
-            "error": str(self.error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
+            "program": self.program, "ended": self.has_ended, "error": str(self.error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
         }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`kind`: failed, stopped, behind, mismatch, stuck, slow, moving or blind; `culprits`: the ranks that it names."""
+    """`kind`: failed, stopped, behind, ended, absent, mismatch, stuck, still, slow, moving or blind; `culprits`: the ranks that it names."""
 
     kind: str
     sentence: str
@@ -83,7 +114,7 @@ class Verdict:
 
     @property
     def is_hang(self) -> bool:
-        return self.kind in ("failed", "stopped", "behind", "mismatch", "stuck")
+        return self.kind in ("failed", "stopped", "behind", "ended", "mismatch", "stuck", "still")
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind, "sentence": self.sentence, "culprits": list(self.culprits)}
@@ -91,8 +122,9 @@ class Verdict:
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
     """The verdict over all running ranks of a job."""
-    verdict, restarts = _judge_now(observations), _restart_sentence(observations)
-    return replace(verdict, sentence=f"{verdict.sentence} {restarts}") if restarts else verdict
+    verdict = _judge_now(observations)
+    parts = (verdict.sentence, _evidence_sentence(verdict, observations), _restart_sentence(observations))
+    return replace(verdict, sentence=" ".join(part for part in parts if part))
 
 
 def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
@@ -100,11 +132,23 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
         return _failed_verdict(observations, failed)
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
+    absent, running = [o for o in observations if o.is_absent], [o for o in observations if not o.is_absent]
+    if absent and running:
+        return _absent_verdict(absent, running)
+    verdict = _judge_stacks(observations)
+    needs_silence = verdict.kind in ("behind", "mismatch", "stuck", "still", "slow")
+    if needs_silence and min(look.silent for look in observations) < MIN_SILENCE:
+        return Verdict("moving", _moving_sentence(observations))
+    return verdict
+
+
+def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
+    """The verdict over ranks that all have begun, none of them stopped or failed."""
     with_stack = [look for look in observations if look.stack is not None]
     if not with_stack:
         no_stack_reason = next((look.blind for look in observations if look.blind), "no rank has a Python process")
         return Verdict("blind", f"The ranks' stacks cannot be read: {no_stack_reason}.")
-    waiting = [look for look in with_stack if look.awaited_collective and not look.moved]
+    waiting = [look for look in with_stack if look.awaited_collective and look.is_standing_still]
     not_waiting = [look for look in with_stack if not look.awaited_collective]
     if waiting and not_waiting:
         return _behind_verdict(waiting, not_waiting)
@@ -114,7 +158,68 @@ def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
     if len(observations) == 1 and standing_still and standing_still[0].cpu < _IDLE:
         only = standing_still[0]
         return Verdict("moving", f"{only.rank} is at {_place_of(only)} and uses no CPU; it waits for no other rank.")
+    if len(standing_still) == len(observations) > 1 and all(look.cpu < _IDLE for look in standing_still):
+        return _still_verdict(standing_still)
     return Verdict("moving", _moving_sentence(observations))
+
+
+def _evidence_sentence(verdict: Verdict, observations: Sequence[RankObservation]) -> str:
+    """On how many looks a hang rests, and what was not seen; "" where that is not known or not needed."""
+    seen = [look for look in observations if look.looks]
+    if not seen or verdict.kind not in ("behind", "ended", "mismatch", "stuck", "still"):
+        return ""
+    looks, watched = min(look.looks for look in seen), min(look.watched for look in seen)
+    return (
+        f"Seen in {looks} looks over {format_duration(watched)}: no stack changed, no line was written, no data moved."
+    )
+
+
+def _absent_verdict(absent: Sequence[RankObservation], running: Sequence[RankObservation]) -> Verdict:
+    """Some ranks have not begun, or have ended well: whether the others wait for them."""
+    not_begun = [look for look in absent if look.program]
+    what = join_names([_absence_text(look) for look in absent], 3)
+    waiting = [look for look in running if look.is_standing_still and look.cpu < _IDLE]
+    if len(waiting) < len(running) or min(look.silent for look in running) < MIN_SILENCE:
+        return Verdict("moving", f"{_moving_sentence(running)} {what}." if not_begun else _moving_sentence(running))
+    names = tuple(look.rank for look in not_begun or absent)
+    who = _count_text(waiting, running) if len(waiting) == 1 else f"{len(waiting)} ranks"
+    verb = "waits" if len(waiting) == 1 else "wait"
+    silent = format_duration(min(look.silent for look in waiting))
+    where = f"{who} {verb} in {_common_wait(waiting)}" if waiting[0].awaited_collective else _still_text(waiting)
+    return Verdict(
+        "absent" if not_begun else "ended",
+        f"{what}; {where}, silent for {silent}.",
+        names,
+    )
+
+
+def _absence_text(look: RankObservation) -> str:
+    where = f"{look.rank} (pod {look.pod}, node {look.node})"
+    if look.has_ended:
+        return f"{where} has ended with exit code 0"
+    return f"{where} has not begun: its pod runs `{look.program}`, no Python yet"
+
+
+def _still_text(looks: Sequence[RankObservation]) -> str:
+    return join_names([f"{o.rank} {'sleeps' if o.sleeps else 'is'} at {_place_of(o)}" for o in looks], 4)
+
+
+def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
+    """Nobody moves, and no call is known as a wait. The rank that sleeps, or stands elsewhere than all others, is named."""
+    places = Counter(_place_of(look) for look in looks)
+    (common, count), *_ = places.most_common(1)
+    sleeping = [look for look in looks if look.sleeps]
+    elsewhere = [look for look in looks if _place_of(look) != common]
+    if 0 < len(sleeping) < len(looks):
+        culprits = sleeping
+    else:
+        culprits = elsewhere if 0 < len(elsewhere) and count > len(looks) / 2 else []
+    silent = format_duration(min(look.silent for look in looks))
+    text = f"No rank moves, silent for {silent}: {_still_text([*culprits, *(o for o in looks if o not in culprits)])}"
+    if culprits:
+        names = join_names([look.rank for look in culprits])
+        text += f"; {names} {'keeps' if len(culprits) == 1 else 'keep'} the others waiting"
+    return Verdict("still", f"{text}.", tuple(look.rank for look in culprits))
 
 
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
@@ -200,10 +305,22 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
     ):
         return Verdict("moving", f"All ranks are in {next(iter(calls))} and compute.")
     silent = min(look.silent for look in waiting)
+    if next(iter(calls)) in _MEETINGS:
+        return Verdict("stuck", _meeting_sentence(waiting, silent))
     text = (
         f"All {len(waiting)} ranks wait in {_common_wait(waiting)} and none moves, silent for {format_duration(silent)}"
     )
     return Verdict("stuck", f"{text}: a message between them was lost, or they sent different sizes.")
+
+
+def _meeting_sentence(waiting: Sequence[RankObservation], silent: float) -> str:
+    """All are still waiting for each other to come: no message can have been lost."""
+    expected = {look.world_size for look in waiting if look.world_size}
+    numbers = join_names([str(number) for number in sorted(expected)])
+    reason = f"{len(waiting)} ranks run, they expect {numbers}" if expected and expected != {len(waiting)} else ""
+    text = f"The rendezvous is not complete: {reason or f'all {len(waiting)} ranks that run wait for others to come'}"
+    advice = "compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them"
+    return f"{text}; they are in {_common_wait(waiting)}, silent for {format_duration(silent)}; {advice}."
 
 
 def _moving_sentence(observations: Sequence[RankObservation]) -> str:

@@ -19,21 +19,32 @@ from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.rank_activity import Activity, command_below, read_activity
 from rowlock.diagnostics.rank_errors import read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
-from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, sort_by_rank
+from rowlock.diagnostics.rank_processes import (
+    RankProcess,
+    RunningPod,
+    find_ranks,
+    has_no_python,
+    read_environ,
+    sort_by_rank,
+)
 from rowlock.diagnostics.stack_dumps import StackDump
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
-from rowlock.objects import Object, controller_of, name, uid
+from rowlock.objects import Object, controller_of, dig, is_digits, name, uid
+from rowlock.workloads.pods import has_ranked_pods, rank_label
 
 SOURCE = "rowlock"
 PODS_PER_SLICE = 200
 """Pods that are looked at before others have a turn."""
 LOOK_INTERVAL = 0.5
 """Seconds between two observations of the same ranks: one that is at the same line twice does not move."""
+_PAUSES = (1.0, 2.2, 1.3, 3.1)
+"""Between looks, in `LOOK_INTERVAL`s: uneven, so that a rank that does the same every second is not met at the same line each time."""
 _GATHER_DELAY = 1.5
 """Seconds between a failure and its report: the other ranks fail because of it, and the report names them all."""
 
@@ -166,19 +177,40 @@ class Diagnostics:
         return RunningPod(owner, pod, container.run, log)
 
     async def observe_ranks(self, job: str) -> list[RankObservation]:
-        """Every running rank of a job, looked at twice."""
-        ranks_now = await asyncio.to_thread(find_ranks, self.running_pods(job))
-        cpu_before = {rank.pid: stack_dumps.cpu_seconds(rank.pid) for rank in ranks_now}
-        started = time.monotonic()
-        first_dumps = await stack_dumps.dump_stacks(list(cpu_before))
-        await asyncio.sleep(max(0.0, LOOK_INTERVAL - (time.monotonic() - started)))
-        second_dumps = await stack_dumps.dump_stacks(list(cpu_before))
-        elapsed = time.monotonic() - started
-        errors, restarts = await asyncio.to_thread(lambda: (read_rank_errors(ranks_now), read_restarts(ranks_now)))
-        now = self._context.clock()
+        """Every rank of a job: twice at first, and some more times before anybody is said to keep others waiting."""
+        running_pods = self.running_pods(job)
+        ranks_now = await asyncio.to_thread(find_ranks, running_pods)
+        absent = await asyncio.to_thread(self._absent_ranks, job, running_pods, ranks_now)
+        before = await asyncio.to_thread(_read_activities, ranks_now)
+        started, looks = time.monotonic(), [await self._dump(ranks_now)]
+        observations: list[RankObservation] = []
+        for pause in _PAUSES:
+            await asyncio.sleep(max(0.0, pause * LOOK_INTERVAL - (0 if len(looks) > 1 else time.monotonic() - started)))
+            looks.append(await self._dump(ranks_now))
+            elapsed = time.monotonic() - started
+            observations = [*await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed), *absent]
+            if not observations or judge_ranks(observations).kind in ("failed", "stopped", "moving", "blind"):
+                break
+        return observations
+
+    async def _dump(self, ranks_now: list[RankProcess]) -> dict[int, StackDump]:
+        return await stack_dumps.dump_stacks([rank.pid for rank in ranks_now])
+
+    def _observe(
+        self,
+        ranks_now: list[RankProcess],
+        looks: list[dict[int, StackDump]],
+        before: Mapping[int, Activity],
+        elapsed: float,
+    ) -> list[RankObservation]:
+        """What all looks at the ranks together have shown. Runs in a thread."""
+        errors, restarts, now = read_rank_errors(ranks_now), read_restarts(ranks_now), self._context.clock()
         observations = []
         for rank in ranks_now:
-            dump, running_pod = second_dumps[rank.pid], rank.running_pod
+            dump, running_pod = looks[-1][rank.pid], rank.running_pod
+            first, last = before[rank.pid], read_activity(rank.pid)
+            cpu, own = (last.cpu - first.cpu) / elapsed, (last.own_cpu - first.own_cpu) / elapsed
+            world_size = read_environ(rank.pid).get(b"WORLD_SIZE", b"").decode(errors="replace")
             observations.append(
                 RankObservation(
                     rank=rank.name,
@@ -186,17 +218,45 @@ class Diagnostics:
                     node=str(running_pod.pod["spec"].get("nodeName", "")),
                     pid=rank.pid,
                     state=stack_dumps.process_state(rank.pid) or "X",
-                    cpu=(stack_dumps.cpu_seconds(rank.pid) - cpu_before[rank.pid]) / elapsed,
+                    cpu=cpu,
                     silent=now - (running_pod.last_output_time() or running_pod.run.started or now),
                     stack=dump.stack,
-                    moved=_has_moved(first_dumps[rank.pid], dump),
+                    moved=any(_has_moved(look[rank.pid], dump) for look in looks[:-1]),
                     blind=dump.blind,
                     error=errors.get(rank.pid),
                     restarts=restarts.get(rank.pid, (0, None))[0],
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
+                    transferred=max(0.0, (last.transferred - first.transferred) / elapsed),
+                    helpers=max(0.0, cpu - own),
+                    sleeps=first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,
+                    world_size=int(world_size) if is_digits(world_size) else 0,
+                    looks=len(looks),
+                    watched=elapsed,
                 )
             )
         return [look for look in observations if look.state not in ("X", "Z")]
+
+    def _absent_ranks(
+        self, job: str, running_pods: list[RunningPod], ranks_now: list[RankProcess]
+    ) -> list[RankObservation]:
+        """Ranks without a Python process, where others have one: their pods run something else first, or have ended."""
+        begun = {uid(rank.running_pod.pod) for rank in ranks_now}
+        found = [
+            RankObservation(
+                rank_label(p.job, p.pod), name(p.pod), str(dig(p.pod, "spec.nodeName", "")), pid=p.run.pid, program=text
+            )
+            for p in running_pods
+            if uid(p.pod) not in begun and has_ranked_pods(p.job) and has_no_python(p.run.pid)
+            if (text := command_below(p.run.pid))
+        ]
+        owner = running_pods[0].job if running_pods else {}
+        if not has_ranked_pods(owner):
+            return found
+        ended = [pod for pod in self._context.view.by_owner(kinds.POD, job) if dig(pod, "status.phase") == "Succeeded"]
+        return found + [
+            RankObservation(rank_label(owner, pod), name(pod), str(dig(pod, "spec.nodeName", "")), has_ended=True)
+            for pod in ended
+        ]
 
     async def diagnose_job(self, job: Object) -> dict[str, Any]:
         """What is known of a job: its last incident, and where its running ranks stand now."""
@@ -236,6 +296,10 @@ def _with_reason_of_node(failure: RankFailure, pod_state: PodState, container: s
 def _sort_cause_first(incident: list[RankFailure]) -> list[RankFailure]:
     cause = root_cause(incident)
     return [cause, *(d for d in sorted(incident, key=lambda d: d.failed_at) if d is not cause)]
+
+
+def _read_activities(ranks_now: list[RankProcess]) -> dict[int, Activity]:
+    return {rank.pid: read_activity(rank.pid) for rank in ranks_now}
 
 
 def _has_moved(first: StackDump, second: StackDump) -> bool:

@@ -23,6 +23,7 @@ from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
 from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks
 from rowlock.objects import Object, uid
+from rowlock.workloads.frameworks import desired_pods
 
 SAMPLE_INTERVAL = 1.0
 """Seconds between samples; longer where so many ranks run that sampling would cost more than `_COST` of a CPU."""
@@ -130,7 +131,9 @@ class HangDetector:
         self._update_stillness(watched, samples, now)
         if watched.hang is not None and watched.still_since is None:
             self._report_moving_again(watched, now)
-        if len(samples) < 2 or (watched.task is not None and not watched.task.done()):
+        if (len(samples) < 2 and desired_pods(watched.job) < 2) or (
+            watched.task is not None and not watched.task.done()
+        ):
             return
         coroutine: Coroutine[None, None, None] | None = None
         if self._is_suspicious(watched, now):
@@ -250,7 +253,7 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
         now = time.monotonic()
         if now - watched.scanned_at > RESCAN or not all(rank.is_alive for rank in watched.ranks):
             watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
-        if len(watched.ranks) > 1 or watched.samples:
+        if len(watched.ranks) > 1 or watched.samples or (watched.ranks and desired_pods(watched.job) > 1):
             samples[uid(watched.job)] = {rank: _sample_rank(rank, now) for rank in watched.ranks}
     return samples, time.thread_time() - started
 

@@ -44,13 +44,24 @@ def process_state(pid: int) -> str:
 
 def cpu_seconds(root: int) -> float:
     """CPU time of a process and all below it, since they began."""
-    total = 0
-    for pid in (root, *descendants(root)):
-        with contextlib.suppress(OSError, IndexError):
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-    return total / _TICKS_PER_SECOND
+    return sum(own_cpu_seconds(pid) for pid in (root, *descendants(root)))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """CPU time of one process since it began; 0 when it has gone."""
+    with contextlib.suppress(OSError, IndexError):
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    return 0.0
+
+
+def process_name(pid: int) -> str:
+    """Its name as the kernel has it; "" when it has gone."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().decode(errors="replace").strip()
+    return ""
 
 
 def find_py_spy() -> str:

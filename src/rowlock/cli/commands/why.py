@@ -46,6 +46,9 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
 
 def _running_rank_lines(ranks: list[dict[str, Any]], stacks: bool) -> Iterator[str]:
     for rank in ranks:
+        if rank.get("ended") or rank.get("program"):
+            yield f"  {rank['rank']}: {'ended with 0' if rank.get('ended') else 'not begun, runs ' + rank['program']}"
+            continue
         waits = f"waits in {rank['waits']}" if rank["waits"] else "stopped" if rank["state"] == "T" else "running"
         yield f"  {rank['rank']}: {waits}, {rank['cpu']:.2f} CPUs, silent for {rank['silent']:.0f} s"
         if rank.get("error"):

@@ -1,0 +1,80 @@
+"""What a rank does beside its stack: CPU time, bytes, sleeps. From `/proc`, so it needs no framework's word."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+
+from rowlock.diagnostics import stack_dumps
+from rowlock.kubelet.shim.process_tree import children, descendants
+
+_MAX_BYTES, _MAX_COMMAND = 64 * 1024, 80
+"""Bytes of a file of `/proc` that are read; characters of a command line that are shown."""
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Counters of a rank at one moment; `own_cpu` is its process's, `cpu` that and of all below it, in seconds."""
+
+    cpu: float
+    own_cpu: float
+    transferred: int
+    """Bytes read and written by the rank and what is below it, and those of its pod's network."""
+    wakeups: int
+    """How often its main thread began to wait."""
+    is_in_timer: bool
+    """Its main thread waits for the kernel's timer alone: a sleep."""
+
+
+def read_activity(pid: int) -> Activity:
+    """Of a process that may have gone: then the counters are 0."""
+    tree = (pid, *descendants(pid))
+    return Activity(
+        stack_dumps.cpu_seconds(pid),
+        stack_dumps.own_cpu_seconds(pid),
+        sum(_bytes_moved(each) for each in tree) + _network_bytes(pid),
+        _wakeups(pid),
+        b"nanosleep" in _read(f"/proc/{pid}/wchan"),
+    )
+
+
+def command_below(pid: int) -> str:
+    """The command line of the innermost process below `pid`, its oldest child each time: what a shell runs now."""
+    for _ in range(_MAX_DEPTH):
+        below = children(pid)
+        if not below:
+            break
+        pid = min(below)
+    words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
+    text = "".join(c if c.isprintable() and c != "`" else " " for c in words) or stack_dumps.process_name(pid)
+    return text if len(text) <= _MAX_COMMAND else f"{text[: _MAX_COMMAND - 1]}…"
+
+
+def _bytes_moved(pid: int) -> int:
+    """Bytes of read and write calls, to files as to connections."""
+    fields = dict(line.split(b": ", 1) for line in _read(f"/proc/{pid}/io").splitlines() if b": " in line)
+    return int(fields.get(b"rchar", 0)) + int(fields.get(b"wchar", 0))
+
+
+def _network_bytes(pid: int) -> int:
+    """Of the network that the process has for itself; 0 where it shares ours, in which everybody's bytes are counted."""
+    with contextlib.suppress(OSError):
+        if os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            return 0
+        lines = _read(f"/proc/{pid}/net/dev").splitlines()[2:]
+        return sum(int(line.partition(b":")[2].split()[0]) for line in lines)
+    return 0
+
+
+def _wakeups(pid: int) -> int:
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"voluntary_ctxt_switches:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _read(path: str) -> bytes:
+    with contextlib.suppress(OSError):
+        with open(path, "rb") as file:
+            return file.read(_MAX_BYTES)
+    return b""
