@@ -129,3 +129,25 @@ def test_a_plain_job_gives_no_cause_for_remarks(kind: Kind) -> None:
 def test_ranks_that_are_told_where_they_meet_need_no_master() -> None:
     told = pods(PYTORCHJOB, 2, env=[{"name": "MASTER_ADDR", "value": "job-worker-0"}])
     assert job_remarks(PYTORCHJOB, job(PYTORCHJOB, replicas={"Worker": told})) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "is_warned_of"),
+    [
+        (["sh", "-c", "python t.py"], True),  # dash starts even the last command as a child
+        (["sh", "-c", "cd /w && exec python t.py --lr 1;"], False),
+        (["bash", "-c", "cd /w && python t.py"], False),  # bash becomes its last command
+        (["/bin/bash", "-euo", "pipefail", "-c", "python t.py 2>&1 | tee log"], True),
+        (["bash", "-c", "python t.py || true"], True),
+        (["bash", "-c", "python t.py &\nwait"], True),
+        (["bash", "-c", "trap 'kill $!' TERM; python t.py & wait"], False),
+        (["bash", "-c", "python -c 'import a; b()'"], False),
+        (["bash", "train.sh"], False),  # what is in it is not known
+        (["python", "-c", "a; b"], False),
+    ],
+)
+def test_a_shell_that_keeps_signals_from_its_program_is_named(command: list[str], is_warned_of: bool) -> None:
+    made = pods(PYTORCHJOB)
+    made["template"]["spec"]["containers"][0]["command"] = command
+    remarks = job_remarks(PYTORCHJOB, job(PYTORCHJOB, replicas={"Master": made}))
+    assert any("may not pass SIGTERM on" in text for text in remarks) == is_warned_of

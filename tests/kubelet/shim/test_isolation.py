@@ -61,7 +61,22 @@ def test_what_a_shell_leaves_behind_is_asked_too_and_gets_the_rest_of_the_grace(
         await until(ready.exists)
         await node.delete("a", DeleteOptions(grace=20))
         assert saved.read_text() == "saved\n"
-        assert [reason for _, reason, _ in node.events("a")].count("SignalNotPassedOn") == 1
+        await until(lambda: "SignalNotPassedOn" in [reason for _, reason, _ in node.events("a")])
+
+    on_node(tmp_path, body)
+
+
+def test_what_a_pipe_leads_to_is_asked_after_the_program_that_saves(tmp_path: Path) -> None:
+    """A `tee` that died first would break the pipe that the program writes to while it saves."""
+    saved, ready = tmp_path / "saved", tmp_path / "ready"
+    save = f"trap 'echo saving; sleep 0.3; echo on; echo saved > {saved}; exit 0' TERM"
+    program = f"{save}; echo > {ready}; while :; do sleep 0.1; done"
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", f'bash -c "{program}" 2>&1 | tee log; echo not reached'))
+        await until(ready.exists)
+        await node.delete("a", DeleteOptions(grace=20))
+        assert saved.read_text() == "saved\n"
 
     on_node(tmp_path, body)
 

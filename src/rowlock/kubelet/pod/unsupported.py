@@ -28,6 +28,10 @@ UNSUPPORTED_SECURITY_FIELDS = (
 def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
     warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
+    if pod.is_process_namespace_shared and not engine:
+        warnings.append(
+            "shareProcessNamespace: its containers see and may signal all processes of this machine, not the pod's alone"
+        )
     for container in pod.main_containers:
         if limits == "watchdog" and not engine and container.limits.get("cpu"):
             text = f"the cpu limit of {container.name} counts for the scheduler but is not enforced"

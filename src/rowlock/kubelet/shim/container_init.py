@@ -69,6 +69,8 @@ class ContainerInit:
             process = {"pid": pid, "ticks": ticks(pid), "started": time.time()}
             write_fact(run_fact_path(request, "start") + ".begun", self._shim_identity() | process)
             os.setsid()
+            if "ipc" in request.namespaces:  # here, not in the fork server, which all starts wait for
+                calls.unshare(calls.NEWIPC)
             if request.network:
                 netns.enter_pod_network(request.network, self._netns, has_own_root=request.rootfs is not None)
             apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only

@@ -22,7 +22,7 @@ from rowlock.kubelet.shim.shim_request import namespace_flags
 _ANSWER_TIMEOUT = 5.0
 _HEADER_BYTES = 16
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
-_WORDS = {0: b".", calls.NEWPID: b"p", calls.NEWIPC: b"i", calls.NEWPID | calls.NEWIPC: b"b"}
+_WORDS = {0: b".", calls.NEWPID: b"p"}
 """What the fork server reads: into which namespaces it forks (`calls.fork_into`)."""
 _NAMESPACES = {word: namespaces for namespaces, word in _WORDS.items()}
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)

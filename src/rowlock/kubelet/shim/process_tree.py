@@ -27,12 +27,22 @@ def children(pid: int) -> list[int]:
 
 def inner_pid(pid: int) -> int:
     """The pid that a process of this machine has in the PID namespace that it lives in; the same one where it has ended."""
+    return int(_status_field(pid, b"NSpid:") or pid)
+
+
+def handles_signal(pid: int, number: int) -> bool:
+    """Has a process a handler for this signal? False where it has ended."""
+    return bool(int(_status_field(pid, b"SigCgt:") or b"0", 16) >> (number - 1) & 1)
+
+
+def _status_field(pid: int, name: bytes) -> bytes:
+    """The last word of a line of /proc/PID/status; nothing where the process has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
-                if line.startswith(b"NSpid:"):
-                    return int(line.split()[-1])
-    return pid
+                if line.startswith(name):
+                    return line.split()[-1]
+    return b""
 
 
 def reap_children(child: int) -> tuple[bool, int | None]:

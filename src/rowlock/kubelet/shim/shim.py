@@ -217,12 +217,15 @@ class Shim:
 
         A shell dies of SIGTERM and leaves what it waits for behind. On a cluster it would be process 1 and ignore the
         signal; the program below it would work on, unasked, until it is killed. Here what the shell had started is asked, not
-        what lies below that, and gets the rest of the grace."""
+        what lies below that, and gets the rest of the grace. Programs with a handler for the signal come first: what they
+        write through (`python train.py | tee log`) must live while they save."""
         if self._kill_at is None or self._exit_status is None or not self._reap():
             return False
         if process_tree.decode_wait_status(self._exit_status)[1] != self._request.stop_signal:
             return False
-        for pid in process_tree.children(self._pid):
+        children = process_tree.children(self._pid)
+        handling = [pid for pid in children if process_tree.handles_signal(pid, self._request.stop_signal)]
+        for pid in handling or children:
             if pid not in self._passed_on_to:
                 self._passed_on_to.append(pid)
                 signal_all([process_tree.inner_pid(pid)], self._request.stop_signal)

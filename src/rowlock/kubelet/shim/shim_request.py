@@ -134,7 +134,7 @@ class ShimRequest(NamedTuple):
 
 def namespace_flags(namespaces: Sequence[str]) -> int:
     """The namespaces that begin with the shim, as `calls.fork_into` takes them."""
-    return (calls.NEWPID if "pid" in namespaces else 0) | (calls.NEWIPC if "ipc" in namespaces else 0)
+    return calls.NEWPID if "pid" in namespaces else 0
 
 
 def _refuse_unknown(place: str, data: Mapping[str, Any], known: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 
 from rowlock.kinds import MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
@@ -178,7 +179,10 @@ def _port_remarks(framework: Framework, job: Job) -> Iterator[str]:
             )
 
 
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+_FORKING_SHELLS, _SHELLS = frozenset({"sh", "dash", "ash"}), frozenset({"sh", "dash", "ash", "bash", "zsh"})
+"""Shells that start even the last command of a script as a child (dash, which is `sh` on Debian); all shells."""
+_SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
+_BLOCK_ENDS = frozenset({"done", "fi", "esac", "}", ")"})
 
 
 def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
@@ -186,13 +190,42 @@ def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
     for type_ in job.replicas:
         container = job.main_container(type_)
         words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
-        shell, options, script = (*words, "", "", "")[:3]
-        is_shell = shell.rpartition("/")[2] in _SHELLS and options.startswith("-") and options.endswith("c")
-        if is_shell and re.search(r"[;&|\n]", script.strip()) and not re.search(r"\b(exec|trap)\b", script):
+        shell = words[0].rpartition("/")[2] if words else ""
+        if shell in _SHELLS and _keeps_signals(shell, _script_of(words[1:])):
             yield (
-                f"{shell.rpartition('/')[2]} of {type_} does not pass SIGTERM on: on a cluster its program is killed after the grace"
-                " period without being asked to save; begin the last command with `exec`"
+                f"{shell} of {type_} may not pass SIGTERM on: then, on a cluster, its program is killed after the grace period"
+                " without being asked to save; begin the last command with `exec`"
             )
+
+
+def _script_of(words: list[str]) -> str:
+    """What a shell runs: the word after the options, one of which is -c; "" where it runs a file."""
+    for number, word in enumerate(words):
+        if word.startswith("-") and not word.startswith("--") and word.endswith("c"):
+            return words[number + 1] if number + 1 < len(words) else ""
+        if not word.startswith("-") and (number == 0 or not words[number - 1].endswith("o")):  # `-o pipefail`
+            return ""
+    return ""
+
+
+def _keeps_signals(shell: str, script: str) -> bool:
+    """Does the shell wait for the last command of the script, instead of becoming it? False where that cannot be told."""
+    lexer = shlex.shlex(script.strip().replace("\n", ";"), posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:  # quotes that do not end, or a here document
+        return False
+    if not words or any(words[n] == "trap" and {"TERM", "SIGTERM", "15"} & set(words[n:]) for n in range(len(words))):
+        return False
+    while words and words[-1] == ";":
+        words.pop()
+    starts = [n + 1 for n, word in enumerate(words) if word in _SEPARATORS]
+    last, before = words[starts[-1] :] if starts else words, words[starts[-1] - 1] if starts else ";"
+    if last[:1] == ["exec"]:
+        return False
+    is_simple = before in (";", "&&") and bool(last) and last[-1] not in _BLOCK_ENDS and last[0] != "wait"
+    return shell in _FORKING_SHELLS or not is_simple
 
 
 REMARK_RULES: tuple[Callable[[Framework, Job], Iterator[str]], ...] = (
