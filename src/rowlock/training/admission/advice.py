@@ -210,7 +210,7 @@ def _script_of(words: list[str]) -> str:
 
 def _keeps_signals(shell: str, script: str) -> bool:
     """Does the shell wait for the last command of the script, instead of becoming it? False where that cannot be told."""
-    lexer = shlex.shlex(script.strip().replace("\n", ";"), posix=True, punctuation_chars=";&|")
+    lexer = shlex.shlex(script.strip().replace("\n", " ; "), posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
     try:
         words = list(lexer)
