@@ -126,6 +126,9 @@ def _reset_interpreter(env: dict[str, str]) -> None:
         if int(name) > 2:
             with contextlib.suppress(OSError):  # the listing's own descriptor
                 os.close(int(name))
+    _renew_stdio()
+    if hasattr(threading.main_thread(), "_set_native_id"):  # a fork leaves it as it was in the parent
+        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
     gc.enable()
     time.tzset()
     _reset_randomness()
@@ -136,6 +139,29 @@ def _reset_interpreter(env: dict[str, str]) -> None:
     blas_threads = min(next(filter(None, wanted), cpus), cpus)
     for set_blas_threads in _blas_setters:
         set_blas_threads(blas_threads)
+
+
+def _renew_stdio() -> None:
+    """stdin, stdout and stderr as a new interpreter makes them: it asks each file once whether it can be positioned, and the
+    parent's were /dev/null, which says that it can."""
+    for name, fd, mode in (("stdin", 0, "rb"), ("stdout", 1, "wb"), ("stderr", 2, "wb")):
+        old = getattr(sys, name)
+        if old is None:
+            continue
+        buffer = open(fd, mode, 0 if isinstance(old.buffer, io.RawIOBase) else -1, closefd=False)
+        raw: Any = getattr(buffer, "raw", buffer)
+        raw.name = f"<{name}>"
+        new: Any = io.TextIOWrapper(
+            buffer,
+            encoding=old.encoding,
+            errors=old.errors,
+            newline="\n",
+            line_buffering=old.line_buffering,
+            write_through=old.write_through,
+        )
+        new.mode = old.mode
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def _reset_randomness() -> None:
