@@ -10,7 +10,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.images import build, commands
-from rowlock.kubelet.images.build_context import is_excluded, parse_dockerignore
+from rowlock.kubelet.images.build_context import explain_absence, find_ignore_file, is_excluded, parse_dockerignore
 from rowlock.kubelet.images.dockerfile import (
     BadDockerfile,
     parse,
@@ -183,6 +183,48 @@ def test_dockerignore() -> None:
     rules = parse_dockerignore("# no\n*.pyc\ndata\n**/secret\n!data/keep\n")
     paths = ["a.pyc", "b/a.pyc", "data/x", "data/keep", "a/b/secret", "train.py"]
     assert [p for p in paths if is_excluded(p, rules)] == ["a.pyc", "data/x", "a/b/secret"]
+
+
+def test_the_ignore_file_named_after_a_dockerfile_comes_first_also_outside_the_context(tmp_path: Path) -> None:
+    context, docker = tmp_path / "context", tmp_path / "docker"
+    context.mkdir()
+    docker.mkdir()
+    train = docker / "train.Dockerfile"
+    assert find_ignore_file(context, train) is None
+    common, own = context / ".dockerignore", docker / "train.Dockerfile.dockerignore"
+    common.write_text("a\n")
+    assert find_ignore_file(context, train) == common
+    own.write_text("")
+    assert find_ignore_file(context, train) == own, "an empty one leaves nothing out"
+    assert find_ignore_file(context, docker / "Dockerfile") == common
+
+
+def test_a_copy_of_what_is_left_out_names_the_rule_that_decides(tmp_path: Path) -> None:
+    ignored = tmp_path / ".dockerignore"
+    ignored.write_text("# all\n*\n!keys\nkeys/*.pem\nother\n")
+    assert explain_absence("keys/*", ["keys/a.pem"], tmp_path, ignored) == (
+        f"keys/* is left out of the build by line 4 of {ignored}: keys/*.pem;"
+        " remove that line, or add !keys/a.pem below it"
+    )
+    assert explain_absence("missing", [], tmp_path, ignored) == f"missing is not in {tmp_path}"
+
+
+def test_a_build_without_layers_reads_the_dockerfiles_own_ignore_file(tmp_path: Path) -> None:
+    context = _context(tmp_path, "FROM x\nCOPY . /opt/x")
+    (context / "Dockerfile.dockerignore").write_text("data\n")
+    order = BuildRequest("x", context, context / "Dockerfile")
+    made = build.build(Images(tmp_path / "images"), order, lambda line: None, layered=False)
+    assert sorted(os.listdir(Path(made.root) / "opt/x")) == [
+        "Dockerfile",
+        "Dockerfile.dockerignore",
+        "launch.sh",
+        "train.py",
+    ]
+    (context / "Dockerfile").write_text("FROM x\nCOPY data/x /")
+    with pytest.raises(
+        BuildFailed, match=r"data/x is left out of the build by line 1 of .*Dockerfile\.dockerignore: data;"
+    ):
+        build.build(Images(tmp_path / "images"), order, lambda line: None, layered=False)
 
 
 def _context(tmp_path: Path, dockerfile: str) -> Path:

@@ -165,6 +165,18 @@ def test_stages_arguments_shells_and_here_documents(shop: Workshop) -> None:
     ]  # fmt: skip
 
 
+def test_the_dockerfiles_own_ignore_file_keeps_a_secret_out_and_is_named(shop: Workshop) -> None:
+    shop.write("token.txt", "secret\n")
+    shop.write("notes.md", "notes\n")
+    shop.write(".dockerignore", "notes.md\n")
+    shop.write("Dockerfile.dockerignore", "# secrets\n*.log\ntoken.*\n")
+    shop.build("FROM x\nCOPY . /all\nCMD ls /all /all/*.txt 2>/dev/null")
+    assert shop.run().split() == ["/all:", "Dockerfile", "Dockerfile.dockerignore", "notes.md"]
+    left_out = r"line 2: COPY: token.txt is left out of the build by line 3 of \S+/Dockerfile\.dockerignore: token\.\*;"
+    with pytest.raises(BuildFailed, match=left_out):
+        shop.build("FROM x\nCOPY token.txt /")
+
+
 def test_what_was_done_before_is_not_done_again(shop: Workshop) -> None:
     # the image's root is this machine's: names that no machine has
     dockerfile = "FROM x\nRUN date +%N > /its-time\nCOPY a.txt /its-a\nRUN cp /its-a /its-b\nCOPY train.py /\nCMD cat /its-time /its-b"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rowlock.kubelet.images import copy_build, dockerfile, layered_build
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, interpreter_path
+from rowlock.kubelet.images.build_context import BuildContext, find_ignore_file
 from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, normalise
 from rowlock.kubelet.images.layers import LayerStore, used_layers
@@ -40,14 +41,14 @@ def build(
     try:
         stages = dockerfile.parse(request.file.read_text(), request.args, environment_of, triggers_of)
         stages = dockerfile.stages_until(stages, request.target)
+        ignore_file = find_ignore_file(request.context, request.file)
         if layered:
-            builder = layered_build.LayeredBuild(
-                images, images.directory, request.context, emit_line, anew=request.is_anew
-            )
+            context = BuildContext(request.context, ignore_file)
+            builder = layered_build.LayeredBuild(images, images.directory, context, emit_line, anew=request.is_anew)
             made = builder.run(stages)
         else:
             steps = dockerfile.require_simple(stages)
-            made = copy_build.build(images, name, request.context, steps, emit_line)
+            made = copy_build.build(images, name, request.context, steps, emit_line, ignore_file=ignore_file)
     except FileNotFoundError as error:
         if error.filename != str(request.file):
             raise

@@ -1,4 +1,4 @@
-"""The build context: which of its files a build sees (.dockerignore), and what is in them, as far as a copy shows."""
+"""The build context: which of its files a build sees (its ignore file), and what is in them, as far as a copy shows."""
 
 import glob
 import hashlib
@@ -16,12 +16,11 @@ Rules = Sequence[tuple[bool, re.Pattern[str]]]
 
 
 class BuildContext:
-    """A directory, without what its .dockerignore leaves out."""
+    """A directory, without what an ignore file leaves out (`find_ignore_file`)."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        ignored = directory / ".dockerignore"
-        self.rules: Rules = parse_dockerignore(ignored.read_text()) if ignored.exists() else []
+    def __init__(self, directory: Path, ignore_file: Path | None) -> None:
+        self.directory, self._ignore_file = directory, ignore_file
+        self.rules: Rules = parse_dockerignore(ignore_file.read_text()) if ignore_file else []
 
     def matches(self, step: Instruction, pattern: str) -> list[str]:
         """Paths of the context that COPY means, relative to it. Raises BuildFailed."""
@@ -29,7 +28,8 @@ class BuildContext:
         found = sorted(glob.glob(inside, root_dir=self.directory)) if inside else ["."]
         included = [path for path in found if path == "." or not is_excluded(path, self.rules)]
         if not included:
-            raise BuildFailed(f"line {step.line}: {step.name}: {pattern} is not in {self.directory} (or is ignored)")
+            reason = explain_absence(pattern, found, self.directory, self._ignore_file)
+            raise BuildFailed(f"line {step.line}: {step.name}: {reason}")
         return included
 
     def digest(self, step: Instruction, source: str) -> list[Any]:
@@ -82,6 +82,29 @@ def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iter
 def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find_ignore_file(context: Path, dockerfile: Path) -> Path | None:
+    """The file that says what a build does not see; None when there is none.
+
+    One beside the Dockerfile that is named after it comes first, and the context's own is then not read
+    (https://docs.docker.com/build/concepts/context/#filename-and-location)."""
+    candidates = (dockerfile.with_name(f"{dockerfile.name}.dockerignore"), context / ".dockerignore")
+    return next((path for path in candidates if path.exists()), None)
+
+
+def explain_absence(pattern: str, found: Sequence[str], context: Path, ignore_file: Path | None) -> str:
+    """Why a COPY of `pattern` finds nothing; `found` are the paths of the context that it matches, all left out."""
+    if not found or ignore_file is None:
+        return f"{pattern} is not in {context}"
+    number, rule = 0, ""
+    for line, text in enumerate(ignore_file.read_text().splitlines(), 1):
+        if any(excludes and is_excluded(found[0], [(excludes, rule_)]) for excludes, rule_ in parse_dockerignore(text)):
+            number, rule = line, text.strip()
+    return (
+        f"{pattern} is left out of the build by line {number} of {ignore_file}: {rule};"
+        f" remove that line, or add !{found[0]} below it"
+    )
 
 
 def parse_dockerignore(patterns: str) -> list[tuple[bool, re.Pattern[str]]]:

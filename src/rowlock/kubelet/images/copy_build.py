@@ -20,7 +20,7 @@ from pathlib import Path
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.images import dockerfile, python_base
 from rowlock.kubelet.images.base_environment import base_environment, interpreter_path, site_paths
-from rowlock.kubelet.images.build_context import is_excluded, parse_dockerignore
+from rowlock.kubelet.images.build_context import explain_absence, is_excluded, parse_dockerignore
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction
 from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, map_path
@@ -44,6 +44,8 @@ class Build:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     has_own_command: bool = False
+    ignore_file: Path | None = None
+    """What says which files of the context are not seen."""
     args: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -166,7 +168,9 @@ class Build:
         for path in included:
             self._verify_inside(step, path, str(self.context))
         if not included:
-            raise BuildFailed(f"line {step.line}: {step.name}: {source} is not in {self.context} (or is ignored)")
+            found = [os.path.relpath(path, self.context) for path in matches]
+            reason = explain_absence(source, found, self.context, self.ignore_file)
+            raise BuildFailed(f"line {step.line}: {step.name}: {reason}")
         return included
 
     def _verify_inside(self, step: Instruction, path: Path, root: str) -> None:
@@ -180,8 +184,7 @@ class Build:
             )
 
     def _dockerignore_rules(self) -> list[tuple[bool, re.Pattern[str]]]:
-        path = self.context / ".dockerignore"
-        return parse_dockerignore(path.read_text()) if path.exists() else []
+        return parse_dockerignore(self.ignore_file.read_text()) if self.ignore_file else []
 
     def _copy_one(self, step: Instruction, source: Path, target: Path) -> None:
         if step.name == "ADD" and source.name.endswith(_ARCHIVES) and source.is_file():
@@ -233,7 +236,13 @@ def _replace_file(source: str | Path, target: str | Path) -> str:
 
 
 def build(
-    images: Images, name: str, context: Path, steps: Sequence[Instruction], emit_line: Callable[[str], None]
+    images: Images,
+    name: str,
+    context: Path,
+    steps: Sequence[Instruction],
+    emit_line: Callable[[str], None],
+    *,
+    ignore_file: Path | None,
 ) -> Image:
     """Builds the image in a directory of its own. Raises BuildFailed, BadDockerfile or NoPip with a sentence."""
     home = images.directory_of(name)
@@ -241,7 +250,7 @@ def build(
     directory = Path(tempfile.mkdtemp(prefix="build-", dir=home))
     directory.chmod(0o755)
     try:
-        return Build(images, context, directory, emit_line).run(steps)
+        return Build(images, context, directory, emit_line, ignore_file=ignore_file).run(steps)
     except BaseException:
         beneath.remove_path(str(directory))
         raise

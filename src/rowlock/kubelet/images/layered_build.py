@@ -65,11 +65,11 @@ class LayeredBuild:
     """One build. Raises BuildFailed, BadDockerfile or NoPip with a sentence."""
 
     def __init__(
-        self, images: Images, directory: Path, context: Path, emit_line: Callable[[str], None], *, anew: bool = False
+        self, images: Images, directory: Path, context: BuildContext, emit_line: Callable[[str], None], *, anew: bool
     ) -> None:
         """`anew`: every step is done, also those that were done before."""
         self._images, self._emit_line, self._anew = images, emit_line, anew
-        self._context = BuildContext(context)
+        self._context = context
         self._directory = directory
         self._store = LayerStore(directory)
         self._python = directory / ".python"
