@@ -50,7 +50,10 @@ def restart_if_evicted(job: Object) -> Object:
 def failed_job_patch(job: Object) -> dict[str, Any] | None:
     """What is written on a job that was submitted through rowlock when it has failed, so that its operator stops what still runs; None =
     nothing is. Written at the submit it would stop workers of a job that succeeds, too, which may end later than their master."""
-    if REQUEST_ANNOTATION not in annotations_of(job) or not is_condition_true(job, "Failed"):
+    is_submitted = (
+        REQUEST_ANNOTATION in annotations_of(job) or annotations_of(job).get(RESTARTS_ANNOTATION) == EVICTED_ONLY
+    )
+    if not is_submitted or not is_condition_true(job, "Failed"):
         return None
     return None if dig(job, "spec.runPolicy.cleanPodPolicy") else _CLEAN_UP
 
