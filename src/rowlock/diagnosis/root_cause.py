@@ -139,6 +139,9 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
     count = (
         f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else join_names(sorted(others))
     )
+    stopped = {d.rank for d in incident if d.stopped and d.trouble is None}
+    if others == secondary and others <= stopped:
+        return f"{text}; {count} {'was' if len(others) == 1 else 'were'} then stopped."
     if others == secondary:
         return f"{text}; {count} then lost {'it' if not cause.is_secondary else 'their peers'} and ended too."
     own_failures = sorted(others - secondary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.objects import Object, is_deleting, phase, seconds
+from rowlock.objects import Object, dig, is_deleting, phase, seconds
 from rowlock.training.conditions import SUCCEEDED
 from rowlock.training.reconcile_context import ReconcileContext
 
@@ -27,8 +27,13 @@ def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
     if linger is None or not context.parity.linger:
         linger = context.parity.linger
     remaining = linger - context.observed.finished_for
+    # A submitted job's pod that has its node may have run to its end, and its status be on the way.
+    is_submitted = context.job.policy.linger is not None
     has_ending_pods = any(
-        phase(p) == "Running" and not is_deleting(p) and should_delete_pod(policy, p) for p in context.observed.pods
+        (phase(p) == "Running" or (is_submitted and phase(p) != "Failed" and dig(p, "spec.nodeName")))
+        and not is_deleting(p)
+        and should_delete_pod(policy, p)
+        for p in context.observed.pods
     )
     return remaining if remaining > 0.001 and has_ending_pods and context.has_condition(SUCCEEDED) else None
 

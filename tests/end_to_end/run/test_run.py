@@ -177,11 +177,19 @@ def test_an_interruption_says_what_became_of_the_job(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_job_that_gave_up_has_the_code_of_the_rank_that_died_though_its_pod_runs_again(running: Cluster) -> None:
-    script = "test $(cat tries | wc -l) = 2 && sleep 600; echo >> tries; exit 4"
+def pods_at_work(running: Cluster, job: str) -> list[str]:
+    pods = running.api("GET", "/api/v1/namespaces/runai-default/pods")["items"]
+    mine = [p for p in pods if p["metadata"]["name"].startswith(f"{job}-")]
+    return [p["metadata"]["name"] for p in mine if p["status"].get("phase") not in ("Succeeded", "Failed")]
+
+
+def test_a_job_gives_up_after_so_many_restarts_and_has_the_code_of_the_rank_that_died(running: Cluster) -> None:
+    script = "test $(cat tries | wc -l) = 3 && sleep 600; echo >> tries; exit 4"
     argv = ["rowlock", "run", "--name", "tries", "--backoff-limit", "2", "--working-dir", str(running.data.parent)]
     said = running.run(*argv, "--", "sh", "-c", f"touch tries; {script}", code=4)
-    assert "Still running: tries-master-0. `rowlock delete tries` stops it." in said
+    assert "ended with exit code 4" in said, said
+    assert len((running.data.parent / "tries").read_text().splitlines()) == 3, "it was started again twice"
+    running.until(lambda: not pods_at_work(running, "tries"), "the failed job to hold nothing")
     running.run("rowlock", "delete", "tries")
 
 
@@ -194,10 +202,13 @@ def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) 
     )
 
 
-def test_a_rank_that_runs_on_after_a_failure_is_named(running: Cluster) -> None:
+def test_a_rank_that_would_run_on_after_a_failure_is_stopped(running: Cluster) -> None:
     script = "test $RANK = 0 && sleep 600; exit 3"
     said = running.run("rowlock", "run", "-n", "2", "--name", "half", "--", "sh", "-c", script, code=3)
-    assert "Still running: half-master-0. `rowlock delete half` stops it." in said
+    assert "rank 1 (pod half-worker-0" in said and "lost it" not in said, said
+    running.until(lambda: not pods_at_work(running, "half"), "the failed job to hold nothing")
+    why = running.run("rowlock", "why", "half")
+    assert "ended with exit code 3" in why and "rank 0 was then stopped" in why, why
     running.run("rowlock", "delete", "half")
 
 
