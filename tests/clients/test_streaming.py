@@ -306,7 +306,7 @@ def test_what_exec_leaves_running_ends_with_the_pod(place: Place) -> None:
     mark = f"5001.{os.getpid()}"
     place.said("host", "sh", "-c", f"sleep {mark} >/dev/null 2>&1 & echo begun")
     place.said("host", "sh", "-c", f"sleep {mark} & echo begun")  # keeps our end of its stdout open
-    assert len(running("sleep", mark)) == 2
+    until(lambda: len(running("sleep", mark)) == 2, "both to run: a shell goes on before its child is the program")
     with place.inside("host", "sleep", "5000") as client:
         place.delete("host")
         client.run_forever(timeout=PATIENCE)

@@ -86,7 +86,7 @@ def test_what_a_killed_shim_leaves_goes_before_the_container_starts_again(tmp_pa
             os.kill(run.shim, signal.SIGKILL)
         await until(lambda: all(node.state(name, "restartCount") == 1 for name in names))
         assert not any(ticks(pid) for pid in left)
-        await until(lambda: has_begun(2))
+        await until(lambda: has_begun(2) and len(running("sleep", mark)) >= len(names), "what the new runs start")
         assert len(running("sleep", mark)) == len(names), "the new run is not taken for what was left"
 
     on_node(tmp_path, body)
