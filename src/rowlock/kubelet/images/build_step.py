@@ -26,7 +26,7 @@ from rowlock.kubelet.shim import netns, process_tree
 
 FAILED = 125
 """The exit code of a step that could not be tried, or not be done; it has said why."""
-_NEWUTS, _NEWIPC, _NEWPID = 0x04000000, 0x08000000, 0x20000000
+_NEWUTS = 0x04000000
 _DROP_CAPABILITY, _DIES_WITH_PARENT = 24, 1
 _KEPT_CAPABILITIES = frozenset((0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 """Docker's default set, by number: chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service,
@@ -163,7 +163,7 @@ def remove_mount_points(targets: Sequence[str], layer: Path, below: Sequence[str
 def run_command(command: RunStep) -> int:
     """The program, as process 1 of a namespace of its own: what it leaves running ends with it."""
     with contextlib.suppress(OSError):  # one that may not have them shares them
-        calls.unshare(_NEWUTS | _NEWIPC | _NEWPID)
+        calls.unshare(_NEWUTS | calls.NEWIPC | calls.NEWPID)
     child = os.fork()
     if child == 0:
         try:
@@ -178,7 +178,7 @@ def run_command(command: RunStep) -> int:
 def _exec(command: RunStep) -> None:
     netns.prctl(_DIES_WITH_PARENT, signal.SIGKILL)
     with contextlib.suppress(OSError):  # else it sees the machine's processes, as before
-        calls.sys_mount("proc", "/proc", "proc", 0xE)
+        calls.mount_proc()
         rootfs.protect_proc("/proc")
     os.makedirs(command.cwd, exist_ok=True)
     os.chdir(command.cwd)

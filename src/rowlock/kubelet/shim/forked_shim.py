@@ -14,14 +14,14 @@ from rowlock.kubelet.shim.shim import Shim
 from rowlock.kubelet.shim.shim_request import ShimRequest, namespace_flags
 
 
-def run_forked(
-    request: ShimRequest,
+def become_shim(
+    request: Mapping[str, Any],
     fds: Mapping[str, int],
     begin: Callable[[ShimRequest], str] = container_init.exec_program,
 ) -> None:
-    """In the process that the pod host has just forked; never returns. `fds`, each where there is one: `room`, the mount
-    namespace of its pod; `ipc`, the pod's; `network`, the pod's, which the program enters; `root`, a mount namespace in
-    which its root file system was assembled ahead.
+    """In a process that was forked for it; never returns. `request`: a `ShimRequest` as JSON, which the pod host has checked. `fds`, each
+    where there is one: `room`, the mount namespace of its pod; `ipc`, the pod's; `network`, the pod's, which the program
+    enters; `root`, a mount namespace in which its root file system was assembled ahead.
 
     `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
@@ -32,22 +32,12 @@ def run_forked(
             os.close(room)
         if (ipc := fds.get("ipc", -1)) >= 0:
             pod_ipc.enter_namespace(ipc)
-        Shim(request, fds.get("network", -1), begin, fds.get("root", -1)).run()
+        Shim(ShimRequest(**request), fds.get("network", -1), begin, fds.get("root", -1)).run()
         status = 0
     finally:
         if status:
             sys.excepthook(*sys.exc_info())
         os._exit(status)
-
-
-def become_shim(
-    request: Mapping[str, Any],
-    fds: Mapping[str, int],
-    begin: Callable[[ShimRequest], str] = container_init.exec_program,
-) -> None:
-    """In a process that was forked for it: `run_forked` of a request as JSON, which the pod host has checked, with
-    descriptors by name."""
-    run_forked(ShimRequest(**request), fds, begin)
 
 
 def fork_shim(

@@ -57,7 +57,6 @@ class PodHost:
         self._fabric: netns.BridgeNetwork | None = None
         self._listeners: dict[int, socket.socket] = {}
         self._mounts = pod_mounts.PodMounts()
-        self._ipc: pod_ipc.PodIpc
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._spare_roots = spare_roots.SpareRoots(close_other_fds)
         self._fork_server = fork_server.ForkServer(forked_shim.become_shim, close_other_fds)
@@ -67,7 +66,7 @@ class PodHost:
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
-        self._ipc = pod_ipc.PodIpc()
+        self._ipc = pod_ipc.PodIpc()  # in the fabric's user namespace, if there is one
 
     def _make_fabric(self, network: str, join: Sequence[int]) -> None:
         """The fabric of one of these shims; a new one when none of them is left, or there was none."""
