@@ -8,7 +8,9 @@ import os
 import signal
 import socket
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +20,8 @@ from rowlock.api import DeleteOptions
 from rowlock.errors import Unavailable
 from rowlock.kubelet.runtime import container_runs, pod_host_client
 from rowlock.kubelet.runtime.pod_host_client import PodHostClient
-from rowlock.kubelet.shim import stdio
+from rowlock.kubelet.shim import pod_host, stdio
+from rowlock.kubelet.worker.pod_worker import HOSTS_TO_TRY
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -174,5 +177,95 @@ def test_a_stopped_shim_keeps_no_pod_alive(tmp_path: Path, monkeypatch: pytest.M
         os.kill(facts["shim"], signal.SIGSTOP)
         await node.delete("a", DeleteOptions(grace=1))
         await until(lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE, "the program's end")
+
+    on_node(tmp_path, body)
+
+
+def test_variables_that_double_stop_the_start_of_their_pod_alone(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        def is_refused(name: str) -> bool:
+            return bool(node.state(name, "state.waiting.reason") == "CreateContainerConfigError")
+
+        doubles = [{"name": "V", "value": "ab"}, *({"name": "V", "value": "$(V)$(V)"} for _ in range(60))]
+        large = [{"name": "L", "value": "x" * 100_000}]
+        await node.add(
+            pod("variables", "true", container={"env": doubles}),
+            pod("arguments", "true", container={"env": large, "args": ["$(L)"] * 200}),
+            pod("beside", "echo works"),
+        )
+        await node.ended("beside")
+        assert await node.log("beside") == "works\n"
+        for name in ("variables", "arguments"):
+            await until(partial(is_refused, name), name)
+            assert "exec takes" in node.state(name, "state.waiting.message")
+
+    on_node(tmp_path, body)
+
+
+def test_a_request_that_the_pod_host_does_not_take_is_answered(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        host = node.kubelet.host
+        pid, large = host.hello["pid"], "x" * pod_host.MAX_REQUEST_BYTES
+        answer = await host.ask("start", request={"argv": [large]})
+        assert "the pod host takes 33554432" in answer["error"]
+        await node.add(pod("a", "true"))
+        await node.ended("a")
+        assert host.hello["pid"] == pid
+
+    on_node(tmp_path, body)
+
+
+MUTE = """
+import json, os, socket, sys
+sys.path.append(sys.argv[1])
+from rowlock.kubelet.shim.fact_files import ticks
+client = socket.socket(fileno=int(sys.argv[2])).accept()[0]
+hello = {"id": 1, "pid": os.getpid(), "ticks": ticks(os.getpid()), "protocol": PROTOCOL}
+client.recv(4096) and client.sendall(json.dumps(hello).encode() + b"\\n")
+while client.recv(4096):
+    pass
+"""
+
+
+def test_a_pod_host_that_answers_no_more_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever one pod's request has done to it: no start of another one waits for ever."""
+    monkeypatch.setattr(pod_host_client, "_ANSWER_TIMEOUT", 0.1)
+    monkeypatch.setattr(pod_host_client, "_HUNG_AFTER", 0.3)
+
+    async def body() -> None:
+        host = PodHostClient(tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(pod_host, "BOOT", MUTE.replace("PROTOCOL", str(pod_host.PROTOCOL)))
+            mute = (await host.connect("none"))["pid"]
+        assert await host.ask("start", request={}) == pod_host_client.HOST_GONE
+        monkeypatch.setattr(pod_host_client, "_HUNG_AFTER", 120.0)
+        assert (await host.connect("none"))["pid"] != mute
+        await host.dismiss()
+        await host.close()
+
+    asyncio.run(asyncio.wait_for(body(), 120))
+
+
+def test_a_pod_that_no_pod_host_survives_is_not_started_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(node: Node) -> None:
+        host, uid, starts = node.kubelet.host, "", 0
+        ask = host.ask
+
+        async def die(op: str, **request: Any) -> dict[str, Any]:
+            nonlocal starts
+            if op == "start" and request["request"]["hint"].startswith(uid):
+                starts += 1
+                return dict(pod_host_client.HOST_GONE)
+            return await ask(op, **request)
+
+        await node.add(pod("bad", "true"), bind=False)
+        uid = node.pod("bad")["metadata"]["uid"]
+        monkeypatch.setattr(host, "ask", die)
+        await node.store.bind("default", "bad", node.name)
+        await until(lambda: node.state("bad", "state.waiting.reason") == "CreateContainerError", "the problem")
+        assert node.state("bad", "state.waiting.message") == "the program could not be started: the pod host has gone"
+        assert starts > HOSTS_TO_TRY
 
     on_node(tmp_path, body)

@@ -10,12 +10,12 @@ from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, base_environment
 from rowlock.kubelet.node.gpus import ContainerGpus, gpu_environment
+from rowlock.kubelet.pod.exec_space import ExecSpace, expand
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec
 from rowlock.kubelet.worker.environment import (
     EnvironmentContext,
     declared_environment,
-    expand,
     platform_environment,
     thread_count,
 )
@@ -79,9 +79,9 @@ def test_expansion(text: str, expected: str) -> None:
     ],
 )
 def test_fields(path: str, value: str) -> None:
-    assert declared_environment(POD, parse_container({"name": "main", "env": [field(path)]}), PLACE, lookup) == {
-        "X": value
-    }
+    assert declared_environment(
+        POD, parse_container({"name": "main", "env": [field(path)]}), PLACE, lookup, ExecSpace("main")
+    ) == {"X": value}
 
 
 def test_sources_and_order() -> None:
@@ -102,7 +102,7 @@ def test_sources_and_order() -> None:
             {"name": "EMPTY"},
         ],
     }
-    assert declared_environment(POD, parse_container(container), PLACE, lookup) == {
+    assert declared_environment(POD, parse_container(container), PLACE, lookup, ExecSpace("main")) == {
         "P_LR": "0.1", "P_OPT": "sgd", "PASSWORD": "s3cret", "ROLE": "trainer", "GREETING": "hello trainer 0.1",
         "ONE": "0.1", "PW": "s3cret", "CPUS": "2", "MILLI": "1500", "MEM": "64", "EMPTY": "",
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_sources_and_order() -> None:
 )
 def test_what_is_missing(container: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ContainerConfigError, match=sentence.replace("(", "\\(")):
-        declared_environment(POD, parse_container({"name": "main", **container}), PLACE, lookup)
+        declared_environment(POD, parse_container({"name": "main", **container}), PLACE, lookup, ExecSpace("main"))
 
 
 @pytest.mark.parametrize(

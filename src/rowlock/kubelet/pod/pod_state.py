@@ -25,6 +25,8 @@ class PodState:
     are_warnings_sent: bool = False
     has_lost_shim: bool = False
     """A shim was lost: its container, or what its program has started, may run on."""
+    lost_hosts: int = 0
+    """Pod hosts in a row that ended while they started one of its containers."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
     failed_probes: dict[tuple[str, int], str] = field(default_factory=dict)

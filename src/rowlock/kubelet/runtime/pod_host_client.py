@@ -8,7 +8,9 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ _HOST_ENVIRONMENT = {"LD_BIND_NOW": "1"}
 """Links to the C library are made once in the pod host, not again by each of its forks: 40 page faults fewer for a container."""
 _ANSWER_TIMEOUT = 10.0
 """Seconds without an answer after which the pod host is looked at: it may be busy, or stopped by a pod."""
+_HUNG_AFTER = 120.0
+"""Seconds without any answer after which the pod host is killed: one request of one pod keeps no other waiting."""
 HOST_GONE = {"error": "the pod host has gone"}
 
 log = logging.getLogger("rowlock.kubelet")
@@ -73,6 +77,7 @@ class PodHostClient:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reader_task: asyncio.Task[None] | None = None
         self._sequence = 0
+        self._answered_at = time.monotonic()
         self.hello: dict[str, Any] = {}
         self.disconnected = asyncio.Event()
         """Set when the connection is lost."""
@@ -146,6 +151,7 @@ class PodHostClient:
         try:
             with contextlib.suppress(OSError):
                 while line := await reader.readline():
+                    self._answered_at = time.monotonic()
                     answer = json.loads(line)
                     future = self._pending.pop(answer.get("id"), None)
                     if future is not None and not future.done():
@@ -165,12 +171,34 @@ class PodHostClient:
         if not self.is_connected or self._writer is None:
             return dict(HOST_GONE)
         self._sequence += 1
+        message = _encode_request({"op": op, "id": self._sequence, **request})
+        if len(message) > pod_host.MAX_REQUEST_BYTES:
+            return {
+                "error": f"what it needs to start comes to {len(message)} bytes, and the pod host takes {pod_host.MAX_REQUEST_BYTES}:"
+                " give it fewer variables, arguments and mounts"
+            }
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._pending[self._sequence] = future
-        self._writer.write(_encode_request({"op": op, "id": self._sequence, **request}))
+        self._writer.write(message)
+        asked_at = time.monotonic()
         while not (await asyncio.wait((future,), timeout=_ANSWER_TIMEOUT))[0]:
             await asyncio.to_thread(_kill_stopped_hosts, str(self._path))
+            if time.monotonic() - max(asked_at, self._answered_at) > _HUNG_AFTER:
+                self._kill_host()
         return future.result()
+
+    def _kill_host(self) -> None:
+        """It hangs. Pods do not need it: the next one takes its place."""
+        pid = int(self.hello.get("pid") or 0)
+        log.warning(
+            "the pod host, process %d, has not answered for %.0f s: another one takes its place", pid, _HUNG_AFTER
+        )
+        if pid and self.hello.get("ticks") == ticks(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        elif self._writer is not None:  # it has not even said hello
+            self._path.unlink(missing_ok=True)
+            self._writer.close()
 
     def prepare_network(self, uid: str, address: str) -> None:
         """A pod will start: its network may be made meanwhile. Nothing is awaited; the start makes what is missing."""

@@ -33,7 +33,8 @@ _DISMISS_TIMEOUT = 1.0
 """Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
 _ACCEPT_PAUSE, _SEND_TIMEOUT = 0.05, 5.0
 """Seconds: before the next look at a client that could not be accepted; for a client that takes no answer."""
-_MAX_REQUEST_BYTES = 64 << 20
+MAX_REQUEST_BYTES = 32 << 20
+"""Exec takes 6 MiB; a byte of it may be six in JSON (`\\u0001`)."""
 _MAX_FDS = 1 << 16
 _PRIMING_RUNS = 20
 """As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
@@ -52,7 +53,7 @@ class PodHost:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
-        self._buffers: dict[socket.socket, bytes] = {}
+        self._buffers: dict[socket.socket, bytearray] = {}
         self._shims: set[int] = set()
         self._fabric: netns.BridgeNetwork | None = None
         self._listeners: dict[int, socket.socket] = {}
@@ -125,16 +126,19 @@ class PodHost:
             connection.close()
             return
         connection.settimeout(_SEND_TIMEOUT)
-        self._buffers[connection] = b""
+        self._buffers[connection] = bytearray()
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _receive(self, connection: socket.socket) -> None:
         data = b""
         with contextlib.suppress(OSError):
             data = connection.recv(1 << 20)
-        *lines, rest = (self._buffers[connection] + data).split(b"\n")
-        self._buffers[connection] = rest
-        if not data or len(rest) > _MAX_REQUEST_BYTES:
+        buffer, lines = self._buffers[connection], list[bytes]()
+        buffer += data
+        if b"\n" in data:
+            *lines, rest = bytes(buffer).split(b"\n")
+            self._buffers[connection] = bytearray(rest)
+        if not data or len(self._buffers[connection]) > MAX_REQUEST_BYTES:
             self._drop(connection)
         for line in lines:
             try:
@@ -184,6 +188,7 @@ class PodHost:
         self._spare_roots.settle(str(request["directory"]))
         return {
             "pid": os.getpid(),
+            "ticks": ticks(os.getpid()),
             "protocol": PROTOCOL,
             "fabric": self._fabric is not None,
             "problem": self.problem,

@@ -1,6 +1,8 @@
 """What a path of the pod means for a process of this machine: a volume's, one of the image's files, or this machine's."""
 
 import os
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rowlock.kubelet.images import images
@@ -34,8 +36,8 @@ class ContainerPaths:
     """The paths of one container, before it runs."""
 
     image_copy: ImageCopy
-    mount_targets: tuple[str, ...]
-    """Where its volumes are."""
+    volume_paths: tuple[str, ...]
+    """Where its volumes are (`outermost`)."""
     layers: tuple[str, ...] = ()
     """Of a root file system of its own; () = the machine's, beside a copy of the image's files."""
 
@@ -47,6 +49,21 @@ class ContainerPaths:
 
     def map_path(self, text: str) -> str:
         """A path, if it is one: of a volume, of the image's files, else of this machine."""
-        if any(text == t or text.startswith(t + "/") for t in self.mount_targets):
+        if self._is_in_volume(text):
             return text
         return self.image_copy(images.map_path(text, self.image_copy.image))
+
+    def _is_in_volume(self, text: str) -> bool:
+        """No path of `volume_paths` begins another one, so only the last that does not sort after the text can begin it: a pod
+        may have thousands of volumes and a hundred thousand arguments."""
+        place = bisect_right(self.volume_paths, text + "/")
+        return place > 0 and (text + "/").startswith(self.volume_paths[place - 1])
+
+
+def outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """These paths with a slash at the end, without those below another one, sorted."""
+    found = list[str]()
+    for path in sorted(path.rstrip("/") + "/" for path in paths):
+        if not found or not path.startswith(found[-1]):
+            found.append(path)
+    return tuple(found)

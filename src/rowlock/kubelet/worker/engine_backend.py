@@ -16,7 +16,7 @@ from rowlock.kubelet.runtime.container_runtime import ContainerRuntime, shared_m
 from rowlock.kubelet.runtime.engine_spec import ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.directories import VolumeDirectories
-from rowlock.kubelet.worker import environment, error_files
+from rowlock.kubelet.worker import error_files
 from rowlock.kubelet.worker.environment import CHECKPOINT_DIR_VARIABLE
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.kubelet.worker.starting import ContainerStart, Program
@@ -77,9 +77,9 @@ class EngineBackend:
         config = ContainerConfig(
             container=container,
             image=image,
-            argv=[environment.expand(word, env) for word in program.command],
+            argv=[program.space.argument(word, env) for word in program.command],
             env=env,
-            cwd=environment.expand(container.working_dir or image.workdir or "/", env),
+            cwd=program.space.expand(container.working_dir or image.workdir or "/", env),
             binds=binds,
             limits=shim_limits(container),
             devices=program.gpus.devices or (),

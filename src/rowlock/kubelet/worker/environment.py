@@ -17,6 +17,7 @@ from typing import Any
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.kubelet.network.hosts import HOST_NAME
+from rowlock.kubelet.pod.exec_space import ExecSpace
 from rowlock.kubelet.pod.facts import (
     DATA_DIRECTORY_VARIABLE,
     POD_UID_VARIABLE,
@@ -31,7 +32,6 @@ SHELL_ENVIRONMENT_ANNOTATION = "rowlock.dev/shell-environment"
 CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
 RESTART_COUNT_VARIABLE = "ROWLOCK_RESTART_COUNT"
 """How often the container was started again in its pod; a pod that is made anew begins with 0."""
-_REFERENCE = re.compile(r"\$(\$|\([A-Za-z_.-][A-Za-z0-9_.-]*\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
 
@@ -58,18 +58,6 @@ class EnvironmentContext:
     """How variables read for a pod without an address of its own; None = it has one."""
 
 
-def expand(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` from `env`, `$$` an escaped dollar; what is unknown stays as it is."""
-
-    def replace_reference(match: re.Match[str]) -> str:
-        token = match[1]
-        if token == "$":
-            return "$"
-        return env.get(token[1:-1], match[0])
-
-    return _REFERENCE.sub(replace_reference, text)
-
-
 def container_environment(
     pod: PodSpec,
     container: ContainerSpec,
@@ -78,45 +66,59 @@ def container_environment(
     base: Mapping[str, str],
     image: Mapping[str, str],
     lookup: ObjectLookup,
+    space: ExecSpace,
 ) -> dict[str, str]:
-    """`base`, and over it what the image, the pod and the platform say. Raises ContainerConfigError."""
+    """`base`, and over it what the image, the pod and the platform say, as far as `space` goes. Raises ContainerConfigError."""
     env = {**base, "HOSTNAME": pod.hostname, **context.api_server, **image}
-    env |= declared_environment(pod, container, context, lookup)
+    for name, value in env.items():
+        space.take(value, name)
+    env |= declared_environment(pod, container, context, lookup, space)
     env = context.rewrite(env) if context.rewrite else env
     marks = {POD_UID_VARIABLE: pod.uid, DATA_DIRECTORY_VARIABLE: context.data_directory}
     return {**env, **platform_environment(container, context, env), **marks}
 
 
 def declared_environment(
-    pod: PodSpec, container: ContainerSpec, context: EnvironmentContext, lookup: ObjectLookup
+    pod: PodSpec,
+    container: ContainerSpec,
+    context: EnvironmentContext,
+    lookup: ObjectLookup,
+    space: ExecSpace,
 ) -> dict[str, str]:
-    """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there."""
+    """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there, or they come to
+    more than `space` has."""
     env: dict[str, str] = {}
     for source in container.env_from:
         for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):
             if ref:
                 prefix = source.get("prefix", "")
-                env |= {prefix + k: v for k, v in _source_data(kind, pod.namespace, ref, lookup).items()}
+                for key, stored in _stored_data(kind, pod.namespace, ref, lookup).items():
+                    env[prefix + key] = _plain_text(kind, stored)
+                    space.take(env[prefix + key], prefix + key)
     for entry in container.env:
         if entry.get("valueFrom"):
             value = _value_from(pod, container, context, entry["valueFrom"], lookup)
             if value is None:
                 continue
         else:
-            value = expand(entry.get("value") or "", env)
+            value = space.expand(entry.get("value") or "", env, entry["name"])
+        space.take(value, entry["name"])
         env[entry["name"]] = value
     return env
 
 
-def _source_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: ObjectLookup) -> dict[str, str]:
+def _stored_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: ObjectLookup) -> Mapping[str, str]:
+    """The data of a ConfigMap or a Secret as it is stored (`_plain_text`): thousands of variables may name one object."""
     obj = lookup(kind, source_namespace, ref["name"])
     if obj is None:
         if ref.get("optional"):
             return {}
         raise ContainerConfigError(f'{_RESOURCE_NAMES[kind.name]} "{ref["name"]}" not found')
-    if kind is kinds.SECRET:
-        return {k: b64decode(v).decode(errors="surrogateescape") for k, v in (obj.get("data") or {}).items()}
-    return dict(obj.get("data") or {})
+    return obj.get("data") or {}
+
+
+def _plain_text(kind: Kind, stored: str) -> str:
+    return b64decode(stored).decode(errors="surrogateescape") if kind is kinds.SECRET else stored
 
 
 def _value_from(
@@ -132,12 +134,12 @@ def _value_from(
         return pod_resource(pod, container, context, ref)
     for kind, key in ((kinds.CONFIG_MAP, "configMapKeyRef"), (kinds.SECRET, "secretKeyRef")):
         if ref := source.get(key):
-            data = _source_data(kind, pod.namespace, ref, lookup)
+            data = _stored_data(kind, pod.namespace, ref, lookup)
             if ref["key"] not in data and not ref.get("optional"):
                 raise ContainerConfigError(
                     f"couldn't find key {ref['key']} in {kind.name} {pod.namespace}/{ref['name']}"
                 )
-            return data.get(ref["key"])
+            return _plain_text(kind, data[ref["key"]]) if ref["key"] in data else None
     raise ContainerConfigError(f"rowlock does not know the source of this variable: {', '.join(source)}")
 
 
@@ -167,7 +169,7 @@ def pod_field(pod: PodSpec, context: EnvironmentContext, path: str) -> str:
 def pod_resource(pod: PodSpec, container: ContainerSpec, context: EnvironmentContext, ref: Mapping[str, Any]) -> str:
     """A resourceFieldRef: the container's limit or request, divided and rounded up; the node's where it has none."""
     container_name = ref.get("containerName") or container.name
-    chosen = next((c for c in pod.containers if c.name == container_name), container)
+    chosen = pod.by_name.get(container_name, container)
     side, _, resource = str(ref["resource"]).partition(".")
     amount = (chosen.resources.get(side) or {}).get(resource)
     if amount is None:

@@ -34,6 +34,8 @@ from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
 from rowlock.objects import Object, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
+HOSTS_TO_TRY = 3
+"""Pod hosts in a row that may end while they start a pod, before it waits as after any other failure: others start meanwhile."""
 FAILED_MOUNT = "FailedMount"
 """Problem → the reason of the event that tells its cause (else Failed)."""
 EXIT_EVENTS = {
@@ -166,14 +168,14 @@ class PodWorker:
         state.set_facts(start.container, facts)
         answer = await self._host.ask("start", request=shim_request.to_json())
         facts = state.containers[start.container]
-        if answer == HOST_GONE:
+        state.lost_hosts = state.lost_hosts + 1 if answer == HOST_GONE else 0
+        if 0 < state.lost_hosts <= HOSTS_TO_TRY:
             state.set_facts(start.container, replace(facts, asked=None))
             raise Unavailable("the pod host has exited; a new one is being started")
         if answer.get("error"):
+            state.set_facts(start.container, replace(facts, asked=None))
             problem = Problem("CreateContainerError", f"the program could not be started: {answer['error']}")
-            state.set_facts(
-                start.container, replace(facts, asked=None, problem=problem, problem_since=self._node.clock())
-            )
+            self._record_problem(pod, state, start.container, problem)
             return
         if facts.asked == start.number:
             state.set_facts(start.container, replace(facts, shim=int(answer.get("shim") or 0)))

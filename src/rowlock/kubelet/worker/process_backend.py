@@ -26,9 +26,9 @@ from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, open_to_others
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.warm import eligibility
-from rowlock.kubelet.worker import environment, error_files
+from rowlock.kubelet.worker import error_files
 from rowlock.kubelet.worker import security_context as security
-from rowlock.kubelet.worker.container_paths import ContainerPaths, ImageCopy
+from rowlock.kubelet.worker.container_paths import ContainerPaths, ImageCopy, outermost
 from rowlock.kubelet.worker.environment import CHECKPOINT_DIR_VARIABLE, SHELL_ENVIRONMENT_ANNOTATION
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
 from rowlock.kubelet.worker.starting import ContainerStart, Program
@@ -92,9 +92,9 @@ class ProcessBackend:
             )
             mount = {"source": source, "target": error_files.MOUNT_PATH, "volume": "errors", "read_only": False}
             mounts += [mount] if source else []
-        paths = ContainerPaths(image_copy, tuple(mount.target for mount in program.mounts), image.layers)
+        paths = ContainerPaths(image_copy, outermost(mount.target for mount in program.mounts), image.layers)
         cwd = paths.map_path(images.working_directory(image, container, work))
-        argv = [paths.map_path(environment.expand(word, env)) for word in program.command]
+        argv = [paths.map_path(program.space.argument(word, env)) for word in program.command]
         stop_signal = images.signal_number(image.stop_signal) or signal.SIGTERM
         return request._replace(
             argv=argv,

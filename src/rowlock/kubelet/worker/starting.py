@@ -19,6 +19,7 @@ from rowlock.kubelet.node import gpus
 from rowlock.kubelet.node.gpus import ContainerGpus
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard
+from rowlock.kubelet.pod.exec_space import ExecSpace
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 from rowlock.kubelet.pod.volume import Volume
@@ -70,6 +71,8 @@ class Program:
     mounts: Sequence[Mount]
     checkpoints: str
     """The directory of the job's checkpoints on this machine."""
+    space: ExecSpace
+    """What the variables have left of exec's limits for the arguments."""
 
 
 class Backend(Protocol):
@@ -102,7 +105,7 @@ class ContainerStarter:
     def start_request(self, start: ContainerStart) -> tuple[ShimRequest, Image] | Problem:
         """What to send to the pod host, or why the container cannot start."""
         pod, container, context = start.pod, start.container, start.context
-        request = self._common_request(start)
+        request, space = self._common_request(start), ExecSpace(container.name)
         try:
             image = self.engine_images.find_image(pod, container, contained=context.card.contained)
             command = images.command_line(image, container)
@@ -113,15 +116,15 @@ class ContainerStarter:
             wait_for_writers(pod, self.view)
             user, base = backend.prepare_program(start, image, checkpoints)
             env = environment.container_environment(
-                pod, container, context.environment, base=base, image=image.env, lookup=self.view.get
+                pod, container, context.environment, base=base, image=image.env, lookup=self.view.get, space=space
             )
             devices = gpus.container_gpus(
                 pod, container, context.card, context.node, has_own_address=context.has_own_address
             )
             env |= gpus.gpu_environment(devices, env)
             env.setdefault(environment.RESTART_COUNT_VARIABLE, str(start.number))
-            mounts = volumes.resolve_mounts(container, partial(environment.expand, env=env), start.volumes)
-            program = Program(image, command, user, env, devices, mounts, checkpoints)
+            mounts = volumes.resolve_mounts(container, partial(space.expand, env=env), start.volumes)
+            program = Program(image, command, user, env, devices, mounts, checkpoints, space)
             return backend.complete_request(request, start, program), image
         except ContainerConfigError as missing:
             return missing.problem
