@@ -4,22 +4,49 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.kinds import Kind
-from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, add_host_aliases, render_hosts_file
+from rowlock.kubelet.network.hosts import HOSTS_HEADER, PodAddresses, PodNames, add_host_aliases, render_hosts_file
 from rowlock.kubelet.network.name_index import NameIndex
 from rowlock.objects import Key, Object, key
 
 
 def test_names_as_kubernetes_resolves_them() -> None:
     pods = {Key("a", "j-0"): "10.77.1.1", Key("b", "k-0"): "10.77.1.2"}
-    text = render_hosts_file("a", pods, {Key("a", "svc"): ["10.77.1.1", "10.77.1.9"], Key("a", "j-0"): ["1.1.1.1"]})
+    services = {Key("a", "svc"): ["10.77.1.1", "10.77.1.9"], Key("a", "j-0"): ["1.1.1.1"]}
+    text = render_hosts_file("a", PodNames(pods, {Key("b", "h.sub"): "10.77.1.2"}, services))
     assert text == HOSTS_HEADER + (
         "10.77.1.1\tj-0 j-0.a j-0.a.svc j-0.a.svc.cluster.local\n"
         "10.77.1.2\tk-0.b k-0.b.svc k-0.b.svc.cluster.local\n"
         "::ffff:10.77.1.1\tj-0.a.pod.cluster.local\n"
         "::ffff:10.77.1.2\tk-0.b.pod.cluster.local\n"
+        "10.77.1.2\th.sub.b h.sub.b.svc h.sub.b.svc.cluster.local\n"
         "10.77.1.1\tsvc svc.a svc.a.svc svc.a.svc.cluster.local\n"
         "10.77.1.9\tsvc svc.a svc.a.svc svc.a.svc.cluster.local\n"
     )
+
+
+def test_what_a_name_means_is_what_the_hosts_file_says() -> None:
+    names = PodNames(
+        {Key("a", "p"): "10.77.1.1", Key("b", "p"): "10.77.1.2", Key("b", "both"): "10.77.1.2"},
+        {Key("a", "h.s"): "10.77.1.1"},
+        {Key("a", "s"): ["10.77.1.1", "10.77.1.4"], Key("b", "both"): ["10.77.1.9"]},
+        {Key("a", "uid-1"): [{"ip": "192.0.2.1", "hostnames": ["p", "db"]}]},
+        machine="10.77.0.1",
+    )
+    for home in ("a", "b"):
+        addresses: dict[str, list[str]] = {}
+        for line in render_hosts_file(home, names).removeprefix(HOSTS_HEADER).splitlines():
+            ip, *said = line.split()
+            for name in said if not ip.startswith("::") else ():
+                addresses.setdefault(name, []).append(ip)
+        assert {name: names.find_addresses(name, Key(home, "uid-2")) for name in addresses} == addresses
+    strange = ("", ".", "s", "x.a", "p.a.cluster.local", "p.svc", "p.a.svc.cluster", "a", "10.77.1.1", "p.p.a.svc")
+    assert [names.find_addresses(name, Key("b", "uid-2")) for name in strange] == [[]] * len(strange)
+    assert names.find_addresses("P.A.svc.", Key("b", "uid-2")) == ["10.77.1.1"]
+    assert [names.find_addresses(name, Key("a", "uid-1")) for name in ("p", "db", "p.a")] == [
+        ["192.0.2.1"],
+        ["192.0.2.1"],
+        ["10.77.1.1"],
+    ]
 
 
 def test_addresses_are_kept_and_not_reused_at_once() -> None:
@@ -108,8 +135,9 @@ def test_many_services_look_at_each_pod_a_bounded_number_of_times() -> None:
 
 
 def test_the_machine_has_a_name_where_pods_may_reach_it() -> None:
-    assert render_hosts_file("a", {}, {}, machine="10.77.0.1") == f"{HOSTS_HEADER}10.77.0.1\thost.rowlock.internal\n"
-    assert "host.rowlock.internal" not in render_hosts_file("a", {}, {})
+    assert render_hosts_file("a", PodNames(machine="10.77.0.1")) == f"{HOSTS_HEADER}10.77.0.1\thost.rowlock.internal\n"
+    assert "host.rowlock.internal" not in render_hosts_file("a", PodNames())
+    assert PodNames().find_addresses("host.rowlock.internal", Key("a", "uid")) == []
 
 
 def test_an_alias_hides_what_has_its_name() -> None:

@@ -15,13 +15,13 @@ _METADATA = frozenset(
     ipaddress.ip_address(text) for text in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254")
 )
 """Where clouds hand the machine's credentials to whoever asks: three of them are not link-local."""
-_POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
+POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
 
 
 def denial(host: str, port: int) -> str:
     """Why no pod may be connected to this numeric address and port; "" when it may."""
     try:
-        address = _plain_address(ipaddress.ip_address(host.partition("%")[0]))
+        address = plain_address(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
         return f"{host} is no address"
     if address.is_loopback or address.is_unspecified:
@@ -32,14 +32,14 @@ def denial(host: str, port: int) -> str:
         return f"{address} is link-local"
     if address.is_multicast or (address.version == 4 and address.is_reserved):
         return f"{address} is not the address of a host"
-    if address in _POD_NETWORK:
-        return f"{address} belongs to the pods' network, which needs no proxy"
+    if address in POD_NETWORK:
+        return f"{address} belongs to the pods' network"
     if is_own_address(address) and port in listening_ports():
         return f"{address}:{port} is this server"
     return ""
 
 
-def _plain_address(address: Address) -> Address:
+def plain_address(address: Address) -> Address:
     """The IPv4 address inside an IPv6 one, where the kernel or a gateway would take it out."""
     if isinstance(address, ipaddress.IPv4Address):
         return address

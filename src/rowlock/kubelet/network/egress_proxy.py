@@ -2,7 +2,7 @@
 
 The listening socket is made inside the fabric and served here, outside, by the server: CONNECT for TLS, absolute URLs for
 plain HTTP. If the server itself lives behind a proxy (`https_proxy`, `http_proxy`), connections go through that one.
-Only HTTP gets out; nothing gets in. A name is resolved here, and the address that is connected to is judged
+Only HTTP gets out; nothing gets in. Pods and services are reached as the pod itself reaches them (`pod_reach.py`). Any other name is resolved here, and the address that is connected to is judged
 (`egress_policy.py`). Pods can hold only so many connections, and none that is idle: the server needs descriptors, too.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 import resource
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from rowlock.kubelet.network.egress_policy import denial
 from rowlock.kubelet.network.loopback_relay import carry_both_ways, is_api_server
+from rowlock.kubelet.network.pod_reach import PodReach
 
 _MAX_HEADER_BYTES = 65536
 _CHUNK_BYTES = 1 << 16
@@ -68,9 +69,11 @@ class EgressProxy:
         policy: Policy | None = None,
         limits: ProxyLimits | None = None,
         api_port: int = 0,
+        reach: PodReach | None = None,
     ) -> None:
-        """`api_port` is the API server's on loopback: clients that know a proxy and no exceptions from it ask for it here."""
-        self._listener, self._policy, self._api_port = listener, policy or denial, api_port
+        """`api_port` is the API server's on loopback: clients that know a proxy and no exceptions from it ask for it here.
+        `reach`: how pods are reached; without it none is."""
+        self._listener, self._policy, self._api_port, self._reach = listener, policy or denial, api_port, reach
         self._limits = limits or ProxyLimits.of_process()
         upstream = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or environment.get("http_proxy")
         self._upstream = urlsplit(upstream) if upstream else None
@@ -96,14 +99,15 @@ class EgressProxy:
             return writer.close()
         self._open[pod] += 1
         try:
-            await self._handle_request(reader, writer)
+            await self._handle_request(pod, (reader, writer))
         finally:
             self._open[pod] -= 1
             if not self._open[pod]:
                 del self._open[pod]
             writer.close()
 
-    async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_request(self, pod: str, client: "Streams") -> None:
+        reader, writer = client
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(self._limits.header):
                 header = await reader.readuntil(b"\r\n\r\n")
@@ -112,59 +116,61 @@ class EgressProxy:
                 if self._api_port and request.is_tunnel and is_api_server(request.host, request.port):
                     api_server = await asyncio.open_connection("127.0.0.1", self._api_port)
                     writer.write(_ESTABLISHED)
-                    return await carry_both_ways((reader, writer), api_server)
-                upstream = await self._open_upstream(request)
+                    return await carry_both_ways(client, api_server)
+                upstream, is_proxy = await self._open_upstream(pod, request)
             except RefusedRequest as refused:
                 return _answer(writer, *refused.args)
             except (OSError, TimeoutError) as error:
                 reason = str(error) or f"no connection within {self._limits.connect:g} s"
                 return _answer(writer, "502 Bad Gateway", f"rowlock's proxy could not connect: {reason}")
+            _begin(request, writer, upstream[1], is_proxy=is_proxy)
             try:
-                await self._relay(request, (reader, writer), upstream)
+                await self._relay(client, upstream)
             finally:
                 upstream[1].close()
 
-    async def _open_upstream(self, request: "ProxyRequest") -> "Streams":
-        """A connection to the host, or to the proxy of this machine. Raises OSError, TimeoutError, RefusedRequest."""
+    async def _open_upstream(self, pod: str, request: "ProxyRequest") -> tuple["Streams", bool]:
+        """A connection to the host, or to the proxy of this machine (True). Raises OSError, TimeoutError, RefusedRequest."""
         async with asyncio.timeout(self._limits.connect):
-            addresses = await self._allowed_addresses(request)
-            if self._upstream is not None:
-                return await asyncio.open_connection(self._upstream.hostname, self._upstream.port or 80)
+            known = self._reach.find_addresses(request.host, pod) if self._reach is not None else []
+            tries: list[Callable[[], Awaitable[Streams]]] = []
+            if self._reach is not None:
+                inside = [address for address in known if self._reach.is_inside(address, request.port)]
+                tries = [partial(self._reach.connect, pod, address, request.port) for address in inside]
+            if not tries:
+                outside = await self._allowed_addresses(known[0] if known else request.host, request.port)
+                if self._upstream is not None and not known:
+                    return await asyncio.open_connection(self._upstream.hostname, self._upstream.port or 80), True
+                tries = [partial(_connect_outside, family, address) for family, address in outside]
             failure = OSError(f"{request.host} has no address")
-            for family, address in addresses:
+            for connect in tries:
                 try:
-                    return await asyncio.open_connection(*address[:2], family=family, flags=socket.AI_NUMERICHOST)
+                    return await connect(), False
                 except OSError as error:
                     failure = error
             raise failure
 
-    async def _allowed_addresses(self, request: "ProxyRequest") -> list[tuple[int, tuple[str, int]]]:
+    async def _allowed_addresses(self, host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
         """Where the host is, as far as pods may go there. A name that only the proxy of this machine knows has none.
 
         Raises RefusedRequest when they may go to none of its addresses, OSError when it has none."""
         try:
-            look_up = partial(socket.getaddrinfo, request.host, request.port, type=socket.SOCK_STREAM)
+            look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
         except (OSError, UnicodeError) as error:
             if self._upstream is not None:
                 return []
-            raise OSError(f"{request.host}: {error}") from None
+            raise OSError(f"{host}: {error}") from None
         addresses = [(int(family), (str(address[0]), int(address[1]))) for family, _, _, _, address in found]
         reasons = {address: self._policy(*address) for _, address in addresses}
         allowed = [(family, address) for family, address in addresses if not reasons[address]]
         if not allowed:
-            why = next(iter(reasons.values()), f"{request.host} has no address")
+            why = next(iter(reasons.values()), f"{host} has no address")
             raise RefusedRequest("403 Forbidden", f"rowlock's proxy leads pods outside only: {why}")
         return allowed
 
-    async def _relay(self, request: "ProxyRequest", client: "Streams", upstream: "Streams") -> None:
+    async def _relay(self, client: "Streams", upstream: "Streams") -> None:
         """Until both sides have finished, or neither has said anything for too long."""
-        if self._upstream is not None:
-            upstream[1].write(request.header)
-        elif request.is_tunnel:
-            client[1].write(_ESTABLISHED)
-        else:
-            upstream[1].write(request.origin_header())
         async with asyncio.timeout(self._limits.idle) as deadline:
 
             def postpone() -> None:
@@ -199,6 +205,22 @@ class ProxyRequest:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = [h for h in self.header.split(b"\r\n")[1:] if not h.lower().startswith((b"proxy-", b"connection:"))]
         return f"{self.method} {path} {self.version}\r\nConnection: close\r\n".encode("latin-1") + b"\r\n".join(kept)
+
+
+async def _connect_outside(family: int, address: tuple[str, int]) -> Streams:
+    return await asyncio.open_connection(*address, family=family, flags=socket.AI_NUMERICHOST)
+
+
+def _begin(
+    request: ProxyRequest, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter, *, is_proxy: bool
+) -> None:
+    """The first bytes: another proxy gets the request as it is; a host as hosts want it, and of a tunnel nothing."""
+    if is_proxy:
+        upstream.write(request.header)
+    elif request.is_tunnel:
+        client.write(_ESTABLISHED)
+    else:
+        upstream.write(request.origin_header())
 
 
 def _parse_request(header: bytes) -> ProxyRequest:

@@ -2,12 +2,13 @@
 
 Every pod gets an address when it is first seen, bound or not, so that all ranks of a gang are in the file before the
 first one starts. A pod's name resolves as Kubernetes resolves a headless service of that name: `p`, `p.ns`,
-`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods. There is one file a namespace,
+`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods, and a pod with `hostname` and
+`subdomain` is found under both (`h.s`) where a service of the subdomain's name chooses it. There is one file a namespace,
 because short names belong to one, and one more for every pod that adds names of its own (`spec.hostAliases`).
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,26 +56,72 @@ class PodAddresses:
         raise LookupError("no free pod address in 10.77.0.0/16")
 
 
+@dataclass(frozen=True, slots=True)
+class PodNames:
+    """Who is called what in the pod network at one moment."""
+
+    pods: dict[Key, str] = field(default_factory=dict)
+    """A pod's namespace and name → its address."""
+    hostnames: dict[Key, str] = field(default_factory=dict)
+    """A pod's namespace and `hostname.subdomain` → its address."""
+    services: dict[Key, list[str]] = field(default_factory=dict)
+    """A service's namespace and name → the addresses of the pods that it stands for."""
+    aliases: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
+    """A pod's namespace and *uid* → the names that it adds for itself."""
+    owners: dict[str, Key] = field(default_factory=dict)
+    """An address → the namespace and *uid* of its pod."""
+    machine: str = ""
+    """The address at which pods reach ports of the machine, if any."""
+
+    def find_addresses(self, host: str, client: Key) -> list[str]:
+        """What the hosts file of a pod (`client`: namespace and uid) says about a name; [] when it is not in it."""
+        host = host.lower().rstrip(".")
+        if own := [a["ip"] for a in self.aliases.get(client, ()) if host in a.get("hostnames", ())]:
+            return own
+        if self.machine and host == HOST_NAME:
+            return [self.machine]
+        for meant in _meanings(host, client.namespace):
+            if address := self.pods.get(meant) or self.hostnames.get(meant):
+                return [address]
+            if meant in self.services:
+                return list(self.services[meant])
+        return []
+
+
+def _meanings(host: str, home: str) -> Iterator[Key]:
+    """Which pods or services of a name `host` may mean for somebody in namespace `home`: `dns_names`, read backwards."""
+    name = host.removesuffix(f".svc.{DOMAIN}").removesuffix(".svc")
+    if name == host:  # a short name; a name with a dot may end with a namespace, or be `hostname.subdomain`
+        yield Key(home, name)
+    rest, dot, last = name.rpartition(".")
+    if dot:
+        yield Key(last, rest)
+
+
 def dns_names(name: str, namespace: str, home: str) -> list[str]:
     """All spellings of a pod or service for somebody in namespace `home`."""
     short = [name] if namespace == home else []
     return [*short, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
 
 
-def render_hosts_file(
-    home: str, pods: Mapping[Key, str], services: Mapping[Key, Iterable[str]], *, machine: str = ""
-) -> str:
-    """The hosts file of namespace `home`. `machine`: the address at which pods reach ports of the machine, if any.
+def render_hosts_file(home: str, names: PodNames) -> str:
+    """The hosts file of namespace `home`.
 
     A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch asks for their names: those have
     a line of their own, under a name that nobody asks the address of."""
-    lines = [f"{machine}\t{HOST_NAME}\n"] if machine else []
-    lines += [f"{ip}\t{' '.join(dns_names(pod.name, pod.namespace, home))}\n" for pod, ip in sorted(pods.items())]
-    lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in sorted(pods.items())]
-    for service, ips in sorted(services.items()):
-        if service not in pods:
-            lines += [f"{ip}\t{' '.join(dns_names(service.name, service.namespace, home))}\n" for ip in ips]
+    lines = [f"{names.machine}\t{HOST_NAME}\n"] if names.machine else []
+    pods, hostnames = sorted(names.pods.items()), sorted(names.hostnames.items())
+    lines += [_hosts_line(ip, pod, home) for pod, ip in pods]
+    lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in pods]
+    lines += [_hosts_line(ip, hostname, home) for hostname, ip in hostnames]
+    for service, ips in sorted(names.services.items()):
+        if service not in names.pods:
+            lines += [_hosts_line(ip, service, home) for ip in ips]
     return HOSTS_HEADER + "".join(lines)
+
+
+def _hosts_line(ip: str, named: Key, home: str) -> str:
+    return f"{ip}\t{' '.join(dns_names(named.name, named.namespace, home))}\n"
 
 
 def add_host_aliases(text: str, aliases: Sequence[Mapping[str, Any]]) -> str:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
@@ -61,16 +60,6 @@ def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _HostsEntries:
-    """What hosts files say: the addresses of pods and of the pods behind services; and what pods add themselves, by
-    namespace and uid."""
-
-    pods: dict[Key, str]
-    services: dict[Key, list[str]]
-    aliases: dict[Key, list[dict[str, Any]]]
-
-
 @dataclass(slots=True)
 class PodNetwork:
     """What the kubelet asks about the network; knows the mode."""
@@ -86,6 +75,8 @@ class PodNetwork:
     _ports: dict[str, int] = field(default_factory=dict)
     _hosts_texts: dict[str, str] = field(default_factory=dict)
     _names: NameIndex = field(default_factory=NameIndex)
+    names: hosts.PodNames = field(default_factory=hosts.PodNames)
+    """What the hosts files say."""
     dirty: bool = True
     """Somebody's name is missing in the hosts files, or wrong: no pod starts before they are written."""
     has_old_names: bool = False
@@ -98,10 +89,6 @@ class PodNetwork:
     @property
     def has_namespaces(self) -> bool:
         return self.choice.mode == "namespaces"
-
-    @property
-    def _names_machine(self) -> bool:
-        return self.has_namespaces and self.has_host_ports
 
     def has_own_address(self, pod: PodCard) -> bool:
         """Has this pod an address, names and ports of its own?"""
@@ -183,40 +170,48 @@ class PodNetwork:
             await asyncio.to_thread(self._write_hosts_files, entries)
         self.refresh_seconds = time.monotonic() - began
 
-    def _collect_addresses(self) -> Iterator[_HostsEntries | None]:
+    def _collect_addresses(self) -> Iterator[hosts.PodNames | None]:
         """What the hosts files are to say now, at the end; None after each slice of the work."""
         self.dirty = self.has_old_names = False
         if not self.has_namespaces and not self.prefix:
-            yield _HostsEntries({}, {}, {})
+            yield hosts.PodNames()
             return
         for _ in self._names.update(self.view):
             yield None
         pods = [pod for _, pod in sorted(self._names.pods.items())]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
-        entries = _HostsEntries({}, {}, {})
+        entries = hosts.PodNames(machine=netns.GATEWAY if self.has_namespaces and self.has_host_ports else "")
         with contextlib.suppress(LookupError):  # no address is left: these pods are told so when their turn comes
             for number, pod in enumerate(pods, 1):
                 if self._is_present(pod):  # else its address may have been given back, and would be taken for ever
-                    address = entries.pods[key(pod)] = self._pod_address(pod)
-                    for service in self._names.services_of(pod):
-                        entries.services.setdefault(service, []).append(address)
-                    if added := dig(pod, "spec.hostAliases"):
-                        entries.aliases[Key(namespace(pod), uid_of(pod))] = added
+                    self._add_names(entries, pod)
                 if number % name_index.SLICE == 0:
                     yield None
         yield entries
+
+    def _add_names(self, entries: hosts.PodNames, pod: Object) -> None:
+        """What the pod is called, and what it calls others. Raises LookupError when no address is left."""
+        address = entries.pods[key(pod)] = self._pod_address(pod)
+        identity = Key(namespace(pod), uid_of(pod))
+        entries.owners[address] = identity
+        host, subdomain = dig(pod, "spec.hostname"), dig(pod, "spec.subdomain")
+        for service in self._names.services_of(pod):
+            entries.services.setdefault(service, []).append(address)
+            if host and service.name == subdomain:
+                entries.hostnames[Key(namespace(pod), f"{host}.{subdomain}")] = address
+        if added := dig(pod, "spec.hostAliases"):
+            entries.aliases[identity] = added
 
     def _is_present(self, pod: Object) -> bool:
         current = self.view.get(kinds.POD, namespace(pod), key(pod).name)
         return current is not None and uid_of(current) == uid_of(pod)
 
-    def _write_hosts_files(self, entries: _HostsEntries) -> None:
+    def _write_hosts_files(self, entries: hosts.PodNames) -> None:
+        self.names = entries
         try:
             texts: dict[str, str] = {}
             for pod_namespace in {pod.namespace for pod in entries.pods}:
-                texts[pod_namespace] = hosts.render_hosts_file(
-                    pod_namespace, entries.pods, entries.services, machine=netns.GATEWAY if self._names_machine else ""
-                )
+                texts[pod_namespace] = hosts.render_hosts_file(pod_namespace, entries)
                 self._write_hosts_file(pod_namespace, texts[pod_namespace])
             for pod, aliases in entries.aliases.items():
                 text = hosts.add_host_aliases(texts[pod.namespace], aliases)

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -205,10 +206,11 @@ class PodHostClient:
         if self.is_connected and self._writer is not None:
             self._writer.write(_encode_request({"op": "network", "uid": uid, "ip": address}))
 
-    async def request_socket(self, op: str, **request: Any) -> socket.socket:
-        """A request whose answer is a socket: `proxy`, `dial`. Raises Unavailable with the pod host's sentence."""
+    async def request_socket(self, op: str, *, threads: Executor | None = None, **request: Any) -> socket.socket:
+        """A request whose answer is a socket: `proxy`, `dial`. `threads`: where it waits for it, asyncio's own unless given.
+        Raises Unavailable with the pod host's sentence."""
         message = _encode_request({"op": op, **request})
-        asking = asyncio.get_running_loop().run_in_executor(None, self._receive_socket, message)
+        asking = asyncio.get_running_loop().run_in_executor(threads, self._receive_socket, message)
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:

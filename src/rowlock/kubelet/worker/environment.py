@@ -49,7 +49,7 @@ class EnvironmentContext:
     """Pods that share the node's CPUs, this one included."""
     proxy: str = ""
     peers: tuple[str, ...] = ()
-    """Short names of the pods of the same job: to be reached without the proxy."""
+    """Short names and addresses of the pods of the same job: to be reached without the proxy."""
     api_server: Mapping[str, str] = field(default_factory=dict)
     """Where in-cluster clients look for the API server."""
     data_directory: str = ""

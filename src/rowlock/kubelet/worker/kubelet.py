@@ -16,6 +16,7 @@ import os
 import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rowlock import kinds
@@ -28,6 +29,7 @@ from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.egress_proxy import EgressProxy
 from rowlock.kubelet.network.loopback_relay import LoopbackRelay
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
+from rowlock.kubelet.network.pod_reach import PodReach
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
@@ -63,6 +65,8 @@ log = logging.getLogger("rowlock.kubelet")
 _MAX_OPEN_FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
+_DIAL_THREADS = 8
+"""For connections that pods make to each other through the proxy, and for nothing else."""
 MAX_JOIN_CANDIDATES = 64
 """Shims whose fabric a new pod host tries to enter: all but one may end while it starts."""
 
@@ -353,10 +357,15 @@ class Kubelet:
         await self._claim_usage.check_sizes(self._view, self._volume_directories)
 
     async def _serve_proxy(self) -> None:
+        # Threads of its own: pods may ask for many sockets, and stop the pod host.
+        threads = ThreadPoolExecutor(_DIAL_THREADS, "pod-dial")
+        reach = PodReach(
+            lambda: self.network.names, lambda uid: self.host.request_socket("socket", threads=threads, uid=uid)
+        )
         while True:
             with contextlib.suppress(ApiError, OSError):
                 with await self.host.request_socket("proxy") as listener:
-                    proxy = EgressProxy(listener, os.environ, api_port=self._settings.api_port)
+                    proxy = EgressProxy(listener, os.environ, api_port=self._settings.api_port, reach=reach)
                     await run_until_first_ends(proxy.run(), self.host.disconnected.wait())
             await asyncio.sleep(RESYNC / 10)
 

@@ -6,7 +6,7 @@ from these values, the pod's spec and the image (`starting.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -20,11 +20,11 @@ from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.volumes.account_tokens import PodTokens
 from rowlock.kubelet.worker.environment import EnvironmentContext
-from rowlock.objects import name, namespace
+from rowlock.objects import Key, name, namespace
 
 PROXY_URL = "http://10.77.0.1:3128"
 MAX_NO_PROXY_PEERS = 128
-"""Names in no_proxy: a job of more pods than that on one machine does not talk HTTP between them."""
+"""Pods of a job in no_proxy; HTTP to others goes through the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,16 @@ class _Neighbours:
             self._pods_on_node.clear()
         return self
 
-    def peers_of(self, pod: PodSpec, view: View) -> tuple[str, ...]:
-        """The names of the pod and of others of its job."""
+    def peers_of(self, pod: PodSpec, view: View, addresses: Mapping[Key, str]) -> tuple[str, ...]:
+        """The names and addresses of the pod and of others of its job."""
         if not pod.owner_uid:
-            return (pod.name,)
+            return (pod.name, *filter(None, (addresses.get(Key(pod.namespace, pod.name)),)))
         peers = self._peers.get((pod.namespace, pod.owner_uid))
         if peers is None:
             siblings = (p for p in view.by_owner(kinds.POD, pod.owner_uid) if namespace(p) == pod.namespace)
-            peers = tuple(name(p) for p in islice(siblings, MAX_NO_PROXY_PEERS))
+            names = [name(p) for p in islice(siblings, MAX_NO_PROXY_PEERS)]
+            known = (addresses.get(Key(pod.namespace, peer)) for peer in names)
+            peers = (*names, *filter(None, known))
             self._peers[pod.namespace, pod.owner_uid] = peers
         return peers
 
@@ -112,7 +114,7 @@ class PodContexts:
                 memory=plan.memory,
                 pods_on_node=neighbours.count_pods(card.node, self.count_active_pods),
                 proxy=self._proxy_url(contained=card.contained),
-                peers=neighbours.peers_of(pod, self.view) if has_own_address else (),
+                peers=neighbours.peers_of(pod, self.view, self.network.names.pods) if has_own_address else (),
                 api_server=self.tokens.server_variables() if has_token else {},
                 data_directory=self.data_directory,
                 rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),
