@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rowlock.cli import system_server
@@ -130,14 +130,21 @@ def restart_command(server_json: dict[str, Any] | None) -> str:
     """The command line that starts the server again with the same flags. Without them it would lack the nodes and GPUs of its
     jobs."""
     flags = (server_json or {}).get("flags") or {}
-    flag_words = [
-        f"--{name.replace('_', '-')} {flags[name]}"
-        for name, usual in _RESTART_FLAGS.items()
-        if flags.get(name) not in (usual, None)
+    words = [
+        f"rowlock up -d{data_dir_flag(flags.get('data_dir') or data_dir(None))}",
+        *flag_words(unusual_flags(flags)),
     ]
-    if flags.get("system"):
-        flag_words.append("--system")
-    return " ".join([f"rowlock up -d{data_dir_flag(flags.get('data_dir') or data_dir(None))}", *flag_words])
+    return " ".join([*words, "--system"] if flags.get("system") else words)
+
+
+def unusual_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Those flags of a start that say what `rowlock up` alone does not."""
+    return {n: flags[n] for n, usual in _RESTART_FLAGS.items() if flags.get(n) not in (usual, None)}
+
+
+def flag_words(flags: Mapping[str, Any]) -> list[str]:
+    """Flags as they are typed: `--nodes 2`."""
+    return [f"--{name.replace('_', '-')} {value}" for name, value in flags.items()]
 
 
 def connect(line: Any) -> ServerClient:

@@ -19,6 +19,7 @@ from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, prepare
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.node_usage import has_simulated_gpus
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
+from rowlock.cli.start.former_flags import next_start
 
 SETTINGS = (
     "kubeconfig",
@@ -113,6 +114,9 @@ def up(line: CommandLine) -> int:
     if server_json:
         return _report_already_running(line, server_json, settings)
     prepare_data_dir(directory)
+    settings, sentences = next_start(directory, settings)
+    for sentence in sentences:
+        tell(sentence)
     argv = serve_argv(directory, settings)
     if not line.detach:
         sys.stdout.flush()
