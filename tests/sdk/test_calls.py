@@ -17,6 +17,15 @@ from rowlock.sdk.server_address import Login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
 
 
+def test_a_working_directory_that_was_deleted_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(ClientError, match="the working directory of this program was deleted: name one"):
+        JobRequest(name="a", command="true").body("team-a")
+    assert JobRequest(name="a", command="true", working_dir="/w").body("team-a")["spec"]["workingDir"] == "/w"
+
+
 def test_a_request_is_run_ais() -> None:
     request = JobRequest(name="a", command="python 'my train.py' $$", nnodes=3, gpus=0.5, memory="2G", env={"A": "1"}, retries=2, working_dir="/w")  # fmt: skip
     assert request.body("team-a") == {

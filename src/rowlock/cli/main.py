@@ -56,9 +56,20 @@ def run(root: Group, argv: list[str], shared: tuple[Flag, ...]) -> int:
 
 def _os_error_sentence(error: OSError, program: str) -> str:
     why = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_directory_gone():
+        here = os.environ.get("PWD", "of this shell")
+        return f"the working directory {here} was deleted: go to another one (`cd`), or make it again and `cd` into it"
     if error.filename is None and error.errno in _OUTPUT_ERRORS:
         return f"the output cannot be written ({why}): make room where it goes, or send it elsewhere"
     return f"{error.filename or program} cannot be used: {why}"
+
+
+def _is_directory_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _run_command(root: Group, command: Command, line: CommandLine, args: list[str], shared: tuple[Flag, ...]) -> int:

@@ -79,8 +79,17 @@ class JobRequest:
         if self.nproc_per_node is not None:
             spec["nprocPerNode"] = str(self.nproc_per_node)
         if self.working_dir or self.image == THIS_MACHINE:
-            spec["workingDir"] = os.path.abspath(self.working_dir or os.getcwd())
+            spec["workingDir"] = self._directory()
         return spec
+
+    def _directory(self) -> str:
+        """The working directory of the pods, absolute. Raises ClientError where this program's own is needed and was deleted."""
+        try:
+            return os.path.abspath(self.working_dir or os.getcwd())
+        except FileNotFoundError:
+            raise ClientError(
+                "the working directory of this program was deleted: name one that exists with working_dir"
+            ) from None
 
     def _compute(self) -> dict[str, Any]:
         compute: dict[str, Any] = {}
