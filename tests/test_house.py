@@ -70,6 +70,7 @@ SIDEWAYS = {
     ("gangs", "training"),  # its size is that of its job's replicas
     ("gangs", "workloads"),  # by what was submitted
     ("apiserver", "storage"),  # kube-apiserver stands on etcd
+    ("__main__", "cli"),  # `python -m rowlock` is the command
     ("diagnostics", "kubelet"),  # the evidence lies in the pods' directories
 }
 """The arrows between neighbours of one storey."""
@@ -193,7 +194,7 @@ def test_no_part_is_patched_from_outside(path: Path) -> None:
 def test_no_folder_is_crowded() -> None:
     for top in (PACKAGE, REPO / "tests"):
         for folder in {path.parent for path in top.rglob("*.py")}:
-            modules = sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+            modules = sorted(path.stem for path in folder.glob("*.py") if path.stem not in ("__init__", "__main__"))
             assert len(modules) <= MODULES_PER_FOLDER, (
                 f"{folder.relative_to(REPO)}: {len(modules)} modules side by side"
             )

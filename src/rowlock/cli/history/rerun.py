@@ -58,7 +58,9 @@ def _prepare(
         body = _in_source_directory(body, code)
     shell = {}
     if any(word.startswith(f"secret/{run['name']}-environment-") for word in run["ran"]["environmentFrom"]):
-        shell = body["shellEnvironment"] = shell_environment.collect(os.environ, has_clean_env=False)
+        shell = body["shellEnvironment"] = shell_environment.collect(
+            shell_environment.of_shell(os.environ), has_clean_env=False
+        )
     with contextlib.ExitStack() as stack:
         copy = None
         if body["spec"].get("image") == HOST_IMAGE:

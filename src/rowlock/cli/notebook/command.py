@@ -93,7 +93,7 @@ def _submit(line: CommandLine, server: ServerClient, name: str, python: str) -> 
     port, directory = free_port(), os.path.abspath(line.working_dir or os.getcwd())
     if not os.path.isdir(directory):
         raise CommandError(f'the working directory "{directory}" does not exist on this machine', 2)
-    shell = {} if line.clean_env else shell_environment.collect(os.environ)
+    shell = {} if line.clean_env else shell_environment.collect(shell_environment.of_shell(os.environ))
     if not line.clean_env and (sentence := shell_environment.describe_unsent(os.environ)):
         tell(sentence)
     shell[TOKEN_VARIABLE] = shell.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)

@@ -27,6 +27,7 @@ from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, are_arguments, submission
+from rowlock.cli.start.former_flags import next_start
 from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.sending import send_submit
 
@@ -97,15 +98,15 @@ class PreparedRun(NamedTuple):
 
 @contextlib.contextmanager
 def _prepare(line: CommandLine, command: list[str], console: Console) -> Iterator[PreparedRun]:
-    server = find_server(line)
-    shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(os.environ)
+    server, environ = find_server(line), shell_environment.of_shell(os.environ)
+    shell = {} if line.clean_env or line.image != HOST_IMAGE else shell_environment.collect(environ)
     with contextlib.ExitStack() as stack:
         recording = None
         if line.image == HOST_IMAGE:
             from rowlock.cli.source.code_record import CodeRecording
 
             recording = CodeRecording(
-                data_dir(line), line.working_dir or os.getcwd(), command, os.environ, packs=not line.source
+                data_dir(line), line.working_dir or os.getcwd(), command, environ, packs=not line.source
             )
         name = _free_name(server, line, command)
         copy = stack.enter_context(source.make_copy(line, name))
@@ -247,7 +248,7 @@ def _check_program(line: CommandLine, first: str) -> None:
     not known here."""
     import shutil
 
-    path = os.pathsep.join((os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)))
+    path = shell_environment.of_shell(os.environ)["PATH"]
     place = os.path.join(line.working_dir or "", first) if os.path.dirname(first) else first
     if shutil.which(place, path=path):
         return
@@ -286,10 +287,13 @@ def find_server(line: CommandLine) -> ServerClient:
         cluster.check_same_settings(directory, server_json, settings)
     else:
         prepare_data_dir(directory)
+        settings, sentences = next_start(directory, settings)
         server_json = cluster.start_server(directory, cluster.serve_argv(directory, settings))
         tell(
             f"No cluster was running: one was started at {server_json['url']} (`rowlock down{data_dir_flag(directory)}` stops it)."
         )
+        for sentence in sentences:
+            tell(sentence)
     return client.connect(line)
 
 

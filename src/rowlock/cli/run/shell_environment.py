@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 
 from rowlock.cli.grammar import CommandError
@@ -45,6 +46,13 @@ def collect(environ: Mapping[str, str], *, has_clean_env: bool = True) -> dict[s
             f" {', '.join(f'{name} ({sizes[name]:,})' for name in largest)}: unset what the job does not need{else_all}"
         )
     return shell
+
+
+def of_shell(environ: Mapping[str, str]) -> dict[str, str]:
+    """The shell's environment, whose PATH ends with the directory of the interpreter that runs rowlock: `python` is found in a shell
+    where the virtual environment of `venv/bin/python -m rowlock` is not activated."""
+    own, path = os.path.dirname(sys.executable), environ.get("PATH", os.defpath)
+    return {**environ, "PATH": path if own in path.split(os.pathsep) else f"{path}{os.pathsep}{own}"}
 
 
 def describe_unsent(environ: Mapping[str, str]) -> str:
