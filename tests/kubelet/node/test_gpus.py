@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -16,12 +17,14 @@ from rowlock.kubelet.node.gpus import (
     ContainerGpus,
     GpuFraction,
     OveruseTracker,
+    container_gpus,
     fraction_environment,
     gpu_environment,
     pod_fraction,
     remarks,
 )
 from rowlock.kubelet.node.machine import Gpu, NodePlan
+from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import POD_UID_VARIABLE
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.objects import Object
@@ -88,6 +91,29 @@ def test_what_the_user_says_about_the_allocator_stays(given: dict[str, str], lim
     told = fraction_environment(GpuFraction(50, 40_000), {**given, "TF_FORCE_GPU_ALLOW_GROWTH": "false"})
     assert told["PYTORCH_ALLOC_CONF"] == told["PYTORCH_CUDA_ALLOC_CONF"] == limit
     assert "TF_FORCE_GPU_ALLOW_GROWTH" not in told
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (NodePlan("n", Decimal(8), 1 << 34), {}),
+        (plan(simulated=True), {"ROWLOCK_SIMULATED_GPU": ""}),
+        (plan(), {"CUDA_VISIBLE_DEVICES": ""}),
+        (
+            replace(plan(simulated=True), has_hidden_gpus=True),
+            {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": ""},
+        ),
+    ],
+    ids=["no GPUs", "simulated ones", "real ones", "simulated ones beside real ones"],
+)
+def test_real_gpus_are_hidden_from_a_container_without_one_and_where_there_are_none_nothing_is_set(
+    node: NodePlan, wanted: dict[str, str]
+) -> None:
+    """Paddle's launcher takes an empty value for a GPU, so a CPU job on a machine without a driver must see none."""
+    made: Object = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"containers": [{"name": "main"}]}}
+    spec, card = parse_pod_spec(made), PodCard("n", "p", "u", "node", "10.77.1.1", 0.0)
+    told = gpu_environment(container_gpus(spec, spec.main_containers[0], card, node, has_own_address=True), {})
+    assert {k: v for k, v in told.items() if k in ("CUDA_VISIBLE_DEVICES", "ROWLOCK_SIMULATED_GPU")} == wanted
 
 
 def test_a_container_without_a_share_hears_nothing_of_it() -> None:

@@ -26,6 +26,10 @@ def test_wishes() -> None:
         FOUND, NodeOptions(nodes=2, simulated_gpus=8, cpus_per_node=16, memory_per_node=1 << 30, name="n")
     )
     assert all(len(n.gpus) == 8 and n.simulated and n.cpus == 16 and n.memory == 1 << 30 for n in nodes)
+    assert all(n.has_hidden_gpus for n in nodes)
+    none = Inventory(8, 64 << 30, ())
+    assert not any(n.has_hidden_gpus for n in plan_nodes(none, NodeOptions(simulated_gpus=8)))
+    assert not any(n.has_hidden_gpus for n in plan_nodes(FOUND, NodeOptions()))
     with pytest.raises(ValueError, match=r"2 nodes of 3 GPUs need 6, this machine has 4; .*--simulated-gpus 3"):
         plan_nodes(FOUND, NodeOptions(nodes=2, gpus_per_node=3))
 

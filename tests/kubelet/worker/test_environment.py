@@ -155,8 +155,10 @@ def test_devices() -> None:
     assert gpu_environment(ContainerGpus(devices=()), {}) == none
     two = gpu_environment(ContainerGpus(devices=("GPU-a", "GPU-b")), {})
     assert two["CUDA_VISIBLE_DEVICES"] == two["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    # Paddle's launcher takes an empty CUDA_VISIBLE_DEVICES for a GPU without a name: where there is no driver it is unset
     pretend = gpu_environment(ContainerGpus(simulated="0,3"), {})
-    assert pretend == {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": "0,3"}
+    assert pretend == {"ROWLOCK_SIMULATED_GPU": "0,3"}
+    assert gpu_environment(ContainerGpus(devices=(), simulated="0"), {}) == {**none, "ROWLOCK_SIMULATED_GPU": "0"}
 
 
 def test_the_base_is_small_and_the_opt_in_names_what_comes_along() -> None:

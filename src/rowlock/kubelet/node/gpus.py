@@ -45,7 +45,10 @@ class ContainerGpus:
     """The GPUs of one container, and what its programs are told of them."""
 
     devices: tuple[str, ...] | None = None
-    """UUIDs of its GPUs; () = none; None = this machine has no GPUs, or simulated ones."""
+    """UUIDs of its GPUs; () = none; None = this machine has none that could be seen.
+
+    Then CUDA_VISIBLE_DEVICES is unset, as in a cluster's pod without a GPU. Empty or -1 means "no GPU" to CUDA, and so to PyTorch,
+    TensorFlow and JAX; Paddle's launcher takes any value that is set for the name of a GPU, and then no group is made on CPUs."""
     simulated: str | None = None
     """The numbers of its simulated ones; None = its node has none."""
     fraction: GpuFraction | None = None
@@ -87,11 +90,18 @@ def container_gpus(
         if has_own_address:
             variables |= {"NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0"}
     return ContainerGpus(
-        devices=devices if node.gpus and not node.simulated else None,
+        devices=_visible_devices(devices, node),
         simulated=",".join(u.rpartition("-")[2] for u in devices) if node.simulated else None,
         fraction=pod_fraction(pod, node, card.devices) if devices else None,
         variables=variables,
     )
+
+
+def _visible_devices(devices: tuple[str, ...], node: NodePlan) -> tuple[str, ...] | None:
+    """`ContainerGpus.devices` of a container with these devices of the node."""
+    if node.simulated:
+        return () if node.has_hidden_gpus else None
+    return devices if node.gpus else None
 
 
 def _whole_gpus(pod: PodSpec) -> dict[str, int]:
@@ -107,7 +117,7 @@ def gpu_environment(gpus: ContainerGpus, pod_env: Mapping[str, str]) -> dict[str
         env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.devices)
         env["NVIDIA_VISIBLE_DEVICES"] = ",".join(gpus.devices) or "void"
     if gpus.simulated is not None:
-        env |= {"CUDA_VISIBLE_DEVICES": "", "ROWLOCK_SIMULATED_GPU": gpus.simulated}
+        env["ROWLOCK_SIMULATED_GPU"] = gpus.simulated
     if gpus.fraction is not None:
         env |= fraction_environment(gpus.fraction, pod_env)
     return {**env, **gpus.variables}

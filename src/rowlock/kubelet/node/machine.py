@@ -67,6 +67,8 @@ class NodePlan:
     memory: int
     gpus: tuple[Gpu, ...] = ()
     simulated: bool = False
+    has_hidden_gpus: bool = False
+    """Are its GPUs simulated on a machine that has real ones? Its programs must not see those."""
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = MAX_PODS
 
@@ -157,6 +159,7 @@ def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ..
             memory,
             _node_gpus(inventory, options, i, gpus_per_node),
             bool(options.simulated_gpus),
+            has_hidden_gpus=bool(options.simulated_gpus and inventory.gpus),
             max_pods=options.max_pods,
         )
         for i, name in enumerate(names)
