@@ -197,12 +197,12 @@ def test_project_names_are_mangled(name: str, namespace: str) -> None:
     assert projects.namespace_of(name) == namespace
 
 
-def test_a_share_by_memory_is_counted_in_hundredths_of_a_card() -> None:
+def test_a_share_by_memory_is_counted_as_a_part_of_a_card() -> None:
     def share(mebibytes: int, **more: str) -> dict[str, Any]:
         return {"metadata": {"annotations": {"gpu-memory": str(mebibytes), **more}}}
 
     assert pod_gpus(share(4000), 16000) == Decimal("0.25")
-    assert pod_gpus(share(4001), 16000) == Decimal("0.26")
+    assert pod_gpus(share(2000), 81559) == Decimal("0.0245")
     assert pod_gpus(share(4000, **{"gpu-fraction-num-devices": "2"}), 16000) == Decimal("0.5")
     assert pod_gpus(share(4000)) == 0  # nobody knows the card
 

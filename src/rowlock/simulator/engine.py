@@ -67,9 +67,9 @@ class UsagePoint:
     """The cluster from this moment on: hundredths of GPUs per project, and who waits."""
 
     at: float
-    held: tuple[int, ...]
-    fair: tuple[int, ...]
-    requested: tuple[int, ...]
+    held: tuple[float, ...]
+    fair: tuple[float, ...]
+    requested: tuple[float, ...]
     waiting_jobs: int
 
 

@@ -205,14 +205,14 @@ def _parse_cores(body: Fields, name: str) -> str:
 
 def pod_gpus(pod: dict[str, Any], card_memory: int = 0) -> Decimal:
     """GPUs that a pod (or pod template) asks for; its annotations or its limits say. A share by memory is counted as the
-    scheduler counts it: in hundredths of a card with `card_memory` MiB, rounded up; 0 of a card that nobody knows."""
+    scheduler counts it: as a part of a card with `card_memory` MiB, here to four places; 0 of a card that nobody knows."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     devices = _parse_decimal(annotations.get("gpu-fraction-num-devices", "1"))
     if "gpu-fraction" in annotations:
         return _parse_decimal(annotations["gpu-fraction"]) * devices
     if "gpu-memory" in annotations:
         mebibytes = int(_parse_decimal(annotations["gpu-memory"]))
-        return Decimal(-(-mebibytes * 100 // card_memory)) / 100 * devices if card_memory else Decimal(0)
+        return Decimal(mebibytes * 10_000 // card_memory) / 10_000 * devices if card_memory else Decimal(0)
     total = Decimal(0)
     for container in (pod.get("spec") or {}).get("containers") or ():
         resources = container.get("resources") or {}

@@ -52,7 +52,7 @@ def pod(**notes: str) -> PodSpec:
         ({"gpu_fraction": "0.1"}, "GPU-a", GpuFraction(10, 8_000)),
         ({"gpu_fraction": "0.1"}, "GPU-b", GpuFraction(10, 2_400)),
         ({"gpu_memory": "6000"}, "GPU-b", GpuFraction(25, 6_000)),
-        ({"gpu_memory": "20001"}, "GPU-a", GpuFraction(26, 20_800)),
+        ({"gpu_memory": "20001"}, "GPU-a", GpuFraction(25.0012, 20_001)),
         ({"gpu_fraction": "1"}, "GPU-a", None),
         ({"gpu_fraction": "NaN"}, "GPU-a", None),
         ({"gpu_fraction": "inf"}, "GPU-a", None),

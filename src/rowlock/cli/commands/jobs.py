@@ -417,6 +417,7 @@ def _record_lines(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         free = f"{nodes['freeGpus']} GPU{'' if nodes['freeGpus'] == 1 else 's'} free" + (
             f", most on {best['node']} ({best['freeGpus']})" if best["node"] else ""
         )
-        yield "nodes", "; ".join([f"{nodes['total']}, {free}", *obstacles])
+        share = [nodes["freeShare"]] if nodes.get("freeShare") else []
+        yield "nodes", "; ".join([f"{nodes['total']}, {free}", *share, *obstacles])
     if record.get("hint"):
         yield "what helps", record["hint"]

@@ -34,9 +34,10 @@ LOOKS_BEFORE_WARNING = 3
 
 @dataclass(frozen=True, slots=True)
 class GpuFraction:
-    """Hundredths of each of the pod's cards, and the same in MiB."""
+    """Hundredths of each of the pod's cards, and the same in MiB. Of a request for memory, four places, rounded down: as many
+    as the card has room for must not be told more than the card together."""
 
-    percent: int
+    percent: float
     mebibytes: int
 
 
@@ -130,13 +131,12 @@ def requested_fraction(pod: PodSpec, card: Gpu | None) -> GpuFraction | None:
     try:
         if text := pod_annotations.get("gpu-fraction"):
             percent = round(float(text) * 100)
-        elif (text := pod_annotations.get("gpu-memory")) and memory:
-            percent = -(-int(text) * 100 // memory)
-        else:
-            return None
+            return GpuFraction(percent, memory * percent // 100) if 0 < percent < 100 else None
+        if (text := pod_annotations.get("gpu-memory")) and 0 < int(text) < memory:
+            return GpuFraction(int(text) * 1_000_000 // memory / 10_000, int(text))
     except (ValueError, OverflowError):
-        return None
-    return GpuFraction(percent, memory * percent // 100) if 0 < percent < 100 else None
+        pass
+    return None
 
 
 def pod_fraction(pod: PodSpec, plan: NodePlan, devices: Sequence[str]) -> GpuFraction | None:

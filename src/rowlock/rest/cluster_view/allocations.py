@@ -28,7 +28,7 @@ class HeldResources:
 
     cpu: int = 0
     memory: int = 0
-    gpus: int = 0
+    gpus: float = 0
     pods: int = 0
 
     def add(self, pod: Object, room: NodeState) -> None:

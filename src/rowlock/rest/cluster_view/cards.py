@@ -176,7 +176,7 @@ def _with_sums(view: _NodeView, now: float) -> dict[str, Any]:
     cards = [
         {
             **card,
-            "allocated": round(sum(one["share"] for one in card["holders"]), 2),
+            "allocated": round(sum(one["share"] for one in card["holders"]), 4),
             **view.used.get(card["index"], nobody).to_json(now),
         }
         for card in node["cards"]
@@ -185,7 +185,7 @@ def _with_sums(view: _NodeView, now: float) -> dict[str, Any]:
     return {
         **node,
         "cards": cards,
-        "allocated": round(total, 2),
+        "allocated": round(total, 4),
         "allocatedCpu": view.held.cpu / 1000,
         "allocatedMemory": view.held.memory,
         "pods": view.held.pods,

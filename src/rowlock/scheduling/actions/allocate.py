@@ -46,9 +46,9 @@ class Failure:
     reason: Reason
     queue: str = ""
     resource: int = 0
-    bound: int = 0
-    allocated: int = 0
-    requested: int = 0
+    bound: float = 0
+    allocated: float = 0
+    requested: float = 0
     task: str = ""
     shape: Shape | None = None
     pods_fit: int = 0

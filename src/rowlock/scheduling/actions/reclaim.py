@@ -173,7 +173,7 @@ def _is_over(amount: ResourceVector, bound: ResourceVector) -> bool:
     return not is_within(amount, bound)
 
 
-def _saturation(amount: int, fair_share: int) -> float:
+def _saturation(amount: float, fair_share: float) -> float:
     if fair_share > 0:
         return amount / fair_share
     return float("inf") if amount > 0 else 0.0

@@ -6,6 +6,7 @@ the decision did not see. `what_if.py` answers the same question for a gang that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from rowlock.scheduling.actions.allocate import Failure, Reason
 from rowlock.scheduling.actions.reserve import is_blocked_by_reservation
 from rowlock.scheduling.explain import sentences
 from rowlock.scheduling.explain.fit_histogram import FitHistogram, build_histogram, unschedulable_message
-from rowlock.scheduling.model.gang_state import GangState, QueueState
+from rowlock.scheduling.model.gang_state import GangState, QueueState, TaskState
 from rowlock.scheduling.model.resources import (
     CPU,
     GPU,
@@ -119,7 +120,7 @@ class Explainer:
             "reason": str(failure.reason),
             "podsFit": failure.pods_fit,
             "podsNeeded": failure.pods_needed or len(tasks),
-            "requested": describe_resources(self.session.total_cost(tasks)),
+            "requested": _describe_request(self.session, tasks),
             "queue": [_queue_record(q) for q in state.queue.path] if state.queue else [],
             "ahead": hold.equals_ahead,
             "hint": hint,
@@ -132,6 +133,8 @@ class Explainer:
                 "freeGpus": histogram.free_gpus,
                 "best": {"node": histogram.best_node, "freeGpus": histogram.best_free_gpus},
             }
+            if failure.shape is not None and (share := _describe_free_share(failure.shape, histogram)):
+                record["nodes"]["freeShare"] = share
         over_quota = _over_quota_queues(self.session, state)
         if over_quota:
             record["holders"] = over_quota
@@ -168,6 +171,28 @@ def _over_quota_queues(session: Session, state: GangState) -> list[dict[str, str
     candidates = [o for o in candidates if o[0] > 0]
     candidates.sort(key=lambda o: (-o[0], o[1].queue.name))
     return [{"queue": q.queue.name, "overQuota": format_amount(GPU, amount)} for amount, q in candidates[:3]]
+
+
+def _describe_free_share(shape: Shape, histogram: FitHistogram) -> str:
+    """The largest share that is free, in the unit of the request: "at most 1559 MiB free on a GPU (n1)"; "" for other requests,
+    and where hundredths are asked for and none is free."""
+    if not (shape.gpu_memory or histogram.best_share) or not histogram.usable_nodes:
+        return ""
+    share = int(histogram.best_share) if shape.gpu_memory else histogram.best_share
+    amount = f"{share} MiB" if shape.gpu_memory else format_gpus(share)
+    cards = "a GPU" if shape.devices == 1 else f"each of {shape.devices} GPUs of a node"
+    where = f" ({histogram.best_share_node})" if histogram.best_share_node else ""
+    return f"at most {amount} free on {cards}{where}"
+
+
+def _describe_request(session: Session, tasks: Sequence[TaskState]) -> str:
+    """What the gang asks for in all, memory of cards as such."""
+    cost, memory = session.total_cost(tasks), sum(t.task.shape.gpu_memory * t.task.shape.devices for t in tasks)
+    if not memory:
+        return describe_resources(cost)
+    by_portion = session.total_cost([t for t in tasks if not t.task.shape.gpu_memory])
+    rest = describe_resources((cost[CPU], cost[MEMORY], by_portion[GPU]))
+    return f"{memory} MiB of GPU memory" + (f", {rest}" if rest != "nothing" else "")
 
 
 def _describe_shape(shape: Shape) -> str:
@@ -251,7 +276,7 @@ def _queue_sentence(session: Session, name: str) -> tuple[str, str]:
     )
 
 
-def _amount_is(resource: int, amount: int) -> str:
+def _amount_is(resource: int, amount: float) -> str:
     text = format_amount(resource, amount)
     return f"{text} {'are' if text.endswith('s') else 'is'}"
 
@@ -293,7 +318,7 @@ def _fit_sentence(state: GangState, failure: Failure, histogram: FitHistogram) -
     shape = failure.shape or Shape()
     fit = f"{failure.pods_fit} of {failure.pods_needed} pods fit"
     request = _describe_shape(shape)
-    nodes = _describe_nodes(histogram)
+    nodes = "; ".join(filter(None, (_describe_nodes(histogram), _describe_free_share(shape, histogram))))
     match failure.reason:
         case Reason.SELECTOR:
             return (

@@ -10,9 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from rowlock.scheduling.model.node_state import NodeState
+from rowlock.scheduling.model.resources import portion_memory
 from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.model.snapshot import Node, Shape
-from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_resources, obstacle
+from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_resources, free_portion, obstacle
 
 
 @dataclass(slots=True)
@@ -36,6 +37,9 @@ class FitHistogram:
     most_memory: int = 0
     free_pods: int = 0
     """Pods that the nodes that are not barred still take, whatever they ask for."""
+    best_share: float = 0
+    """Of a shape that shares cards: what is free on each of as many cards of one node as it needs, MiB or hundredths as it asks."""
+    best_share_node: str = ""
     closed_node: Node | None = None
     """The first node that could hold one if it took pods."""
 
@@ -77,9 +81,20 @@ def build_histogram(session: Session, shape: Shape) -> FitHistogram:
         histogram.most_gpu_memory = max(histogram.most_gpu_memory, state.node.gpu_memory if state.node.gpus else 0)
         histogram.most_cpu = max(histogram.most_cpu, state.node.cpu)
         histogram.most_memory = max(histogram.most_memory, state.node.memory)
+        share = _free_share(state, shape)
+        if share > histogram.best_share:
+            histogram.best_share, histogram.best_share_node = share, state.node.name
         if free > histogram.best_free_gpus or not histogram.best_node:
             histogram.best_free_gpus, histogram.best_node = free, state.node.name
     return histogram
+
+
+def _free_share(state: NodeState, shape: Shape) -> float:
+    """How large a share could be that fits the node's cards now, in the unit of the shape; 0 where the shape shares none."""
+    if not shape.is_fractional or shape.devices > state.node.gpus:
+        return 0
+    free = sorted((free_portion(state, d) for d in range(state.node.gpus)), reverse=True)[shape.devices - 1]
+    return portion_memory(free, state.node.gpu_memory) if shape.gpu_memory else free
 
 
 def _is_only_closed(node: Node, shape: Shape) -> bool:

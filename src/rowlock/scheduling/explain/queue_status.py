@@ -26,7 +26,7 @@ def to_quantities(amount: ResourceVector) -> dict[str, str]:
     return {
         "cpu": quantity.render(Decimal(cpu) / 1000),
         "memory": quantity.render(Decimal(memory), binary=True),
-        "nvidia.com/gpu": quantity.render(Decimal(gpu) / 100),
+        "nvidia.com/gpu": quantity.render(round(Decimal(gpu) / 100, 4)),
     }
 
 

@@ -105,9 +105,9 @@ def _is_ready(condition: Mapping[str, Any] | None) -> bool:
 
 
 def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
-    """MiB per card, floored to hundreds as KAI does; 100 where the node does not say."""
+    """MiB per card; 100 where the node does not say. KAI rounds down to hundreds, so a request for a whole card fits nowhere there."""
     text = node_labels.get("nvidia.com/gpu.memory", "")
-    return max(100, int(text) // 100 * 100) if is_digits(text) else 100
+    return max(100, int(text)) if is_digits(text) else 100
 
 
 def parse_queue(obj: Object) -> Queue:

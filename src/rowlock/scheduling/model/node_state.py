@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
-from rowlock.scheduling.model.resources import WHOLE_GPU
+from rowlock.scheduling.model.resources import WHOLE_GPU, memory_portion
 from rowlock.scheduling.model.snapshot import Node, Shape
 
 
@@ -34,22 +34,21 @@ class NodeState:
         self.idle_extras = dict(node.extras)
         self.releasing_cpu = self.releasing_memory = self.releasing_pods = 0
         self.releasing_extras = dict.fromkeys(self.idle_extras, 0)
-        self.used_per_device = [0] * node.gpus
-        self.releasing_per_device = [0] * node.gpus
+        self.used_per_device: list[float] = [0] * node.gpus
+        self.releasing_per_device: list[float] = [0] * node.gpus
 
-    def device_portion(self, shape: Shape) -> int:
+    def device_portion(self, shape: Shape) -> float:
         """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
         if shape.gpus:
             return WHOLE_GPU
-        asked = shape.portion
-        if shape.gpu_memory:
-            asked = -(-shape.gpu_memory * 100 // max(1, self.node.gpu_memory))
+        memory = shape.gpu_memory
+        asked: float = memory_portion(memory, self.node.gpu_memory) if memory else shape.portion
         if self.replicas == 1:
             return asked
         part = replica_portion(self.replicas)
         return part if asked <= part else WHOLE_GPU + 1
 
-    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
+    def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> float:
         """Returns the hundredths of GPUs taken."""
         self.idle_cpu -= sign * shape.cpu
         self.idle_memory -= sign * shape.memory
@@ -63,7 +62,7 @@ class NodeState:
             return amount * len(devices)
         return 0
 
-    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> int:
+    def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> float:
         """sign +1: what it holds is coming back; -1: what is coming back (or idle) is pipelined to it."""
         self.releasing_cpu += sign * shape.cpu
         self.releasing_memory += sign * shape.memory
@@ -77,9 +76,9 @@ class NodeState:
             return amount * len(devices)
         return 0
 
-    def idle_gpu(self) -> int:
+    def idle_gpu(self) -> float:
         return sum(WHOLE_GPU - u for u in self.used_per_device)
 
-    def free_gpu(self) -> int:
+    def free_gpu(self) -> float:
         """Idle and coming back, less what pipelined pods take."""
         return sum(WHOLE_GPU - u + b for u, b in zip(self.used_per_device, self.releasing_per_device, strict=True))

@@ -1,59 +1,73 @@
 """Amounts of the three resources that queues share: (millicores, bytes, hundredths of a GPU).
 
 A `ResourceVector` is a plain tuple, because the planner adds millions of them. -1 in a quota or limit means *unlimited*.
-A whole GPU is 100, so ten tenths fill a card exactly and no float ever decides who runs.
+A whole GPU is 100, so ten tenths fill a card exactly. A request for memory of a card is a float, in steps of a power of two
+(`memory_portion`): sums of such floats are exact, so here too no rounding ever decides who runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-ResourceVector = tuple[int, int, int]
+ResourceVector = tuple[float, float, float]
 CPU, MEMORY, GPU = 0, 1, 2
 ZERO: ResourceVector = (0, 0, 0)
 UNLIMITED = -1
 NO_LIMIT: ResourceVector = (UNLIMITED, UNLIMITED, UNLIMITED)
 WHOLE_GPU = 100
 """One GPU."""
+_STEPS = 2**28
+"""Parts of a hundredth that memory of a card is counted in: exact for cards below 1.6 TiB, sums for up to 300,000 GPUs."""
 
 
-def add(a: Sequence[int], b: Sequence[int]) -> ResourceVector:
+def memory_portion(mebibytes: int, card: int) -> float:
+    """Hundredths of a card of so many MiB that the request takes, rounded down to a step: `card // mebibytes` of them fit."""
+    return mebibytes * WHOLE_GPU * _STEPS // max(1, card) / _STEPS
+
+
+def portion_memory(portion: float, card: int) -> int:
+    """The whole MiB that so many hundredths of a card are."""
+    return int(portion * card / WHOLE_GPU)
+
+
+def add(a: ResourceVector, b: ResourceVector) -> ResourceVector:
     """a + b, resource by resource."""
     return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
 
 
-def subtract(a: Sequence[int], b: Sequence[int]) -> ResourceVector:
+def subtract(a: ResourceVector, b: ResourceVector) -> ResourceVector:
     """a - b, resource by resource; may be negative."""
     return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 
-def is_within(amount: Sequence[int], bound: Sequence[int]) -> bool:
+def is_within(amount: Sequence[float], bound: Sequence[float]) -> bool:
     """amount ≤ bound in every resource; unlimited bounds hold anything."""
     return all(b == UNLIMITED or a <= b for a, b in zip(amount, bound, strict=True))
 
 
-def lower_bound(a: int, b: int) -> int:
+def lower_bound(a: float, b: float) -> float:
     """The lower of two bounds, either of which may be unlimited."""
     if a == UNLIMITED:
         return b
     return a if b == UNLIMITED else min(a, b)
 
 
-def format_gpus(amount: int) -> str:
-    """250 → "2.5", 400 → "4", -1 → "unlimited"."""
+def format_gpus(amount: float) -> str:
+    """250 → "2.5", 400 → "4", -1 → "unlimited"; memory of a card with four places: 2.4522 → "0.0245"."""
     if amount == UNLIMITED:
         return "unlimited"
-    return f"{amount / WHOLE_GPU:.2f}".rstrip("0").rstrip(".")
+    places = 2 if amount == int(amount) else 4
+    return f"{amount / WHOLE_GPU:.{places}f}".rstrip("0").rstrip(".")
 
 
-def format_cores(amount: int) -> str:
+def format_cores(amount: float) -> str:
     """1500 → "1.5", -1 → "unlimited"."""
     if amount == UNLIMITED:
         return "unlimited"
     return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
 
 
-def format_memory(amount: int) -> str:
+def format_memory(amount: float) -> str:
     """Bytes as decimal GB, as KAI's sentences count; small amounts in MB."""
     if amount == UNLIMITED:
         return "unlimited"
@@ -62,7 +76,7 @@ def format_memory(amount: int) -> str:
     return f"{amount / 1e9:.2f}".rstrip("0").rstrip(".") + " GB"
 
 
-def format_amount(resource: int, amount: int) -> str:
+def format_amount(resource: int, amount: float) -> str:
     """One amount as people say it: "2.5 GPUs", "1 GPU", "4 CPU cores", "8 GB of memory"."""
     if resource == CPU:
         return f"{format_cores(amount)} CPU core{'' if amount == 1000 else 's'}"
@@ -71,7 +85,7 @@ def format_amount(resource: int, amount: int) -> str:
     return f"{format_gpus(amount)} GPU{'' if amount == WHOLE_GPU else 's'}"
 
 
-def describe_resources(amount: Sequence[int]) -> str:
+def describe_resources(amount: Sequence[float]) -> str:
     """What is not zero, GPUs first: "2 GPUs, 4 CPU cores"."""
     parts = [format_amount(r, amount[r]) for r in (GPU, CPU, MEMORY) if amount[r]]
     return ", ".join(parts) or "nothing"

@@ -19,7 +19,7 @@ from rowlock.scheduling.model.gang_state import (
     TaskState,
 )
 from rowlock.scheduling.model.node_state import NodeState
-from rowlock.scheduling.model.resources import WHOLE_GPU, ZERO, ResourceVector, add
+from rowlock.scheduling.model.resources import WHOLE_GPU, ZERO, ResourceVector, add, memory_portion
 from rowlock.scheduling.model.snapshot import (
     Gang,
     Node,
@@ -62,7 +62,7 @@ class Session:
         self.nodes_epoch = 0
         """Counts changes of the set of nodes or of their properties."""
         self.smallest_gpu_memory = 100
-        self.free_gpu = 0
+        self.free_gpu: float = 0
         """Hundredths of all cards that are idle or coming back, less what pipelined pods take."""
         self.surplus_memo: object | None = None
         """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
@@ -148,7 +148,7 @@ class Session:
         queue, gang = task.gang.queue, task.gang.gang
         if gang.foreign:
             if node is not None and node.node.ready and not node.node.unschedulable:
-                self.total = add(self.total, [-sign * v for v in amount])
+                self.total = add(self.total, (-sign * amount[0], -sign * amount[1], -sign * amount[2]))
             return
         if queue is None:
             return
@@ -169,7 +169,7 @@ class Session:
             return (shape.cpu, shape.memory, 0)
         if node is not None and node.node.gpus:
             return (shape.cpu, shape.memory, node.device_portion(shape) * shape.devices)
-        portion = shape.portion or min(WHOLE_GPU, -(-shape.gpu_memory * 100 // max(1, self.smallest_gpu_memory)))
+        portion = shape.portion or min(WHOLE_GPU, memory_portion(shape.gpu_memory, self.smallest_gpu_memory))
         return (shape.cpu, shape.memory, portion * shape.devices)
 
     def total_cost(self, tasks: Iterable[TaskState]) -> ResourceVector:

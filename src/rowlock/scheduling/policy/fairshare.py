@@ -104,12 +104,13 @@ def set_fair_shares(session: Session) -> None:
 def _set_level_shares(session: Session, queues: Sequence[QueueState], total: ResourceVector) -> None:
     if not queues:
         return
-    fair_shares: list[list[int]] = [[0, 0, 0] for _ in queues]
+    fair_shares: list[list[float]] = [[0, 0, 0] for _ in queues]
     for r in range(3):
         claims = [_build_claim(q, r) for q in queues]
         divide_resource(max(0, total[r]), claims, WHOLE_GPU if r == GPU else 1, session.settings.usage_weight)
         for at, c in enumerate(claims):
-            fair_shares[at][r] = int(c.fair_share)
+            whole_request = c.fair_share == c.requestable_share  # memory of cards is no whole number of hundredths
+            fair_shares[at][r] = c.fair_share if whole_request else int(c.fair_share)
     for q, (cpu, memory, gpu) in zip(queues, fair_shares, strict=True):
         q.fair_share = (cpu, memory, gpu)
         quota, limit = q.queue.quota, q.queue.limit

@@ -78,7 +78,7 @@ def queue_key(
     )
 
 
-def _share_or_infinity(share: int) -> float:
+def _share_or_infinity(share: float) -> float:
     return float("inf") if share == UNLIMITED else float(share)
 
 

@@ -124,7 +124,7 @@ def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread
     for d, used in enumerate(state.used_per_device):
         releasing = state.releasing_per_device[d]
         remaining_used = used - releasing
-        free = WHOLE_GPU - (remaining_used if with_releasing else max(used, remaining_used))
+        free = WHOLE_GPU - remaining_used if with_releasing else free_portion(state, d)
         if remaining_used > 0 and free >= amount:
             shared.append(
                 (max(used, remaining_used) + amount > WHOLE_GPU, (remaining_used if spread else -remaining_used), d)
@@ -135,6 +135,12 @@ def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread
     empty_devices = [d for *_, d in sorted(empty)]
     devices = (empty_devices + shared_devices if spread else shared_devices + empty_devices)[: shape.devices]
     return tuple(devices) if len(devices) == shape.devices else None
+
+
+def free_portion(state: NodeState, device: int) -> float:
+    """Hundredths of a card that a share may take now: not what is releasing, nor what pipelined pods will take."""
+    used = state.used_per_device[device]
+    return WHOLE_GPU - max(used, used - state.releasing_per_device[device])
 
 
 def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:

@@ -40,9 +40,9 @@ def candidate_domains(
         yield WHOLE_CLUSTER
 
 
-def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: int) -> Iterator[TopologyDomain]:
+def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: float) -> Iterator[TopologyDomain]:
     """The domains of a level that have enough GPUs free or coming back, the fullest first."""
-    free: dict[str, int] = {}
+    free: dict[str, float] = {}
     for s in nodes:
         if (v := label_value(s.node, label)) is not None and not s.node.unschedulable:
             free[v] = free.get(v, 0) + (s.free_gpu() if needed else s.idle_cpu + s.releasing_cpu)
