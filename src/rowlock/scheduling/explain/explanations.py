@@ -17,6 +17,7 @@ from rowlock.scheduling.actions.reserve import is_blocked_by_reservation
 from rowlock.scheduling.explain import sentences
 from rowlock.scheduling.explain.fit_histogram import FitHistogram, build_histogram, unschedulable_message
 from rowlock.scheduling.model.gang_state import GangState, QueueState, TaskState
+from rowlock.scheduling.model.host_ports import is_port
 from rowlock.scheduling.model.resources import (
     CPU,
     GPU,
@@ -204,7 +205,7 @@ def _describe_shape(shape: Shape) -> str:
     elif shape.gpu_memory:
         parts.append(f"{shape.gpu_memory} MiB of {shape.devices} GPU{'s' if shape.devices > 1 else ''}")
     parts += [format_amount(r, v) for r, v in ((0, shape.cpu), (1, shape.memory)) if v]
-    parts += [f"{value} {name}" for name, value in shape.extras]
+    parts += [name if is_port(name) else f"{value} {name}" for name, value in shape.extras]
     return ", ".join(parts) or "nothing special"
 
 

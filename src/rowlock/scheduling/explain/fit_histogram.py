@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from rowlock.scheduling.model.host_ports import NO_FREE_PORTS, is_port, unlisted_amount
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.resources import portion_memory
 from rowlock.scheduling.model.session import Session
@@ -53,7 +54,9 @@ def missing_resources(state: NodeState, shape: Shape) -> list[str]:
         insufficient.append("Insufficient memory")
     if state.idle_pods < 1:
         insufficient.append("Too many pods")
-    insufficient += [f"Insufficient {name}" for name, value in shape.extras if state.idle_extras.get(name, 0) < value]
+    lacking = [n for n, value in shape.extras if state.idle_extras.get(n, unlisted_amount(n)) < value]
+    insufficient += [f"Insufficient {name}" for name in lacking if not is_port(name)]
+    insufficient += [NO_FREE_PORTS] if any(map(is_port, lacking)) else []
     if shape.wants_gpu and find_devices(state, shape, with_releasing=False, spread=False) is None:
         insufficient.append("Insufficient nvidia.com/gpu")
     return insufficient or (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
+from rowlock.scheduling.model.host_ports import unlisted_amount
 from rowlock.scheduling.model.resources import WHOLE_GPU, memory_portion
 from rowlock.scheduling.model.snapshot import Node, Shape
 
@@ -54,7 +55,7 @@ class NodeState:
         self.idle_memory -= sign * shape.memory
         self.idle_pods -= sign
         for name, value in shape.extras:
-            self.idle_extras[name] = self.idle_extras.get(name, 0) - sign * value
+            self.idle_extras[name] = self.idle_extras.get(name, unlisted_amount(name)) - sign * value
         if devices:
             amount = sign * self.device_portion(shape)
             for d in devices:

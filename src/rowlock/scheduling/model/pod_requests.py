@@ -15,6 +15,7 @@ from rowlock import quantity
 from rowlock.errors import BadRequest
 from rowlock.objects import Object, annotations, dig, labels
 from rowlock.scheduling.model.device_sharing import BY_DEVICE_PLUGIN, SHARE_ANNOTATION
+from rowlock.scheduling.model.host_ports import requested_ports
 from rowlock.scheduling.model.snapshot import Requirement, Shape, Toleration
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -53,7 +54,10 @@ def _shape_cache_key(pod: Object) -> bytes:
     """Everything that `_parse_shape` reads, as one key."""
     spec = pod.get("spec") or {}
     containers = [
-        [(c.get("resources"), c.get("restartPolicy")) for c in spec.get(kind) or ()]
+        [
+            (c.get("resources"), c.get("restartPolicy"), [p for p in c.get("ports") or () if p.get("hostPort")])
+            for c in spec.get(kind) or ()
+        ]
         for kind in ("containers", "initContainers")
     ]
     pod_annotations = annotations(pod)
@@ -92,6 +96,7 @@ def _parse_shape(pod: Object) -> Shape:
                 if k not in _BASIC_RESOURCES | IGNORED_RESOURCES
             )
         )
+        extras += tuple(sorted(requested_ports(spec).items()))
         cpu, memory = quantity.millis(str(totals.get("cpu", 0))), quantity.integer_value(str(totals.get("memory", 0)))
         gpus = quantity.integer_value(str(totals.get(GPU_RESOURCE, 0)))
     except BadRequest as error:

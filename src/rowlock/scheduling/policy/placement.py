@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from rowlock.scheduling.model.device_sharing import replica_portion, replicas_of
 from rowlock.scheduling.model.gang_state import GangState, TaskState
+from rowlock.scheduling.model.host_ports import unlisted_amount
 from rowlock.scheduling.model.node_state import NodeState
 from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.scheduling.model.session import Session
@@ -97,7 +98,7 @@ def has_amounts(node: Node, shape: Shape) -> bool:
         and node.pods >= 1
         and node.gpus >= shape.device_count
         and (not shape.gpu_memory or node.gpu_memory >= shape.gpu_memory)
-        and all(extras.get(name, 0) >= value for name, value in shape.extras)
+        and all(extras.get(name, unlisted_amount(name)) >= value for name, value in shape.extras)
     )
 
 
@@ -163,7 +164,7 @@ def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> b
     if not with_releasing and (state.idle_cpu < shape.cpu or state.idle_memory < shape.memory or state.idle_pods < 1):
         return False
     for name, value in shape.extras:
-        idle = state.idle_extras.get(name, 0)
+        idle = state.idle_extras.get(name, unlisted_amount(name))
         if idle + state.releasing_extras.get(name, 0) < value or (not with_releasing and idle < value):
             return False
     return True
