@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.turn_budget import SLICE, SharedTurn, TurnBudget
 
 
 def turns_of_others(budget: TurnBudget, pieces: int) -> int:
@@ -37,3 +38,26 @@ def test_within_a_slice_nobody_is_asked() -> None:
     assert turns_of_others(TurnBudget(3600.0), 100) <= 2, (
         "the first pause alone: how long this has worked is not known then"
     )
+
+
+def test_pieces_of_many_tasks_share_a_turn() -> None:
+    """Each piece takes a whole slice: there is one a turn, in the order in which they came."""
+    done = list[tuple[int, int]]()
+
+    async def work(number: int, turn: SharedTurn, rounds: list[int]) -> None:
+        async with turn:
+            began = time.perf_counter()
+            while time.perf_counter() - began < SLICE:
+                pass
+            done.append((number, rounds[0]))
+
+    async def body() -> None:
+        turn, rounds = SharedTurn(), [0]
+        tasks = [asyncio.create_task(work(number, turn, rounds)) for number in range(5)]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            rounds[0] += 1
+
+    asyncio.run(body())
+    assert [number for number, _ in done] == [0, 1, 2, 3, 4]
+    assert len({turn for _, turn in done}) == 5

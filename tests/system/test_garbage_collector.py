@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from tests.storage.conftest import config
 from tests.system.cluster import CM, Cluster, owned
 
 from rowlock import kinds, objects
-from rowlock.objects import Key
+from rowlock.api import Change, Delete, Patch, View
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.system.garbage_collector import GarbageCollector
 
 
 def test_background_deletes_what_the_owner_leaves_behind(cluster: Cluster) -> None:
@@ -65,3 +71,45 @@ def test_an_owner_in_a_namespace_cannot_take_what_is_in_none_with_it() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "gone"}
     cluster.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "c", "ownerReferences": [owner]}, "value": 1})
     assert cluster.core.latest_object(kinds.PRIORITY_CLASS, "", "c") is not None
+
+
+class CountingView:
+    """A view that counts how often it is asked for an object."""
+
+    def __init__(self, view: View) -> None:
+        self._view, self.asked = view, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self.asked += 1
+        return self._view.get(kind, namespace, name)
+
+
+@pytest.mark.parametrize("solid", [False, True])
+def test_owners_that_are_gone_are_looked_at_once_each(cluster: Cluster, solid: bool) -> None:
+    """Each of thousands has a turn: one of these deals with all, at a cost that grows with their number alone."""
+    count, parent = 500, cluster.create(CM, config("parent"))
+    ghosts = [{**parent, "metadata": {"name": f"g{n}", "uid": f"ghost-{n}"}} for n in range(count)]
+    collector, view = GarbageCollector(), CountingView(cluster.store.view)
+    child = cluster.core.create(CM, owned("child", *([parent] if solid else []), *ghosts))
+    cluster.core.apply_committed(cluster.core.take_staged())
+    keys = list(collector.keys(view, Change("Added", 1, CM, child)))
+    writes = [write for key in keys for write in collector.decide(view, key, 0.0).writes]
+    assert len(keys) == count + solid and view.asked <= 5 * count
+    (write,) = writes
+    assert isinstance(write, Patch if solid else Delete)
+
+
+def test_of_thousands_of_owners_those_that_are_there_stay(cluster: Cluster) -> None:
+    parent, other = cluster.create(CM, config("parent")), cluster.create(CM, config("other"))
+    ghosts = [{**parent, "metadata": {"name": f"g{n}", "uid": f"ghost-{n}"}} for n in range(300)]
+    cluster.create(CM, owned("child", *ghosts[:100], parent, *ghosts[100:], other))
+    (child,) = [obj for obj in cluster.store.view.all(CM) if objects.name(obj) == "child"]
+    assert [r["name"] for r in child["metadata"]["ownerReferences"]] == ["parent", "other"]
+    cluster.delete(CM, "parent")
+    assert cluster.names() == ["child", "other"]
+    cluster.delete(CM, "other")
+    cluster.create(CM, owned("orphan", *ghosts))
+    assert cluster.names() == []

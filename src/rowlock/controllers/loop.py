@@ -110,7 +110,7 @@ class _Loop:
                     waiter.set_result(None)
             if change.kind is not None:
                 for controller in controllers_by_kind.get(change.kind, ()):
-                    self._wake(controller, change)
+                    await self._wake(controller, change)
             if self.early_queues is not None and change.type != "Added":
                 await self._start_early_queues(self.early_queues)
         await self._start_early_queues(self.early_queues or [])
@@ -129,9 +129,11 @@ class _Loop:
             if queue.timer:
                 queue.timer.cancel()
 
-    def _wake(self, controller: Controller, change: Change) -> None:
+    async def _wake(self, controller: Controller, change: Change) -> None:
         try:
-            for key in controller.keys(self.view, change):
+            for number, key in enumerate(controller.keys(self.view, change), 1):
+                if number % TURNS_PER_SLICE == 0:  # one object may concern thousands of keys
+                    await asyncio.sleep(0)
                 queue = self.queues.get((controller.name, key))
                 if queue is None:
                     queue = self.queues[controller.name, key] = _Queue(controller, key)

@@ -32,6 +32,10 @@ class GarbageCollector:
     name = "garbage-collector"
     kinds: tuple[Kind, ...] = KINDS
 
+    def __init__(self) -> None:
+        self._gone_at = -1
+        self._gone_owners: dict[tuple[Kind, Key], Key | None] = {}
+
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         obj, kind = change.object, change.kind
         if kind is None:
@@ -50,14 +54,14 @@ class GarbageCollector:
         ]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        resource, name, uid = key.name.split("/")
-        owner = view.get(kinds.by_resource(resource), key.namespace, name)
-        if owner is None or objects.uid(owner) != uid:
+        resource, _, uid = key.name.split("/")
+        owner = _owner_of(view, key)
+        if owner is None:
             return Decision(
                 tuple(
                     w
                     for kind, obj in _dependents(view, key.namespace, uid)
-                    if (w := _delete_or_remove_owner(view, kind, obj, uid))
+                    if self._first_gone(view, kind, obj) == key and (w := _delete_or_remove_owner(view, kind, obj, uid))
                 )
             )
         policy = _deletion_policy(owner) if objects.is_deleting(owner) else ""
@@ -68,6 +72,18 @@ class GarbageCollector:
             release = remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
             return Decision((*(_remove_owners(kind, obj, {uid}) for kind, obj in dependents), release))
         return Decision(_delete_in_foreground(view, kinds.by_resource(resource), owner, dependents))
+
+    def _first_gone(self, view: View, kind: Kind, obj: Object) -> Key | None:
+        """The first of the object's owners that does not exist: its turn deals with all of them. An object may name thousands
+        that are gone, each has a turn, and each turn would look at all others: what was found is kept while the view is the same."""
+        if view.revision != self._gone_at:
+            self._gone_at = view.revision
+            self._gone_owners.clear()
+        dependent = (kind, objects.key(obj))
+        if dependent not in self._gone_owners:
+            owners = (_reference_key(obj, reference) for reference in _references(obj))
+            self._gone_owners[dependent] = next((k for k in owners if k is not None and _is_gone(view, k)), None)
+        return self._gone_owners[dependent]
 
 
 def _dependents(view: View, namespace: str, uid: str) -> list[tuple[Kind, Object]]:
@@ -114,11 +130,19 @@ def _is_solid_reference(view: View, obj: Object, reference: dict[str, Any]) -> b
     owner_key = _reference_key(obj, reference)
     if owner_key is None:
         return True  # of a kind that lives elsewhere: not ours to judge
+    owner = _owner_of(view, owner_key)
+    return owner is not None and not (objects.is_deleting(owner) and _deletion_policy(owner) == FOREGROUND)
+
+
+def _owner_of(view: View, owner_key: Key) -> Object | None:
+    """The object of a key of ours; None when there is none of that name, or it is another one by now."""
     resource, name, uid = owner_key.name.split("/")
     owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
-    if owner is None or objects.uid(owner) != uid:
-        return False
-    return not (objects.is_deleting(owner) and _deletion_policy(owner) == FOREGROUND)
+    return owner if owner is not None and objects.uid(owner) == uid else None
+
+
+def _is_gone(view: View, owner_key: Key) -> bool:
+    return _owner_of(view, owner_key) is None
 
 
 def _remove_owners(kind: Kind, obj: Object, uids: set[str]) -> Write:

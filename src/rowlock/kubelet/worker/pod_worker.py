@@ -11,6 +11,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, View
+from rowlock.controllers.turn_budget import SharedTurn
 from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.node import eviction, gpus
 from rowlock.kubelet.node.node_context import NodeContext
@@ -77,6 +78,7 @@ class PodWorker:
         self._volumes, self._starter = volumes, starter
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
+        self._start_turn = SharedTurn()
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
@@ -141,17 +143,18 @@ class PodWorker:
         pod, facts = context.pod, state.containers.get(start.container, NO_FACTS)
         container = pod.container(start.container)
         directory = self._directories.container_directory(state.card.uid, start.container)
-        request = self._starter.start_request(
-            ContainerStart(
-                context,
-                container,
-                directory,
-                state.volumes or (),
-                start.number,
-                start.backoff,
-                state.running_numbers(),
+        async with self._start_turn:
+            request = self._starter.start_request(
+                ContainerStart(
+                    context,
+                    container,
+                    directory,
+                    state.volumes or (),
+                    start.number,
+                    start.backoff,
+                    state.running_numbers(),
+                )
             )
-        )
         if isinstance(request, Problem):
             if request.reason not in IMAGE_PULL_REASONS or not self._image_puller.ensure_image_pull(
                 pod, state, container
