@@ -12,7 +12,7 @@ from rowlock.api import WriteOptions
 from rowlock.apiserver.patch import json_patch, strategic_merge
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import types
-from rowlock.errors import ApiError
+from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import merge_patch
 
 JSON: list[tuple[Any, list[dict[str, Any]], Any]] = [
@@ -177,3 +177,37 @@ def test_long_lists_cost_their_length_not_its_square() -> None:
         == []
     )
     assert time.process_time() - begun < 10, "a second or two; it was minutes"
+
+
+def test_ten_thousand_operations_copy_a_list_once() -> None:
+    target = {"list": [{"n": n} for n in range(json_patch.MAX_OPERATIONS)], "map": {}}
+    before = repr(target)
+    document = json_patch._Document(target)
+    patch = [{"op": "replace", "path": f"/list/{n}", "value": n} for n in range(json_patch.MAX_OPERATIONS)]
+    assert document.apply(patch) == {"list": list(range(json_patch.MAX_OPERATIONS)), "map": {}}
+    assert len(document._own) == 2 and repr(target) == before
+
+
+def test_a_copy_and_its_original_are_changed_by_themselves() -> None:
+    patch: list[dict[str, Any]] = [
+        {"op": "add", "path": "/a/x", "value": {"y": 1}},
+        {"op": "copy", "from": "/a", "path": "/b"},
+        {"op": "replace", "path": "/b/x/y", "value": 2},
+        {"op": "add", "path": "/a/z", "value": 3},
+        {"op": "move", "from": "/a", "path": "/c"},
+        {"op": "add", "path": "/a", "value": []},
+        {"op": "add", "path": "/c/x/w", "value": 4},
+    ]
+    assert json_patch.apply_json_patch({"a": {}}, patch) == {
+        "a": [],
+        "b": {"x": {"y": 2}},
+        "c": {"x": {"y": 1, "w": 4}, "z": 3},
+    }
+    assert patch[0]["value"] == {"y": 1}
+
+
+@pytest.mark.parametrize("operation", [{"op": "add", "value": 1}, {"op": "remove"}])
+def test_a_patch_that_moves_a_long_list_again_and_again_is_refused(operation: dict[str, Any]) -> None:
+    patch = [{**operation, "path": "/list/0"}] * json_patch.MAX_OPERATIONS
+    with pytest.raises(BadRequest, match="may move 50000000 elements of lists"):
+        json_patch.apply_json_patch({"list": [0] * 300_000}, patch)
