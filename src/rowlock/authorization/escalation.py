@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from rowlock import kinds, objects
 from rowlock.authentication.users import User
 from rowlock.authorization.authorizer import Attributes, Authorizer
-from rowlock.authorization.policy_rules import describe_rules, quote_list, uncovered_rules
+from rowlock.authorization.policy_rules import MOST_PARTS, TooManyRules, describe_rules, quote_list, uncovered_rules
 from rowlock.errors import NotFound, forbidden, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -75,7 +75,14 @@ def _check_binding(authorizer: Authorizer, user: User, kind: Kind, old: Object |
 
 
 def _check_held(authorizer: Authorizer, user: User, kind: Kind, obj: Object, rules: Sequence[Object]) -> None:
-    missing = uncovered_rules(authorizer.rules_for(user, objects.namespace(obj)), rules)
+    try:
+        missing = uncovered_rules(authorizer.rules_for(user, objects.namespace(obj)), rules)
+    except TooManyRules:
+        why = (
+            f"these rules come to more single rights than can be compared with your own ({MOST_PARTS} at most): write fewer into one"
+            " role, or use * for what you hold as a whole"
+        )
+        raise forbidden(kind.plural, objects.name(obj), why, kind.group) from None
     if missing:
         why = f'user "{user.name}" (groups={quote_list(user.groups)}) is attempting to grant RBAC permissions not currently held:'
         errors = authorizer.missing_roles(user, objects.namespace(obj))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from rowlock.authorization.authorizer import Attributes
 from rowlock.objects import Object
 
 _ALL = "*"
+_ANY_NAME = "\0"
+"""Stands for the names of a rule that names none; no object is called so."""
+_FEW_RULES = 16
+MOST_PARTS, MOST_COMPARISONS = 5_000, 50_000
+"""Of rules that somebody grants without the right to grant anything: single rights, and rules that these are held against."""
 _FIELDS = {
     "apiGroups": "APIGroups", "resources": "Resources", "nonResourceURLs": "NonResourceURLs",
     "resourceNames": "ResourceNames", "verbs": "Verbs",
@@ -26,6 +32,10 @@ class CompiledRule:
         texts = {field: frozenset(rule.get(field) or ()) for field in _FIELDS}
         self._verbs, self._groups, self._resources = texts["verbs"], texts["apiGroups"], texts["resources"]
         self._names, self._urls = texts["resourceNames"], texts["nonResourceURLs"]
+
+    def index_keys(self) -> tuple[Iterable[str], ...]:
+        """What a question must name of it: verbs, groups, resources, names."""
+        return self._verbs, self._groups, self._resources, self._names or (_ANY_NAME,)
 
     def allows(self, attributes: Attributes) -> bool:
         """Whether this rule alone allows it."""
@@ -44,13 +54,86 @@ class CompiledRule:
         return bool(subresource) and f"*/{subresource}" in resources
 
 
+class RuleIndex:
+    """Rules that are asked together. A role may have tens of thousands: only those are looked at that name what the question
+    names, by that of its fields which the fewest rules share."""
+
+    __slots__ = ("_indexes", "_rules")
+
+    def __init__(self, rules: Iterable[Object]) -> None:
+        self._rules = [CompiledRule(rule) for rule in rules]
+        self._indexes: tuple[dict[str, list[CompiledRule]], ...] | None = None
+
+    def candidates(self, attributes: Attributes) -> Sequence[CompiledRule]:
+        """The rules that may allow it: all that do are among them."""
+        if len(self._rules) <= _FEW_RULES or attributes.path:
+            return self._rules
+        if self._indexes is None:
+            self._indexes = self._index()
+        resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
+        questions = (
+            (attributes.verb, _ALL), (attributes.group, _ALL), (resource, _ALL, f"*/{attributes.subresource}"), (attributes.name, _ANY_NAME),
+        )  # fmt: skip
+        fewest: Sequence[CompiledRule] = self._rules
+        for index, texts in zip(self._indexes, questions, strict=True):
+            lists = [index[text] for text in texts if text in index]
+            if sum(len(rules) for rules in lists) < len(fewest):
+                fewest = list(chain.from_iterable(lists))
+        return fewest
+
+    def allows(self, attributes: Attributes) -> bool:
+        return any(rule.allows(attributes) for rule in self.candidates(attributes))
+
+    def _index(self) -> tuple[dict[str, list[CompiledRule]], ...]:
+        indexes: tuple[dict[str, list[CompiledRule]], ...] = ({}, {}, {}, {})
+        for rule in self._rules:
+            for index, texts in zip(indexes, rule.index_keys(), strict=True):
+                for text in texts:
+                    index.setdefault(text, []).append(rule)
+        return indexes
+
+
 def _url_covers(owned: str, url: str) -> bool:
     return owned in (_ALL, url) or (owned.endswith("*") and url.startswith(owned.rstrip("*")))
 
 
-def uncovered_rules(owned: Sequence[Object], granted: Iterable[Object]) -> list[Object]:
-    """What of `granted` is in none of the `owned` rules, one verb of one resource at a time: upstream's `Covers`."""
-    return [part for rule in granted for part in _break_down(rule) if not any(_covers(own, part) for own in owned)]
+def uncovered_rules(owned: Iterable[Object], granted: Sequence[Object]) -> list[Object]:
+    """What of `granted` is in none of the `owned` rules, one verb of one resource at a time: upstream's `Covers`. Raises
+    TooManyRules."""
+    if sum(map(_count_parts, granted)) > MOST_PARTS:
+        raise TooManyRules
+    index, uncovered, comparisons = RuleIndex(owned), list[Object](), 0
+    for part in chain.from_iterable(map(_break_down, granted)):
+        question = _question_of(part)
+        candidates = index.candidates(question)
+        comparisons += len(candidates)
+        if comparisons > MOST_COMPARISONS:
+            raise TooManyRules
+        if not any(rule.allows(question) for rule in candidates):
+            uncovered.append(part)
+    return uncovered
+
+
+class TooManyRules(Exception):
+    """To see whether somebody has all of these rights would take too long."""
+
+
+def _count_parts(rule: Object) -> int:
+    """How many rules `_break_down` makes of one: a rule of a thousand verbs, groups and resources each would make a billion."""
+    counts = {field: len(rule.get(field) or ()) for field in _FIELDS}
+    things = counts["apiGroups"] * counts["resources"] * max(1, counts["resourceNames"]) + counts["nonResourceURLs"]
+    return things * counts["verbs"]
+
+
+def _question_of(part: Object) -> Attributes:
+    """Whether somebody may do the one thing that a part of a rule is about."""
+    (verb,) = part["verbs"]
+    if urls := part.get("nonResourceURLs"):
+        return Attributes(verb, path=urls[0])
+    resource, _, subresource = part["resources"][0].partition("/")
+    if not subresource:
+        resource = part["resources"][0]
+    return Attributes(verb, part["apiGroups"][0], resource, subresource, name=(part.get("resourceNames") or ("",))[0])
 
 
 def _break_down(rule: Object) -> Iterator[Object]:
@@ -66,26 +149,6 @@ def _break_down(rule: Object) -> Iterator[Object]:
                     yield one
     for url in rule.get("nonResourceURLs") or ():
         yield from ({"verbs": [verb], "nonResourceURLs": [url]} for verb in verbs)
-
-
-def _covers(owner: Object, part: Object) -> bool:
-    """`part` is about one thing."""
-
-    def has_all(field: str) -> bool:
-        mine = owner.get(field) or ()
-        return _ALL in mine or all(text in mine for text in part.get(field) or ())
-
-    own_names, names = owner.get("resourceNames"), part.get("resourceNames")
-    if own_names and (not names or any(name not in own_names for name in names)):
-        return False
-    own_urls = owner.get("nonResourceURLs") or ()
-    urls_covered = all(any(_url_covers(own, url) for own in own_urls) for url in part.get("nonResourceURLs") or ())
-    resources = owner.get("resources") or ()
-    resources_covered = has_all("resources") or all(
-        resource in resources or ("/" in resource and f"*/{resource.partition('/')[2]}" in resources)
-        for resource in part.get("resources") or ()
-    )
-    return has_all("verbs") and has_all("apiGroups") and resources_covered and urls_covered
 
 
 def describe_rules(rules: Iterable[Object]) -> str:

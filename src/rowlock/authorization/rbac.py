@@ -14,7 +14,7 @@ from rowlock import kinds, objects
 from rowlock.api import Change
 from rowlock.authentication.users import User
 from rowlock.authorization.authorizer import AccessDecision, Attributes
-from rowlock.authorization.policy_rules import CompiledRule
+from rowlock.authorization.policy_rules import RuleIndex
 from rowlock.errors import NotFound, not_found
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
@@ -52,7 +52,7 @@ class RbacAuthorizer:
     """Answers from the RBAC objects of a source, which it follows."""
 
     def __init__(self, state: RbacSource) -> None:
-        self._roles: dict[tuple[Kind, Key], tuple[Sequence[Object], list[CompiledRule]]] = {}
+        self._roles: dict[tuple[Kind, Key], tuple[Sequence[Object], RuleIndex]] = {}
         self._bindings: dict[tuple[Kind, Key], _Binding] = {}
         self._by_subject: dict[Subject, dict[str, dict[tuple[Kind, Key], _Binding]]] = {}
         """Subject → namespace ("" = the cluster) → its bindings."""
@@ -81,7 +81,7 @@ class RbacAuthorizer:
     def _decide(self, user: User, attributes: Attributes) -> AccessDecision:
         for binding, subject in self._bindings_of(user, attributes.namespace):
             rules = self._roles.get(binding.role) if binding.role else None
-            if rules is not None and any(rule.allows(attributes) for rule in rules[1]):
+            if rules is not None and rules[1].allows(attributes):
                 return AccessDecision(True, f"RBAC: allowed by {_describe_binding(binding)} to {subject}")
         missing = [error.message for error in self.missing_roles(user, attributes.namespace)]
         if not missing:
@@ -140,7 +140,7 @@ class RbacAuthorizer:
         self._drop_object(kind, key)
         if kind in (kinds.ROLE, kinds.CLUSTER_ROLE):
             rules = tuple(obj.get("rules") or ())
-            self._roles[(kind, key)] = rules, [CompiledRule(rule) for rule in rules]
+            self._roles[(kind, key)] = rules, RuleIndex(rules)
             return
         binding = self._bindings[(kind, key)] = _read_binding(kind, key, obj)
         for subject in binding.subjects:
