@@ -8,7 +8,7 @@ kubelet's words: the pod waits and an event `FailedMount` says why.
 import json
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rowlock import kinds
@@ -26,10 +26,42 @@ SUPPORTED_KINDS = (
     "emptyDir", "hostPath", "nfs", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim",
 )  # fmt: skip
 
+MOST_VOLUMES, MOST_MOUNTS = 1024, 1024
+"""Volumes of a pod, and mounts of one container: each costs system calls at every start."""
+MOST_FILES, MOST_FILE_BYTES, MOST_TOKENS = 1 << 14, 32 << 20, 128
+"""In all volumes of a pod that show objects, fields and tokens: they are made again whenever one of these changes."""
+
 FieldLookup = Callable[[str], str]
 """A path such as `metadata.name` → its text."""
 ResourceLookup = Callable[[Mapping[str, Any]], str]
 """A resourceFieldRef → its text."""
+
+
+@dataclass(slots=True)
+class FileSpace:
+    """What is left for the files of a pod's volumes. A large text may be shown by thousands of files."""
+
+    files: int = MOST_FILES
+    size: int = MOST_FILE_BYTES
+    tokens: int = MOST_TOKENS
+    fields: dict[str, bytes] = field(default_factory=dict)
+    """Fields of the pod that were read, so that files of one field share its bytes."""
+
+    def take(self, content: bytes) -> bytes:
+        """The content, counted. Raises ContainerConfigError."""
+        self.files -= 1
+        self.size -= len(content)
+        if self.files < 0 or self.size < 0:
+            raise ContainerConfigError(
+                f"the files that the pod's volumes show of ConfigMaps, Secrets and fields come to more than {MOST_FILES} files or"
+                f" {MOST_FILE_BYTES >> 20} MiB: show fewer, or put them into an image or a claim"
+            )
+        return content
+
+    def take_token(self) -> None:
+        self.tokens -= 1
+        if self.tokens < 0:
+            raise ContainerConfigError(f"a pod's volumes show {MOST_TOKENS} tokens of service accounts at most")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +70,22 @@ class VolumeContext:
 
     pod: PodSpec
     lookup: ObjectLookup
-    field: FieldLookup
+    field_text: FieldLookup
     resource: ResourceLookup
     tokens: PodTokens
     has_token: bool = True
     """Does the pod see the token volume that admission adds?"""
     rewrite_hostfile: Callable[[str], str] | None = None
     """How an MPI hostfile reads on the pod's network; None = as it is."""
+    space: FileSpace = field(default_factory=FileSpace)
 
 
 def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
     """Every volume of the pod. Raises ContainerConfigError with a sentence for the first that cannot be mounted."""
+    if len(context.pod.volumes) > MOST_VOLUMES:
+        raise ContainerConfigError(
+            f"the pod has {len(context.pod.volumes)} volumes, and a node makes {MOST_VOLUMES} at most", "FailedMount"
+        )
     return tuple(
         _resolve_volume(context, v) for v in context.pod.volumes if context.has_token or not is_added(v["name"])
     )
@@ -141,22 +178,34 @@ def _files_of_keys(context: VolumeContext, source: Mapping[str, Any], reference:
     kind_word, missing_key_text = _ERROR_WORDS[kind.name]
     if source_object is None and not source.get("optional"):
         raise ContainerConfigError(f'{kind_word} "{object_name}" not found')
-    data = _decode_data(kind, source_object or {})
+    data = _DataOf(kind, source_object or {})
     if source.get("items") is None:
-        return {key: (content, mode) for key, content in data.items()}
+        return {key: (context.space.take(data.content(key)), mode) for key in data.keys()}
     files = {}
     for item in source["items"]:
         if item["key"] in data:
-            files[_check_relative(item["path"])] = (data[item["key"]], _item_mode(item, mode))
+            content = context.space.take(data.content(item["key"]))
+            files[_check_relative(item["path"])] = (content, _item_mode(item, mode))
         elif not source.get("optional"):
             raise ContainerConfigError(f"{missing_key_text}: {item['key']}")
     return files
 
 
-def _decode_data(kind: Kind, source_object: Object) -> dict[str, bytes]:
-    encoded = source_object.get("data" if kind is kinds.SECRET else "binaryData") or {}
-    plain = {} if kind is kinds.SECRET else source_object.get("data") or {}
-    return {k: v.encode() for k, v in plain.items()} | {k: b64decode(v) for k, v in encoded.items()}
+class _DataOf:
+    """The data of a ConfigMap or a Secret: each key is decoded when it is asked for."""
+
+    def __init__(self, kind: Kind, source_object: Object) -> None:
+        self._encoded = source_object.get("data" if kind is kinds.SECRET else "binaryData") or {}
+        self._plain = {} if kind is kinds.SECRET else source_object.get("data") or {}
+
+    def keys(self) -> list[str]:
+        return list({**self._plain, **self._encoded})
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._encoded or key in self._plain
+
+    def content(self, key: str) -> bytes:
+        return b64decode(self._encoded[key]) if key in self._encoded else self._plain[key].encode()
 
 
 def _item_mode(item: Mapping[str, Any], mode: int) -> int:
@@ -176,18 +225,24 @@ def _downward_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
     files = {}
     for item in source.get("items") or ():
         if item.get("fieldRef"):
-            text = _field_text(context, item["fieldRef"]["fieldPath"])
+            content = _field_content(context, item["fieldRef"]["fieldPath"])
         else:
-            text = context.resource(item.get("resourceFieldRef") or {})
-        files[_check_relative(item["path"])] = (text.encode(), _item_mode(item, mode))
+            content = context.resource(item.get("resourceFieldRef") or {}).encode()
+        files[_check_relative(item["path"])] = (context.space.take(content), _item_mode(item, mode))
     return files
+
+
+def _field_content(context: VolumeContext, path: str) -> bytes:
+    if path not in context.space.fields:
+        context.space.fields[path] = _field_text(context, path).encode()
+    return context.space.fields[path]
 
 
 def _field_text(context: VolumeContext, path: str) -> str:
     if path in ("metadata.labels", "metadata.annotations"):
         pairs = context.pod.labels if path == "metadata.labels" else context.pod.annotations
         return "\n".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in sorted(pairs.items()))
-    return context.field(path)
+    return context.field_text(path)
 
 
 def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files:
@@ -196,6 +251,7 @@ def _projected_files(context: VolumeContext, source: Mapping[str, Any]) -> Files
     for part in source.get("sources") or ():
         for kind, inner in part.items():
             if kind == "serviceAccountToken":
+                context.space.take_token()
                 seconds = int(inner.get("expirationSeconds") or DEFAULT_SECONDS)
                 token = context.tokens.token(context.pod, inner.get("audience") or "", seconds)
                 files[_check_relative(inner["path"])] = (token.encode(), mode["defaultMode"])
@@ -244,6 +300,10 @@ def resolve_mounts(
 
     Raises ContainerConfigError for a path that leads out of its volume."""
     mounts, read_only_by_name = list[Mount](), {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
+    if len(container.volume_mounts) > MOST_MOUNTS:
+        raise ContainerConfigError(
+            f"container {container.name} has {len(container.volume_mounts)} mounts, and a node makes {MOST_MOUNTS} at most"
+        )
     volume_mounts = [m for m in container.volume_mounts if m["name"] in read_only_by_name or not is_added(m["name"])]
     for mount in sorted(volume_mounts, key=lambda m: m["mountPath"].rstrip("/").count("/")):
         sub = mount.get("subPath") or expand(mount.get("subPathExpr") or "")
