@@ -14,6 +14,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from rowlock.diagnosis import stacks
 from rowlock.diagnosis.stacks import Stack
@@ -71,14 +72,33 @@ def find_py_spy() -> str:
 
 
 async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
-    """The stack of each process, some at a time."""
-    semaphore = asyncio.Semaphore(_MAX_PARALLEL)
+    """The stack of each process, some at a time: of all that are asked for, whoever asks."""
+    looks = _LOOKS.setdefault(asyncio.get_running_loop(), _Looks())
+    return dict(zip(pids, await asyncio.gather(*map(looks.look, pids)), strict=True))
 
-    async def dump_one(pid: int) -> StackDump:
-        async with semaphore:
-            return await dump_stack(pid)
 
-    return dict(zip(pids, await asyncio.gather(*(dump_one(pid) for pid in pids)), strict=True))
+class _Looks:
+    """The looks that go on. Who asks for a process that is looked at gets what that look finds."""
+
+    def __init__(self) -> None:
+        self._free = asyncio.Semaphore(_MAX_PARALLEL)
+        self._under_way: dict[int, asyncio.Task[StackDump]] = {}
+
+    async def look(self, pid: int) -> StackDump:
+        task = self._under_way.get(pid)
+        if task is None:
+            task = self._under_way[pid] = asyncio.create_task(self._dump(pid))
+        return await asyncio.shield(task)  # the others want it when one has gone
+
+    async def _dump(self, pid: int) -> StackDump:
+        try:
+            async with self._free:
+                return await dump_stack(pid)
+        finally:
+            del self._under_way[pid]
+
+
+_LOOKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Looks] = WeakKeyDictionary()
 
 
 async def dump_stack(pid: int) -> StackDump:
