@@ -8,12 +8,12 @@ shell-like string or, so that nothing is quoted twice, a list of words.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rowlock import submit_fields
+from rowlock.documents.words import split_words
 from rowlock.objects import is_digits
 from rowlock.training.framework import Framework
 from rowlock.workloads import compute, frameworks, pod_options
@@ -346,9 +346,9 @@ def _parse_words(body: Fields, name: str) -> tuple[str, ...]:
         return words
     text = body.text(name)
     try:
-        return tuple(shlex.split(text))
+        return split_words(text)
     except ValueError as error:
-        body.add_error(name, "format", f"cannot be split into words: {error}. Check the quotes.")
+        body.add_error(name, "format", f"cannot be split into words: {error}.")
         return ()
 
 

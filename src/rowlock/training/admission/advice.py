@@ -198,6 +198,10 @@ def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
             )
 
 
+_LONGEST_SCRIPT = 16 << 10
+"""Characters of a script that is read for advice: to split one into words takes a millisecond a KiB."""
+
+
 def _script_of(words: list[str]) -> str:
     """What a shell runs: the word after the options, one of which is -c; "" where it runs a file."""
     for number, word in enumerate(words):
@@ -210,13 +214,15 @@ def _script_of(words: list[str]) -> str:
 
 def _keeps_signals(shell: str, script: str) -> bool:
     """Does the shell wait for the last command of the script, instead of becoming it? False where that cannot be told."""
+    if len(script) > _LONGEST_SCRIPT:
+        return False
     lexer = shlex.shlex(script.strip().replace("\n", " ; "), posix=True, punctuation_chars=";&|")
     lexer.whitespace_split = True
     try:
         words = list(lexer)
     except ValueError:  # quotes that do not end, or a here document
         return False
-    if not words or any(words[n] == "trap" and {"TERM", "SIGTERM", "15"} & set(words[n:]) for n in range(len(words))):
+    if not words or ("trap" in words and {"TERM", "SIGTERM", "15"} & set(words[words.index("trap") :])):
         return False
     while words and words[-1] == ";":
         words.pop()
