@@ -12,6 +12,7 @@ from rowlock.api import WriteOptions
 from rowlock.apiserver.patch import json_patch, strategic_merge
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.schema import types
+from rowlock.documents.patched_document import PatchedDocument
 from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import merge_patch
 
@@ -182,7 +183,7 @@ def test_long_lists_cost_their_length_not_its_square() -> None:
 def test_ten_thousand_operations_copy_a_list_once() -> None:
     target = {"list": [{"n": n} for n in range(json_patch.MAX_OPERATIONS)], "map": {}}
     before = repr(target)
-    document = json_patch._Document(target)
+    document = PatchedDocument(target)
     patch = [{"op": "replace", "path": f"/list/{n}", "value": n} for n in range(json_patch.MAX_OPERATIONS)]
     assert document.apply(patch) == {"list": list(range(json_patch.MAX_OPERATIONS)), "map": {}}
     assert len(document._own) == 2 and repr(target) == before

@@ -1,4 +1,4 @@
-"""JSON patch (RFC 6902) on values that are never changed in place. Pure.
+"""JSON patch (RFC 6902): a list of operations as a client sends it. Pure.
 
 Failures answer as the real API server does: a patch that cannot be read is BadRequest, one that does not fit the
 object is 422 without details.
@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from rowlock.apiserver.schema.json_errors import unmarshal_error
-from rowlock.errors import BadRequest, Invalid
+from rowlock.documents.patched_document import PatchedDocument
+from rowlock.errors import BadRequest
 
 MAX_OPERATIONS = 10_000
-MAX_COPIED_BYTES = 3 * 1024 * 1024
-"""What the `copy` operations of one patch may add, as JSON: kube-apiserver's `JSONPatchMaxCopyBytes`."""
-MAX_MOVED_ITEMS = 50_000_000
-"""Elements of lists that one patch may move by adding before them and removing: some 30 ms. A real server has no such limit."""
-_MISSING: Any = object()
-
-
-def _rejected_patch() -> Invalid:
-    return Invalid("the server rejected our request due to an error in our request", details={})
 
 
 def apply_json_patch(target: Any, patch: Any) -> Any:
@@ -42,137 +32,4 @@ def apply_json_patch(target: Any, patch: Any) -> Any:
         raise BadRequest(
             f"the allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(patch)}: send several patches"
         )
-    return _Document(target).apply(patch)
-
-
-class _Document:
-    """The value while a patch is applied: what came in is never changed, what was made for this patch is changed in place, so
-    that ten thousand operations copy a list of ten thousand once."""
-
-    def __init__(self, root: Any) -> None:
-        self._root = root
-        self._own: dict[int, Any] = {}
-        """Lists and dicts that nobody else has, by identity; held, so that no other object gets the same."""
-        self._copied_bytes = self._moved_items = 0
-
-    def apply(self, patch: list[dict[str, Any]]) -> Any:
-        for operation in patch:
-            self._apply_operation(operation)
-            if not isinstance(self._root, dict):
-                raise _rejected_patch()
-        return self._root
-
-    def _apply_operation(self, operation: dict[str, Any]) -> None:
-        name, path = operation.get("op"), _parse_pointer(operation.get("path"))
-        if name in ("replace", "test") and "value" not in operation:
-            raise _rejected_patch()
-        if name == "add":
-            self._set_value(path, operation.get("value"), insert=True)
-        elif name == "replace":
-            if not isinstance(self._get_value(path[:-1]), dict):  # a field need not be there, an element must
-                self._get_value(path)
-            self._set_value(path, operation["value"], insert=False)
-        elif name == "remove":
-            self._get_value(path)
-            self._set_value(path, _MISSING, insert=False)
-        elif name == "test":
-            if self._get_value(path, optional=operation["value"] is None) != operation["value"]:
-                raise _rejected_patch()
-        elif name in ("move", "copy"):
-            self._move_or_copy(path, _parse_pointer(operation.get("from")), is_copy=name == "copy")
-        else:
-            raise _rejected_patch()
-
-    def _move_or_copy(self, path: list[str], source: list[str], *, is_copy: bool) -> None:
-        # a copy of a field that is not there is null, which takes away
-        may_be_absent = is_copy and bool(source) and isinstance(self._get_value(source[:-1]), dict)
-        value = self._get_value(source, optional=may_be_absent)
-        if is_copy:
-            encoded = msgspec.json.encode(value)
-            self._copied_bytes += len(encoded)
-            if self._copied_bytes > MAX_COPIED_BYTES:
-                raise _rejected_patch()
-            if isinstance(value, dict | list):  # either of the two may be changed by itself
-                value = msgspec.json.decode(encoded)
-        else:
-            if path[: len(source)] == source and path != source:
-                raise _rejected_patch()
-            self._set_value(source, _MISSING, insert=False)
-        self._set_value(path, value, insert=True)
-
-    def _get_value(self, path: list[str], *, optional: bool = False) -> Any:
-        target = self._root
-        for step in path:
-            if isinstance(target, dict) and step in target:
-                target = target[step]
-            elif isinstance(target, list):
-                target = target[_parse_index(step, len(target))]
-            elif optional:
-                return None
-            else:
-                raise _rejected_patch()
-        return target
-
-    def _set_value(self, path: list[str], value: Any, *, insert: bool) -> None:
-        """Sets the value at the path, or (_MISSING) takes away what is there."""
-        if not path:
-            self._root = None if value is _MISSING else value
-            return
-        self._root = target = self._owned(self._root)
-        for step in path[:-1]:
-            if isinstance(target, dict) and step not in target:
-                raise _rejected_patch()
-            place = step if isinstance(target, dict) else _parse_index(step, len(target))
-            inner = self._owned(target[place])
-            target[place] = inner
-            target = inner
-        if isinstance(target, list):
-            self._set_item(target, path[-1], value, insert=insert)
-        elif value is _MISSING:
-            del target[path[-1]]
-        else:
-            target[path[-1]] = value
-
-    def _set_item(self, items: list[Any], step: str, value: Any, *, insert: bool) -> None:
-        if value is not _MISSING and not insert:
-            items[_parse_index(step, len(items))] = value
-            return
-        if insert and step == "-":
-            items.append(value)
-            return
-        index = _parse_index(step, len(items) + insert)
-        self._moved_items += len(items) - index
-        if self._moved_items > MAX_MOVED_ITEMS:
-            raise BadRequest(
-                f"a JSON patch may move {MAX_MOVED_ITEMS} elements of lists by what it adds before them and removes: replace the list"
-            )
-        if insert:
-            items.insert(index, value)
-        else:
-            del items[index]
-
-    def _owned(self, value: Any) -> Any:
-        """The list or dict itself if it was made for this patch, else a copy. Raises Invalid for what is neither."""
-        if id(value) in self._own:
-            return value
-        if not isinstance(value, dict | list):
-            raise _rejected_patch()
-        made = value.copy() if isinstance(value, list) else dict(value)
-        self._own[id(made)] = made
-        return made
-
-
-def _parse_pointer(pointer: Any) -> list[str]:
-    if not isinstance(pointer, str):
-        raise _rejected_patch()
-    if pointer and not pointer.startswith("/"):
-        raise BadRequest(f"a JSON patch's path begins with a slash: {pointer!r}")
-    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
-
-
-def _parse_index(step: str, length: int) -> int:
-    if step == "0" or (step.isascii() and step.isdigit() and not step.startswith("0")):
-        index = int(step)
-        if index < length:
-            return index
-    raise _rejected_patch()
+    return PatchedDocument(target).apply(patch)
