@@ -11,12 +11,16 @@ from rowlock.apiserver.patch import json_patch
 from rowlock.apiserver.streams import port_forward
 from rowlock.archive import redaction
 from rowlock.audit import audit_log
+from rowlock.authorization import policy_rules
 from rowlock.browser import event_stream, feed, sessions
 from rowlock.cli.source import snapshot as source_snapshot
-from rowlock.documents import yaml_reader
+from rowlock.diagnostics import stack_dumps
+from rowlock.documents import patched_document, words, yaml_reader
 from rowlock.http_server import connection_limits, http_protocol, tls
 from rowlock.kubelet.node import machine
-from rowlock.kubelet.pod import directory
+from rowlock.kubelet.pod import directory, exec_space
+from rowlock.kubelet.shim import pod_host
+from rowlock.kubelet.volumes import volumes
 from rowlock.rest import call
 from rowlock.storage import store, write_verbs
 from rowlock.system import event_expiry
@@ -55,7 +59,15 @@ def test_every_figure_is_that_of_the_code() -> None:
         f"of all users | {user_credentials.MAX_OF_ONE}, {user_credentials.MAX_BYTES_OF_ONE // MIB} MiB, {user_credentials.MAX_BYTES // MIB} MiB |",
         f"| {audit_log.MAX_BYTES // MIB} MiB a file, {audit_log.KEPT_FILES} older ones; {audit_log.MAX_WAITING:,} lines that wait for the disk; {audit_log.MAX_STRANGERS} refusals",
         f"characters: {redaction.MOST_WORK // MIB} Mi |",
-        f"| {json_patch.MAX_OPERATIONS:,} operations, {json_patch.MAX_COPIED_BYTES // MIB} MiB |",
+        f"| {json_patch.MAX_OPERATIONS:,} operations, {patched_document.MAX_COPIED_BYTES // MIB} MiB |",
+        f"and removes | {patched_document.MAX_MOVED_ITEMS:,} |",
+        f"| {policy_rules.MOST_PARTS:,} single ones (a verb of a resource of a group), {policy_rules.MOST_COMPARISONS:,} comparisons |",
+        f"one line | {words.LONGEST:,} characters |",
+        f"who ask `why` | {stack_dumps._MAX_PARALLEL};",
+        f"of a container | {volumes.MOST_VOLUMES:,} each |",
+        f"| {volumes.MOST_FILES:,} files, {volumes.MOST_FILE_BYTES // MIB} MiB; {volumes.MOST_TOKENS} tokens |",
+        f"{exec_space.LONGEST_STRING >> 10} KiB each, as exec has it; {exec_space.MOST_REFERENCES:,} references |",
+        f"for one request, works on one | {pod_host.MAX_REQUEST_BYTES // MIB} MiB, two minutes |",
         f"one answer | {errors.MAX_CAUSES} |",
         f"| {request_body.LARGE_JSON >> 10} KiB of JSON, {request_body.LARGE_YAML >> 10} KiB of YAML |",
         f"| {yaml_reader.MAX_DEPTH} levels |",

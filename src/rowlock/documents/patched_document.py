@@ -95,12 +95,12 @@ class PatchedDocument:
         if not path:
             self._root = None if value is _MISSING else value
             return
-        self._root = target = self._owned(self._root)
+        self._root = target = self._own_copy(self._root)
         for step in path[:-1]:
             if isinstance(target, dict) and step not in target:
                 raise _rejected_patch()
             place = step if isinstance(target, dict) else _parse_index(step, len(target))
-            inner = self._owned(target[place])
+            inner = self._own_copy(target[place])
             target[place] = inner
             target = inner
         if isinstance(target, list):
@@ -128,7 +128,7 @@ class PatchedDocument:
         else:
             del items[index]
 
-    def _owned(self, value: Any) -> Any:
+    def _own_copy(self, value: Any) -> Any:
         """The list or dict itself if it was made for this patch, else a copy. Raises Invalid for what is neither."""
         if id(value) in self._own:
             return value
