@@ -193,6 +193,7 @@ class Server:
             take_snapshot=take_snapshot,
             diagnose=explain_failure,
             image_problems=cluster.kubelet.engine_images.image_problems if cluster.kubelet else None,
+            pod_remarks=cluster.kubelet.pod_remarks if cluster.kubelet else None,
             drain=cluster.drain,
             diagnosis_message=cluster.diagnostics.status_message if cluster.diagnostics else None,
             observe=requests.count_rest_request,

@@ -48,6 +48,28 @@ def test_bad_manifests_are_refused_in_the_operators_words_with_a_hint(cluster: C
     assert "needs the file" in cluster.run("rowlock", "check", code=2)
 
 
+HOST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: board}
+spec:
+  hostNetwork: true
+  runtimeClassName: gvisor
+  containers: [{name: main, image: rowlock.dev/host, command: [sleep, "1"]}]
+"""
+
+
+def test_what_a_pod_asks_of_its_host_and_does_not_get_is_noted(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.up()
+    file = tmp_path / "host.yaml"
+    file.write_text(HOST)
+    said = cluster.run("rowlock", "check", "-f", str(file))
+    assert "Pod board: admitted" in said and "note: runtimeClassName is not applied on this machine" in said
+    (node,) = json.loads(cluster.run("kubectl", "get", "nodes", "-o", "json"))["items"]
+    has_namespaces = node["metadata"]["annotations"]["rowlock.dev/network"] == "namespaces"
+    assert ("note: hostNetwork: the pod has a network of its own all the same." in said) == has_namespaces
+
+
 IMAGES = """
 apiVersion: kubeflow.org/v1
 kind: PyTorchJob

@@ -110,6 +110,8 @@ SURPRISES: list[tuple[Kind, Object, str]] = [
     (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB)}), "add a Worker or a Chief"),
     (TFJOB, job(TFJOB, replicas={"PS": pods(TFJOB), "Worker": pods(TFJOB)}), "stay after the job"),
     (JAXJOB, job(JAXJOB, replicas={"Worker": pods(JAXJOB, ports=[{"containerPort": 1}])}), "name the ports of Worker"),
+    (TFJOB, job(TFJOB, replicas={"Worker": pods(TFJOB, 2, ports=[{"name": "b", "containerPort": 1, "hostPort": 6006}])}),
+     "each of 2 pods of Worker asks for port 6006 of its node"),
 ]  # fmt: skip
 
 

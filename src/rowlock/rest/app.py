@@ -44,6 +44,7 @@ from rowlock.rest.call import (
     ImageProblems,
     JsonResult,
     ObserveRanks,
+    PodRemarks,
     RestCall,
     RestSettings,
     SnapshotSource,
@@ -102,6 +103,7 @@ class RestApi:
         diagnose: Diagnose = None,
         observe_ranks: ObserveRanks = None,
         image_problems: ImageProblems = None,
+        pod_remarks: PodRemarks = None,
         drain: Callable[[float], None] | None = None,
         diagnosis_message: Callable[[str, str], str] | None = None,
         observe: Callable[[str, str, int, float], None] | None = None,
@@ -136,6 +138,7 @@ class RestApi:
             diagnose=diagnose,
             observe_ranks=observe_ranks,
             image_problems=image_problems,
+            pod_remarks=pod_remarks,
             usage=self.usage,
             scopes=self.scopes,
             pod_usage=pod_usage,
@@ -148,11 +151,7 @@ class RestApi:
         self._provider_logins = ProviderLogins(settings.oidc, LoginLimits(clock), clock)
         self._logins = applications.Logins(settings, LoginLimits(clock), self._provider_logins)
         self._authenticator = Authenticator(
-            settings.token,
-            settings.user,
-            settings.authenticate_token,
-            settings.look_up_token,
-            settings.unknown_token,
+            settings.token, settings.user, settings.authenticate_token, settings.look_up_token, settings.unknown_token
         )
         self._known_routes = self._make_routes()
 

@@ -101,6 +101,7 @@ ObserveRanks = Callable[[Api, Object], Awaitable[dict[str, Any]]] | None
 """Where the running ranks of a job stand (`verdict`, `ranks`), by the rights of whose API it is; None where `Diagnose` says so already."""
 
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
+PodRemarks = Callable[[Object], list[str]] | None
 """Why images of such a pod cannot be run here; None without embedded nodes."""
 
 
@@ -141,6 +142,8 @@ class AppContext:
     diagnose: Diagnose = None
     observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
+    pod_remarks: PodRemarks = None
+    """What such a pod asks for and does not get on this machine; None without embedded nodes."""
     usage: UsageSamples | None = None
     """What workloads held over time; None when it is not recorded."""
     scopes: ScopeFigures | None = None

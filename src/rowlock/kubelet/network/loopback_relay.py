@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from rowlock.kubelet.shim import netns
 
@@ -19,8 +21,19 @@ _CHUNK = 64 * 1024
 class LoopbackRelay:
     """Serves one listening socket until cancelled."""
 
-    def __init__(self, listener: socket.socket, port: int, host: str = "127.0.0.1") -> None:
-        self._listener, self._address = listener, (host, port)
+    def __init__(
+        self,
+        listener: socket.socket,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        *,
+        connect: "Callable[[], Awaitable[Streams]] | None" = None,
+        per_peer: int = 0,
+    ) -> None:
+        """`connect` makes a connection to the other side, which else is `port` of `host`; `per_peer`: how many one address may
+        hold, 0 = `MAX_PER_POD`."""
+        self._listener, self._per_peer = listener, per_peer
+        self._connect = connect or partial(asyncio.open_connection, host, port)
         self._open: Counter[str] = Counter()
 
     @property
@@ -37,12 +50,12 @@ class LoopbackRelay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pod = str((writer.get_extra_info("peername") or ("",))[0])
-        if self._open.total() >= MAX_CONNECTIONS or self._open[pod] >= MAX_PER_POD:
+        if self._open.total() >= MAX_CONNECTIONS or self._open[pod] >= (self._per_peer or MAX_PER_POD):
             return await _close(writer)
         self._open[pod] += 1
         try:
             with contextlib.suppress(OSError):
-                server_reader, server_writer = await asyncio.open_connection(*self._address)
+                server_reader, server_writer = await self._connect()
                 await carry_both_ways((reader, writer), (server_reader, server_writer))
         finally:
             await _close(writer)

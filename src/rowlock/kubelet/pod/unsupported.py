@@ -25,9 +25,13 @@ UNSUPPORTED_SECURITY_FIELDS = (
 """Parts of a securityContext that are left to the engine's own defaults."""
 
 
-def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") -> list[str]:
-    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers."""
+def pod_warnings(
+    pod: PodSpec, limits: str = "watchdog", *, engine: str = "", has_namespaces: bool = False
+) -> list[str]:
+    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers;
+    `has_namespaces`: have pods that are processes networks of their own?"""
     warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
+    warnings += network_warnings(pod, has_own_network=has_namespaces and not engine)
     if pod.is_process_namespace_shared and not engine:
         warnings.append(
             "shareProcessNamespace: its containers see and may signal all processes of this machine, not the pod's alone"
@@ -40,6 +44,29 @@ def pod_warnings(pod: PodSpec, limits: str = "watchdog", *, engine: str = "") ->
             if mount.get("mountPropagation") not in (None, "None"):
                 warnings.append(f"mountPropagation of {mount['name']} in {container.name} is not applied")
     return warnings
+
+
+def network_warnings(pod: PodSpec, *, has_own_network: bool) -> list[str]:
+    """What of its host's network and names the pod asks for and does not get, a sentence each."""
+    spec, warnings = pod.object.get("spec") or {}, []
+    if pod.host_network and has_own_network:
+        warnings.append(
+            "hostNetwork: the pod has a network of its own all the same. 127.0.0.1 on this machine leads to its declared ports; "
+            "to reach this machine's, start with rowlock up --host-ports and use host.rowlock.internal, or start with --network rewrite"
+        )
+    other = {p.get("protocol") for c in pod.containers for p in c.ports if p.get("hostPort")} - {"TCP", None}
+    if other:
+        warnings.append(
+            f"hostPort over {', '.join(sorted(map(str, other)))}: only TCP ports of this machine lead to pods"
+        )
+    if spec.get("dnsConfig") and has_own_network:
+        warnings.append(
+            "dnsConfig: pods ask no name server. Names of pods and services are in /etc/hosts, the proxy of the pod looks up others; "
+            "add names with hostAliases"
+        )
+    unused = [name for name in ("runtimeClassName", "setHostnameAsFQDN") if spec.get(name)]
+    unused += ["hostUsers: false"] if spec.get("hostUsers") is False else []
+    return warnings + [f"{name} is not applied on this machine" for name in unused]
 
 
 def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:

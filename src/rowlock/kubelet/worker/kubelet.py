@@ -9,32 +9,30 @@ What is found out once is in a frozen `NodeContext`; every part gets what it nee
 
 import asyncio
 import contextlib
-import functools
 import logging
 import math
 import os
 import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rowlock import kinds
 from rowlock.api import Api, Change, View
-from rowlock.controllers.first_end import run_until_first_ends
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
-from rowlock.errors import ApiError, Unavailable
+from rowlock.errors import Unavailable
 from rowlock.kubelet.images.images import Images
-from rowlock.kubelet.network.egress_proxy import EgressProxy
-from rowlock.kubelet.network.loopback_relay import LoopbackRelay
+from rowlock.kubelet.network.gateway import Gateway
+from rowlock.kubelet.network.host_ports import HostPorts
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
-from rowlock.kubelet.network.pod_reach import PodReach
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.pod_state import PodState, PodStates
+from rowlock.kubelet.pod.spec import parse_pod_spec
+from rowlock.kubelet.pod.unsupported import network_warnings
 from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
@@ -60,13 +58,12 @@ from rowlock.kubelet.worker.pod_workers import ExitListener, PodWorkers
 from rowlock.kubelet.worker.process_backend import ProcessBackend
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.kubelet.worker.starting import ContainerStarter
+from rowlock.objects import Key, Object
 
 log = logging.getLogger("rowlock.kubelet")
 _MAX_OPEN_FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
-_DIAL_THREADS = 8
-"""For connections that pods make to each other through the proxy, and for nothing else."""
 MAX_JOIN_CANDIDATES = 64
 """Shims whose fabric a new pod host tries to enter: all but one may end while it starts."""
 
@@ -176,6 +173,10 @@ class Kubelet:
         self.recorder = Recorder(api, node.clock)
         self.logs = PodLogs(view, directories, pod_states, settings.log_limit)
         self.streaming = StreamingServer(view, host, network, directories, pod_states, self.logs.read_log)
+        record_event = PodEventRecorder(self.recorder.record).record_event
+        self._host_ports = HostPorts(
+            view, pod_states, self.streaming.dial, record_event, has_namespaces=network.has_namespaces
+        )
         self.exit_listeners: list[ExitListener] = []
         """Told of every run of a container that has ended, once or more."""
         self.pod_workers = PodWorkers(
@@ -187,7 +188,7 @@ class Kubelet:
             runs=runs,
             exit_listeners=self.exit_listeners,
             record=self.recorder.record,
-            on_pod_added=self.logs.announce_pod,
+            on_pod_added=self._announce_pod,
             prepare_network=host.prepare_network,
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
@@ -196,6 +197,15 @@ class Kubelet:
         self._settled_clock = SettledClock(node.clock)
         self._claim_usage = claims.ClaimUsageMonitor(self.recorder.record)
         self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
+
+    def pod_remarks(self, template: Object) -> list[str]:
+        """What of the network such a pod asks for and does not get here, a sentence each."""
+        is_contained = self.engine_images.needs_engine(pod := parse_pod_spec(template))
+        return network_warnings(pod, has_own_network=self.network.has_namespaces and not is_contained)
+
+    def _announce_pod(self, pod_key: Key) -> None:
+        self.logs.announce_pod(pod_key)
+        self._host_ports.note_pod(pod_key)
 
     @property
     def nodes(self) -> Mapping[str, NodePlan]:
@@ -285,18 +295,11 @@ class Kubelet:
             ),
             "the measure of pods' disks": lambda: self._check_disk_usage(worker),
             "the sampler of what pods use": self.usage.run,
+            "the host ports of pods": self._host_ports.run,
             "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
         }
-        if self.network.has_namespaces:
-            looks["the pods' proxy"] = self._serve_proxy
-            if self._settings.api_port:
-                looks["the pods' way to the API server"] = functools.partial(
-                    self._serve_port, netns.API_PORT, self._settings.api_port
-                )
-            for port in self._settings.host_ports:
-                looks[f"the pods' way to port {port} of this machine"] = functools.partial(
-                    self._serve_port, port, port, "localhost"
-                )
+        settings = self._settings
+        looks |= Gateway(self.host, self.network, settings.api_port, settings.host_ports).services()
         return looks
 
     async def _watch_changes(self, changes: AsyncIterator[Change]) -> None:
@@ -355,28 +358,6 @@ class Kubelet:
         with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
             await claims.remove_unused(self._api, self._volume_directories, claims.used_claims(p for p in pods if p))
         await self._claim_usage.check_sizes(self._view, self._volume_directories)
-
-    async def _serve_proxy(self) -> None:
-        # Threads of its own: pods may ask for many sockets, and stop the pod host.
-        threads = ThreadPoolExecutor(_DIAL_THREADS, "pod-dial")
-        reach = PodReach(
-            lambda: self.network.names, lambda uid: self.host.request_socket("socket", threads=threads, uid=uid)
-        )
-        while True:
-            with contextlib.suppress(ApiError, OSError):
-                with await self.host.request_socket("proxy") as listener:
-                    proxy = EgressProxy(listener, os.environ, api_port=self._settings.api_port, reach=reach)
-                    await run_until_first_ends(proxy.run(), self.host.disconnected.wait())
-            await asyncio.sleep(RESYNC / 10)
-
-    async def _serve_port(self, port: int, local_port: int, host: str = "127.0.0.1") -> None:
-        """A port of the gateway in the pods' network, which leads to one of this machine's loopback."""
-        while True:
-            with contextlib.suppress(ApiError, OSError):
-                with await self.host.request_socket("port", port=port) as listener:
-                    relay = LoopbackRelay(listener, local_port, host)
-                    await run_until_first_ends(relay.run(), self.host.disconnected.wait())
-            await asyncio.sleep(RESYNC / 10)
 
 
 READ_BYTES = 8192

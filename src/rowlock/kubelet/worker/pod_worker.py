@@ -134,7 +134,10 @@ class PodWorker:
         if state.has_started():
             return
         engine = self._runtime.engine_images.name if state.card.contained else ""
-        for sentence in unsupported.pod_warnings(pod, self._node.limits_mode, engine=engine):
+        has_namespaces = self._node.network.mode == "namespaces"
+        for sentence in unsupported.pod_warnings(
+            pod, self._node.limits_mode, engine=engine, has_namespaces=has_namespaces
+        ):
             self._record_event(pod.object, "Warning", "Unsupported", sentence, "")
         for sentence in gpus.remarks(pod, self._node.nodes.get(state.card.node)):
             self._record_event(pod.object, "Normal", "SharedGPU", sentence, "")

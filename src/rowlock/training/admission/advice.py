@@ -179,6 +179,19 @@ def _port_remarks(framework: Framework, job: Job) -> Iterator[str]:
             )
 
 
+def _host_port_remarks(framework: Framework, job: Job) -> Iterator[str]:
+    """A port of a node belongs to one pod: kube-scheduler's NodePorts."""
+    for type_, replica in job.replicas.items():
+        containers = (replica.template.get("spec") or {}).get("containers") or ()
+        ports = [port for container in containers for port in container.get("ports") or ()]
+        numbers = sorted({str(port["hostPort"]) for port in ports if port.get("hostPort")})
+        if numbers and replica.count > 1:
+            yield (
+                f"each of {replica.count} pods of {type_} asks for port {', '.join(numbers)} of its node (hostPort), and a node gives it "
+                f"to one: with fewer than {replica.count} nodes some wait for ever"
+            )
+
+
 _FORKING_SHELLS, _SHELLS = frozenset({"sh", "dash", "ash"}), frozenset({"sh", "dash", "ash", "bash", "zsh"})
 """Shells that start even the last command of a script as a child (dash, which is `sh` on Debian); all shells."""
 _SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
@@ -235,5 +248,6 @@ def _keeps_signals(shell: str, script: str) -> bool:
 
 
 REMARK_RULES: tuple[Callable[[Framework, Job], Iterator[str]], ...] = (
-    _name_remarks, _policy_remarks, _limit_remarks, _rendezvous_remarks, _leader_remarks, _port_remarks, _signal_remarks,
+    _name_remarks, _policy_remarks, _limit_remarks, _rendezvous_remarks, _leader_remarks, _port_remarks, _host_port_remarks,
+    _signal_remarks,
 )  # fmt: skip
