@@ -104,8 +104,9 @@ property: $(STAMP) ## 100,000 random steps of the planner, every cycle checked
 fuzz: $(STAMP) ## ten minutes of requests and patches at random (FUZZ_SECONDS=… FUZZ_SEED=…)
 	$(BIN)/python -m tests.fuzz
 
-hostile: $(STAMP) ## ten minutes of odd pods against a live server (HOSTILE_SECONDS=… HOSTILE_SEED=…)
+hostile: $(STAMP) ## ten minutes of odd pods against a live server, ten of valid objects near every limit (HOSTILE_SECONDS=… HOSTILE_SEED=…)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.hostile
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.hostile.limits
 
 soak-live: $(STAMP) ## an hour of a user's week on a live server, with faults (SOAK_SECONDS=… SOAK_SEED=…)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.hostile.soak
