@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, rendezvous_fault
 from rowlock.diagnosis.root_cause import format_duration, join_names
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnosis.tracebacks import LoggedError
@@ -20,8 +21,6 @@ STOPPED = "T"
 """The state of a process that was stopped by a signal, as in /proc."""
 _IDLE, _BUSY = 0.1, 0.9
 """In CPUs: 1.0 is one CPU fully used."""
-_MEETINGS = ("init_process_group", "rendezvous")
-"""Calls in which ranks find each other: afterwards the group is complete."""
 _QUIET = 1024.0
 """Bytes a second, read and written: keep-alives and heartbeats of a rank that makes no progress are fewer."""
 MIN_SILENCE = 3.0
@@ -63,7 +62,9 @@ class RankObservation:
     has_ended: bool = False
     """Its program has ended with exit code 0."""
     world_size: int = 0
-    """How many ranks it expects in the rendezvous that it waits in; 0 = not known."""
+    """How many ranks it was told at its start that there are; 0 = not known."""
+    rendezvous: Rendezvous | None = None
+    """What it waits for, where it waits for ranks to come."""
     looks: int = 0
     """How often it was looked at; 0 = not known."""
     watched: float = 0.0
@@ -73,7 +74,7 @@ class RankObservation:
     def is_standing_still(self) -> bool:
         """Whether no progress of the rank is visible."""
         talks = (
-            self.transferred > _QUIET and self.awaited_collective not in _MEETINGS
+            self.transferred > _QUIET and self.awaited_collective not in MEETINGS
         )  # torch's store asks itself who came
         is_at_work = talks or self.helpers > _IDLE
         return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
@@ -152,7 +153,8 @@ def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
     not_waiting = [look for look in with_stack if not look.awaited_collective]
     if waiting and not_waiting:
         return _behind_verdict(waiting, not_waiting)
-    if waiting and len(waiting) == len(with_stack) and len(with_stack) == len(observations) and len(observations) > 1:
+    is_alone = len(observations) == 1 and not (waiting and waiting[0].awaited_collective in MEETINGS)
+    if waiting and len(waiting) == len(with_stack) == len(observations) and not is_alone:
         return _all_waiting_verdict(waiting)
     standing_still = [look for look in with_stack if look.is_standing_still]
     if len(observations) == 1 and standing_still and standing_still[0].cpu < _IDLE:
@@ -305,22 +307,36 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
     ):
         return Verdict("moving", f"All ranks are in {next(iter(calls))} and compute.")
     silent = min(look.silent for look in waiting)
-    if next(iter(calls)) in _MEETINGS:
-        return Verdict("stuck", _meeting_sentence(waiting, silent))
+    if next(iter(calls)) in MEETINGS:
+        return _meeting_verdict(waiting, silent)
     text = (
         f"All {len(waiting)} ranks wait in {_common_wait(waiting)} and none moves, silent for {format_duration(silent)}"
     )
     return Verdict("stuck", f"{text}: a message between them was lost, or they sent different sizes.")
 
 
-def _meeting_sentence(waiting: Sequence[RankObservation], silent: float) -> str:
+def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdict:
     """All are still waiting for each other to come: no message can have been lost."""
-    expected = {look.world_size for look in waiting if look.world_size}
-    numbers = join_names([str(number) for number in sorted(expected)])
-    reason = f"{len(waiting)} ranks run, they expect {numbers}" if expected and expected != {len(waiting)} else ""
-    text = f"The rendezvous is not complete: {reason or f'all {len(waiting)} ranks that run wait for others to come'}"
-    advice = "compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them"
-    return f"{text}; they are in {_common_wait(waiting)}, silent for {format_duration(silent)}; {advice}."
+    told = {look.world_size for look in waiting}
+    expected = told.pop() if len(told) == 1 else 0
+    reason, culprits = rendezvous_fault([(look.rank, look.pod, look.rendezvous) for look in waiting], expected)
+    text = f"The rendezvous is not complete: {reason or _coming_text(len(waiting))}"
+    variables = "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT"
+    advice = (
+        ""
+        if waiting[0].rendezvous and waiting[0].rendezvous.nodes
+        else f"; compare {variables} as the program uses them"
+    )
+    where = f"{'it is' if len(waiting) == 1 else 'they are'} in {_common_wait(waiting)}, silent for {format_duration(silent)}"
+    return Verdict("stuck", f"{text}; {where}{advice}.", tuple(culprits))
+
+
+def _coming_text(count: int) -> str:
+    return (
+        f"all {count} ranks that run wait for others to come"
+        if count > 1
+        else "the only rank that runs waits for others to come"
+    )
 
 
 def _moving_sentence(observations: Sequence[RankObservation]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rowlock.diagnosis.rendezvous import AGENT_MEETING
+
 _COLLECTIVES = frozenset(
     {
         "all_reduce", "all_reduce_coalesced", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_to_all",
@@ -54,6 +56,8 @@ class Stack:
         for frame in self.frames:
             if frame.function in _COLLECTIVES and any(part in frame.file for part in _COLLECTIVE_LIBRARIES):
                 return frame.function
+            if frame.function.endswith(f".{AGENT_MEETING}") and "torch/distributed/elastic/" in frame.file:
+                return "rendezvous"
         return ""
 
     @property

@@ -16,6 +16,7 @@ from rowlock import kinds
 from rowlock.api import Record, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_ranks
+from rowlock.diagnosis.rendezvous import MEETINGS
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
@@ -30,6 +31,7 @@ from rowlock.diagnostics.rank_processes import (
     read_environ,
     sort_by_rank,
 )
+from rowlock.diagnostics.rank_rendezvous import read_rendezvous
 from rowlock.diagnostics.stack_dumps import StackDump
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
@@ -190,8 +192,8 @@ class Diagnostics:
             elapsed = time.monotonic() - started
             observations = [*await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed), *absent]
             if not observations or judge_ranks(observations).kind in ("failed", "stopped", "moving", "blind"):
-                break
-        return observations
+                return observations
+        return await _with_rendezvous(observations, ranks_now)
 
     async def _dump(self, ranks_now: list[RankProcess]) -> dict[int, StackDump]:
         return await stack_dumps.dump_stacks([rank.pid for rank in ranks_now])
@@ -283,6 +285,13 @@ class Diagnostics:
     async def judge_job(self, job: str) -> tuple[Verdict, list[RankObservation]]:
         observations = await self.observe_ranks(job)
         return (judge_ranks(observations) if observations else Verdict("moving", "No rank runs.")), observations
+
+
+async def _with_rendezvous(observations: list[RankObservation], ranks_now: list[RankProcess]) -> list[RankObservation]:
+    """The same, with what the ranks wait for that wait for others to come."""
+    waiting = {look.pid for look in observations if look.awaited_collective in MEETINGS}
+    found = await read_rendezvous(rank for rank in ranks_now if rank.pid in waiting)
+    return [replace(look, rendezvous=found.get(look.pid)) for look in observations]
 
 
 def _with_reason_of_node(failure: RankFailure, pod_state: PodState, container: str, pod: Object) -> RankFailure:

@@ -21,6 +21,7 @@ _TORCH_RANK_VARIABLES = (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID")
 """What `torchrun` gives every rank; the first two may be the pod's own, for its only rank."""
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 """What MPI's launchers call a rank's number."""
+_MAX_COMMAND = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +140,11 @@ def read_environ(pid: int) -> dict[bytes, bytes]:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return dict(entry.partition(b"=")[::2] for entry in file.read().split(b"\0") if b"=" in entry)
     return {}
+
+
+def read_command_line(pid: int) -> list[str]:
+    """The words of its command line; none when it has gone."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [word.decode(errors="replace") for word in file.read(_MAX_COMMAND).split(b"\0")]
+    return []

@@ -116,8 +116,20 @@ async def dump_stack(pid: int) -> StackDump:
     return dump
 
 
+async def dump_variables(pid: int) -> object:
+    """The stacks of a process as py-spy's JSON, with the variables of every call; None where they cannot be read."""
+    tool = find_py_spy()
+    return (await _ask_py_spy(tool, pid, "--locals"))[0] if tool else None
+
+
 async def _run_py_spy(tool: str, pid: int) -> StackDump:
-    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    answer, reason = await _ask_py_spy(tool, pid)
+    return StackDump(None, reason) if reason else StackDump(stacks.parse_stack(answer))
+
+
+async def _ask_py_spy(tool: str, pid: int, *flags: str) -> tuple[object, str]:
+    """Its answer, and why there is none."""
+    command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -127,11 +139,11 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
         with contextlib.suppress(ProcessLookupError):  # it ended just now
             process.kill()
         await process.wait()
-        return StackDump(None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s")
+        return None, f"py-spy did not answer within {_DUMP_TIMEOUT:.0f} s"
     if process.returncode:
         lines = error_output.decode(errors="replace").strip().splitlines()
-        return StackDump(None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a message'}")
+        return None, f"py-spy: {lines[-1].strip() if lines else 'it failed without a message'}"
     try:
-        return StackDump(stacks.parse_stack(json.loads(output)))
+        return json.loads(output), ""
     except (ValueError, RecursionError):
-        return StackDump(None, "py-spy's answer cannot be read")
+        return None, "py-spy's answer cannot be read"

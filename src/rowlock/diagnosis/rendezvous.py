@@ -1,0 +1,196 @@
+"""Ranks that wait for each other to come: what each of them expects, and so what is missing.
+
+What a rank expects stands in the variables of torch's own calls (`py-spy dump --locals`): the rank that it joins as, how many it waits for, and
+where. The environment it was started with may say something else, for scripts change it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rowlock.diagnosis.root_cause import join_names
+from rowlock.objects import is_digits
+
+MEETINGS = ("init_process_group", "rendezvous")
+"""Calls in which ranks find each other: afterwards the group is complete."""
+AGENT_MEETING = "next_rendezvous"
+"""The method in which torchrun's agents find each other."""
+_FIELDS = {
+    "_create_c10d_store": ("rank", "world_size"),
+    "_store_based_barrier": ("rank", "rendezvous_count"),
+    "_new_process_group_helper": ("group_rank", "group_size"),
+}
+"""Calls of torch below `init_process_group`, and their variables: the rank, and how many are expected."""
+_UNRESOLVED = re.compile(
+    r"network addresses of \((?P<host>[^,)\s]{1,253}), \d+\) cannot be retrieved|Name or service not known: (?P<other>\S+)"
+)
+_MAX_WORD = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """What one process waits for. `size`: processes, or (`nodes`) torchruns; 0 = not known. `rank`: as which it joins, None = not known."""
+
+    size: int = 0
+    rank: int | None = None
+    host: str = ""
+    port: int = 0
+    is_unresolved: bool = False
+    """Its log says that there is no such name as `host`."""
+    nodes: str = ""
+    """Of a torchrun: what it was told of nodes, as `PET_NNODES=2` or `--nnodes 1:3`."""
+    standalone: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+def parse_rendezvous(threads: object, log: str = "") -> Rendezvous | None:
+    """From the JSON of `py-spy dump --json --locals`; None where no call of torch says it. `log`: the end of the rank's log.
+
+    What is in it was read from a program's memory: anything may be in the place of anything."""
+    rank: int | None = None
+    size = port = 0
+    host = ""
+    for function, variables in _calls(threads):
+        if function not in _FIELDS:
+            continue
+        of_rank, of_size = _FIELDS[function]
+        rank = _number(variables.get(of_rank)) if rank is None else rank
+        size = size or _number(variables.get(of_size)) or 0
+        host = host or _text(variables.get("hostname"))
+        port = port or _number(variables.get("port")) or 0
+    if not size:
+        return None
+    unresolved = {found["host"] or found["other"] for found in _UNRESOLVED.finditer(log)}
+    return Rendezvous(size, rank, host, port, bool(host) and host in unresolved)
+
+
+def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Rendezvous | None:
+    """Of a torchrun, by its command line and its environment; None where it was told no number of nodes."""
+    standalone = "--standalone" in words
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option in ("--nnodes", "--nnode") and (value or number + 1 < len(words)):
+            value = value if equals else words[number + 1]
+            return Rendezvous(_least_nodes(value), nodes=f"--nnodes {value[:_MAX_WORD]}", standalone=standalone)
+    value = environ.get("PET_NNODES", "")
+    return Rendezvous(_least_nodes(value), nodes=f"PET_NNODES={value[:_MAX_WORD]}", standalone=standalone) if value else None
+
+
+def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expected: int = 0) -> tuple[str, list[str]]:
+    """What is wrong, "" where that cannot be told, and the ranks at fault. `waiting`: each rank's name, its pod, what it waits for;
+    `expected`: how many they were told to be where that is not known."""
+    known = [(name, pod, found) for name, pod, found in waiting if found is not None]
+    if any(found.nodes for _, _, found in known):
+        return _missing_nodes(known), []
+    for look in (_wrong_numbers, _wrong_addresses):
+        text, culprits = look(known, len(waiting))
+        if text:
+            return text, culprits
+    if not known and expected not in (0, len(waiting)):
+        return _count_text(len(waiting), expected), []
+    return "", []
+
+
+def _missing_nodes(known: Sequence[tuple[str, str, Rendezvous]]) -> str:
+    """Torchruns that wait for each other: one in each pod."""
+    first = known[0][2]
+    pods = len({pod for _, pod, _ in known})
+    nodes = f"{first.size} node{'s' if first.size != 1 else ''}"
+    text = f"torchrun waits for {nodes} ({first.nodes})"
+    if first.standalone:
+        return f"{text} in each of {pods} pods, but --standalone makes a rendezvous of its own in each pod: leave --standalone out"
+    if first.size > pods:
+        return f"{text}, and {pods} pod{'s run' if pods != 1 else ' runs'} one"
+    return f"{text}, and {pods} pods run one: they do not find each other, so compare --rdzv-endpoint and --rdzv-id"
+
+
+def _wrong_numbers(known: Sequence[tuple[str, str, Rendezvous]], count: int) -> tuple[str, list[str]]:
+    sizes = Counter(found.size for _, _, found in known)
+    if len(sizes) > 1:
+        texts = [f"{name} expects {found.size}" for name, _, found in known]
+        return f"the ranks expect different numbers: {join_names(texts)}", []
+    joined = Counter(found.rank for _, _, found in known if found.rank is not None)
+    for rank, times in joined.items():
+        if times > 1:
+            names = [name for name, _, found in known if found.rank == rank]
+            absent = sorted(set(range(min(sizes, default=0))) - joined.keys())
+            nobody = f", and nobody as rank {join_names([str(each) for each in absent])}" if absent else ""
+            return f"{join_names(names)} join as rank {rank}{nobody}", names
+    size = next(iter(sizes), 0)
+    return (_count_text(count, size) if size not in (0, count) else ""), []
+
+
+def _count_text(count: int, expected: int) -> str:
+    return f"{count} ranks run, they expect {expected}" if count != 1 else f"1 rank runs, it expects {expected}"
+
+
+def _wrong_addresses(known: Sequence[tuple[str, str, Rendezvous]], count: int) -> tuple[str, list[str]]:
+    """Where they look for rank 0, which listens itself."""
+    first = next((found for _, _, found in known if found.rank == 0), None)
+    strangers = [(name, found) for name, _, found in known if first is None or found.address != first.address]
+    unresolved = [(name, found) for name, _, found in known if found.is_unresolved]
+    for _, found in unresolved or strangers:
+        if not found.host or (first is None and not found.is_unresolved):
+            continue
+        names = [each for each, other in unresolved or strangers if other.address == found.address]
+        why = ", a name that does not resolve" if found.is_unresolved else ""
+        verb = "looks" if len(names) == 1 else "look"
+        there = (
+            f", and rank 0 listens at {first.address}" if first is not None and first.address != found.address else ""
+        )
+        return f"{join_names(names)} {verb} for rank 0 at {found.address}{why}{there}", names
+    pods = {pod for _, pod, _ in known}
+    if first is not None and len(pods) > 1 and _is_loopback(first.host):
+        return f"they look for rank 0 at {first.address}, which in each pod is that pod itself", []
+    return "", []
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _calls(threads: object) -> list[tuple[str, dict[str, str]]]:
+    """The calls of all threads: the function's name, and its variables as py-spy writes them."""
+    found = []
+    for thread in threads if isinstance(threads, list) else []:
+        frames = thread.get("frames") if isinstance(thread, dict) else None
+        for frame in frames if isinstance(frames, list) else []:
+            variables = frame.get("locals") if isinstance(frame, dict) else None
+            pairs = [each for each in variables if isinstance(each, dict)] if isinstance(variables, list) else []
+            found.append(
+                (
+                    str(frame.get("name")) if isinstance(frame, dict) else "",
+                    {str(v.get("name")): str(v.get("repr")) for v in pairs},
+                )
+            )
+    return found
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and is_digits(text) and len(text) < 10 else None
+
+
+def _text(shown: str | None) -> str:
+    """A string as py-spy shows it; "" for what is none."""
+    try:
+        value = json.loads(shown or "")
+    except (ValueError, RecursionError):
+        return ""
+    return "".join(c for c in value[:_MAX_WORD] if c.isprintable()) if isinstance(value, str) else ""
+
+
+def _least_nodes(nodes: str) -> int:
+    """Of `2` or `1:3` the number that torchrun waits for."""
+    least = nodes.partition(":")[0]
+    return _number(least) or 0

@@ -1,0 +1,34 @@
+"""What ranks that wait for each other to come wait for: from the variables of torch's calls, or from torchrun's command line."""
+
+import asyncio
+from collections.abc import Iterable
+
+from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
+from rowlock.diagnostics.rank_processes import RankProcess, read_command_line, read_environ
+from rowlock.diagnostics.stack_dumps import dump_variables
+from rowlock.kubelet.files import untrusted
+
+_TAIL_BYTES = 16 * 1024
+_MAX_RANKS = 64
+"""Ranks that are asked: what is wrong with a rendezvous is seen among fewer."""
+
+
+async def read_rendezvous(ranks: Iterable[RankProcess]) -> dict[int, Rendezvous]:
+    """By pid; a rank of which nothing is known is not in it."""
+    found: dict[int, Rendezvous] = {}
+    for rank in list(ranks)[:_MAX_RANKS]:
+        rendezvous = await asyncio.to_thread(_of_torchrun, rank.pid)
+        if rendezvous is None:
+            log = await asyncio.to_thread(untrusted.read_tail, str(rank.running_pod.log), _TAIL_BYTES)
+            rendezvous = parse_rendezvous(await dump_variables(rank.pid), log.decode(errors="replace"))
+        if rendezvous is not None:
+            found[rank.pid] = rendezvous
+    return found
+
+
+def _of_torchrun(pid: int) -> Rendezvous | None:
+    words = read_command_line(pid)
+    if not any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:4]):
+        return None
+    environ = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in read_environ(pid).items()}
+    return torchrun_rendezvous(words, environ)
