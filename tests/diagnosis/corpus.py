@@ -1,6 +1,6 @@
 """The corpus of programs on which verdicts are tried: what stands in a program's header, and whether an answer is right.
 
-A program is a file of `programs/healthy`, `programs/hangs` or `programs/failures`. Its header is a block of comments between
+A program is a file below `programs/healthy`, `programs/hangs` or `programs/failures`. Its header is a block of comments between
 `# /// verdict` and `# ///`, in TOML: how it is started, when to ask, and what the answer must name and must not name.
 """
 
@@ -81,7 +81,7 @@ def read_program(path: Path) -> Program:
         raise ValueError(f"{path}: unknown fields {sorted(unknown)}; known are {sorted(known)}")
     header["says"] = [_fill(path, text, words) for words in header.get("says", ())]
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in header.items()}
-    return Program(path, path.parent.name, **values)
+    return Program(path, next((each.name for each in path.parents if each.name in KINDS), ""), **values)
 
 
 def _fill(path: Path, text: str, words: Any) -> Any:
@@ -100,7 +100,8 @@ def _fill(path: Path, text: str, words: Any) -> Any:
 
 def read_corpus() -> list[Program]:
     """All programs, in the order of their names."""
-    return [read_program(path) for kind in KINDS for path in sorted((PROGRAMS / kind).iterdir()) if path.is_file()]
+    files = (path for kind in KINDS for path in sorted((PROGRAMS / kind).rglob("*")))
+    return [read_program(path) for path in files if path.is_file() and path.suffix in (".py", ".sh")]
 
 
 def judge(program: Program, answer: Mapping[str, Any], events: Sequence[str] = ()) -> Outcome:

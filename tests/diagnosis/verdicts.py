@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.diagnosis.corpus import PATIENCE, RIGHT, SILENT, WRONG, Outcome, Program, judge, read_corpus
+from tests.diagnosis.corpus import PATIENCE, PROGRAMS, RIGHT, SILENT, WRONG, Outcome, Program, judge, read_corpus
 from tests.end_to_end.cluster import BIN, Cluster, lent
 
 from rowlock import Client, ClientError
@@ -253,7 +253,7 @@ def main() -> int:
     chosen = parser.parse_args()
     programs = [p for p in read_corpus() if p.short or not chosen.short]
     if chosen.names:
-        programs = [p for p in programs if any(word in f"{p.kind}/{p.name}" for word in chosen.names)]
+        programs = [p for p in programs if any(word in str(p.path.relative_to(PROGRAMS)) for word in chosen.names)]
     if absent := [p.name for p in programs if not is_installed(p)]:
         print(f"not tried, for `make test-examples` installs what they need: {', '.join(absent)}", flush=True)
         programs = [p for p in programs if p.name not in absent]

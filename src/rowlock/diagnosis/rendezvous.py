@@ -81,7 +81,11 @@ def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Ren
             value = value if equals else words[number + 1]
             return Rendezvous(_least_nodes(value), nodes=f"--nnodes {value[:_MAX_WORD]}", standalone=standalone)
     value = environ.get("PET_NNODES", "")
-    return Rendezvous(_least_nodes(value), nodes=f"PET_NNODES={value[:_MAX_WORD]}", standalone=standalone) if value else None
+    return (
+        Rendezvous(_least_nodes(value), nodes=f"PET_NNODES={value[:_MAX_WORD]}", standalone=standalone)
+        if value
+        else None
+    )
 
 
 def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expected: int = 0) -> tuple[str, list[str]]:
