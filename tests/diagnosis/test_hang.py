@@ -237,6 +237,14 @@ NAP = dump(("<module>", "/w/plain.py", 10))
             "The rendezvous is not complete: 2 ranks run, they expect 3; they are in init_process_group at ddp.py:3, silent for"
             f" 6.0 s; compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them. {SEEN}",
         ),
+        (
+            [look(0, INIT, **LOOKS)],
+            "stuck",
+            (),
+            "The rendezvous is not complete: the only rank that runs waits for others to come; it is in init_process_group at"
+            " ddp.py:3, silent for 6.0 s; compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them; a program"
+            f" does not start its own local ranks (Lightning's `devices=2`) where LOCAL_RANK is set. {SEEN}",
+        ),
     ],
 )
 def test_hangs_that_no_list_of_calls_knows(

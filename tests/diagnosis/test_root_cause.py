@@ -95,8 +95,15 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure
         (
             [dead(3, 135, signal=7)],
             1,
-            "rank 3 (pod j-worker-3, node n1) was killed with SIGBUS (exit code 135) after 12 s; often a full /dev/shm: give it"
-            " an emptyDir volume with `medium: Memory`.",
+            "rank 3 (pod j-worker-3, node n1) was killed with SIGBUS (exit code 135) after 12 s; often a full /dev/shm: make it"
+            " larger with `--large-shm` (runai), or with a memory volume there (an emptyDir with `medium: Memory`).",
+        ),
+        (
+            [dead(0, trouble=LoggedError("BdbQuit", "", 12.5, "train.py:7 in step")), dead(1, trouble=ECHO)],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s: BdbQuit (train.py:7 in step); it came to a"
+            " breakpoint and had no terminal: `rowlock run --tty` gives a terminal to the first rank, `--debug RANK` to another;"
+            " rank 1 then lost it and ended too.",
         ),
         (
             [dead(0, 2, said="sh: 1: cannot create /v/file: Read-only file system")],

@@ -327,6 +327,8 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
         if waiting[0].rendezvous and waiting[0].rendezvous.nodes
         else f"; compare {variables} as the program uses them"
     )
+    if len(waiting) == 1:
+        advice += "; a program does not start its own local ranks (Lightning's `devices=2`) where LOCAL_RANK is set"
     where = f"{'it is' if len(waiting) == 1 else 'they are'} in {_common_wait(waiting)}, silent for {format_duration(silent)}"
     return Verdict("stuck", f"{text}; {where}{advice}.", tuple(culprits))
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rowlock.diagnosis.hints import LARGER_SHM, error_hint
 from rowlock.diagnosis.log_errors import SEEN_BY_TORCHRUN
 from rowlock.diagnosis.tracebacks import LoggedError
 
 INCIDENT_GAP = 30.0
 """Seconds: a failure this soon after the one before belongs to the same incident."""
 _HINTS = {
-    signals.SIGBUS: "often a full /dev/shm: give it an emptyDir volume with `medium: Memory`",
+    signals.SIGBUS: f"often a full /dev/shm: {LARGER_SHM}",
     signals.SIGSEGV: "invalid memory access, in native code or an incompatible library",
     signals.SIGABRT: "the program aborted itself",
 }
@@ -172,14 +173,17 @@ def _cause_description(cause: RankFailure) -> str:
     if cause.trouble is not None:
         if cause.trouble.text == SEEN_BY_TORCHRUN:
             return f"{cause.trouble.kind}{duration}, {SEEN_BY_TORCHRUN}"
-        return f"{ending}{duration}: {cause.trouble}"
+        return "; ".join(
+            filter(None, [f"{ending}{duration}: {cause.trouble}", error_hint(cause.trouble.kind, cause.trouble.text)])
+        )
     number = cause.signal
     if number == signals.SIGKILL and not cause.stopped:
         return f"{ending}{duration}; not by rowlock, and it logged no error: a `kill -9` by somebody, or the kernel was out of memory"
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
         return f"{ending}{duration}; {hint}"
     if cause.said:
-        return f"{ending}{duration}; the last line of its log: {cause.said}"
+        last_line = f"{ending}{duration}; the last line of its log: {cause.said}"
+        return "; ".join(filter(None, [last_line, error_hint(cause.said)]))
     return f"{ending}{duration} and logged no error"
 
 

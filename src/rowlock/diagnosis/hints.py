@@ -1,0 +1,36 @@
+"""What a user can do about an error that says it in words of its own only: half a sentence behind the error."""
+
+from __future__ import annotations
+
+import re
+
+LARGER_SHM = (
+    "make it larger with `--large-shm` (runai), or with a memory volume there (an emptyDir with `medium: Memory`)"
+)
+_TERMINAL = "`rowlock run --tty` gives a terminal to the first rank, `--debug RANK` to another"
+_HINTS = (
+    (
+        re.compile(
+            r"/dev/shm\b.*No space left|No space left.*(/dev/shm\b|'/psm_)|/torch_\d.*No space left"
+            r"|out of shared memory|(Error while creating|unable to (allocate|mmap|resize)) shared memory",
+            re.DOTALL,
+        ),
+        f"its /dev/shm was full: {LARGER_SHM}",
+    ),
+    (re.compile(r"^BdbQuit$"), f"it came to a breakpoint and had no terminal: {_TERMINAL}"),
+    (
+        re.compile(r"^EOFError: EOF when reading a line"),
+        f"it read its standard input, and had none: pipe it into `rowlock run`; {_TERMINAL}",
+    ),
+    (
+        re.compile(r"^KeyError: '(LOCAL_RANK|LOCAL_WORLD_SIZE)'$"),
+        "the only process of a job has no local rank: `rowlock run --nproc-per-node 1` gives it one",
+    ),
+)
+"""What an error says (`kind: text`) → the hint. torch and NCCL, CPython's `multiprocessing` and `pdb`."""
+
+
+def error_hint(kind: str, text: str = "") -> str:
+    """The hint for an error, or for the last line of a log; "" for most."""
+    said = f"{kind}: {text}" if text else kind
+    return next((hint for pattern, hint in _HINTS if pattern.search(said)), "")
