@@ -414,6 +414,51 @@ def test_several_ranks_in_a_pod_are_started_by_torchrun(typed: str, launched: st
     assert launch_command(typed.split(), 1) == typed.split()
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--nproc-per-node auto", "auto"),
+        ("--nproc_per_node=cpu -g 2", "cpu"),
+        ("--nproc-per-node auto -g 2", "2"),
+        ("--nproc-per-node gpu -g 3", "3"),
+        ("--nproc-per-node gpu -g 1", "1"),
+    ],
+)
+def test_processes_per_pod_may_be_words_as_torchrun_has_them(served: Served, flags: str, said: str) -> None:
+    served.node("a", 6)
+    served.ok(f"rowlock run -d --clean-env -n 2 -i i --name t {flags} -- python train.py")
+    served.bound(2)
+    (container,) = served.pods()["t-worker-0"]["spec"]["containers"]
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert env["PET_NPROC_PER_NODE"] == said
+    assert ("torch.distributed.run" in container["command"]) == (said != "1") == ("LOCAL_RANK" not in env)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("gpus -g 2", "--nproc-per-node takes a number from 1, auto, cpu or gpu, not gpus. Did you mean `gpu`?"),
+        ("0", "--nproc-per-node takes a number from 1, auto, cpu or gpu, not 0."),
+        ("1.5", "--nproc-per-node takes a number from 1, auto, cpu or gpu, not 1.5."),
+        ("gpu", "--nproc-per-node gpu means one process for each GPU, and the pods ask for none: add -g N"),
+    ],
+)
+def test_other_processes_per_pod_are_refused(served: Served, flags: str, sentence: str) -> None:
+    code, _, err = served.run(f"rowlock run -d --nproc-per-node {flags} -- python train.py")
+    assert code == 2 and sentence in err
+
+
+def test_the_only_process_of_a_job_has_a_local_rank_when_it_asks_for_one(served: Served) -> None:
+    served.node("a")
+    for name, flags in (("alone", ""), ("asks", "--nproc-per-node 1"), ("two", "-n 2")):
+        served.ok(f"rowlock run -d --clean-env -i i --name {name} {flags} -- python train.py")
+    served.bound(4)
+    for name, local_rank in (("alone", None), ("asks", "0"), ("two", "0")):
+        (container,) = served.pods()[f"{name}-master-0"]["spec"]["containers"]
+        env = {variable["name"]: variable.get("value") for variable in container["env"]}
+        assert (env.get("LOCAL_RANK"), env["RANK"]) == (local_rank, "0")
+
+
 def test_words_that_begin_with_a_flag_are_arguments_of_the_image(served: Served) -> None:
     """Docker passes all words to the ENTRYPOINT; here a program replaces it, and what can be no program does not."""
     served.node("a")

@@ -89,7 +89,7 @@ _FOLD = Flag("--fold", "switch", "print a line that several ranks write once, un
 RUN = Command(
     "run", "Run a command as a distributed PyTorch job and follow it.", "run.command:run", "", (
         Flag("-n --nnodes", "int", "number of pods: one master and N-1 workers", 1, value="N"),
-        Flag("--nproc-per-node", "int", "processes per pod; if more than 1, torchrun starts them", 1, value="P",
+        Flag("--nproc-per-node", "text", "processes per pod, which torchrun starts: a number, gpu (one for each GPU), cpu, or auto (gpu where there are any)", "1", value="P",
              hidden="--nproc_per_node"),
         Flag("-g --gpu", "float", "GPUs per pod; below 1, a fraction of one GPU", value="G", hidden="--gpus"),
         Flag("--cpu", "float", "CPUs requested for each pod (it may use more)", value="C"),

@@ -26,7 +26,7 @@ from rowlock.cli.output import show, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
-from rowlock.cli.run.request import HOST_IMAGE, are_arguments, submission
+from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, submission
 from rowlock.cli.start.former_flags import next_start
 from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.sending import send_submit
@@ -50,10 +50,11 @@ class Terminated(BaseException):
 def run(line: CommandLine) -> int:
     """Run a command as a distributed PyTorch job and follow it."""
     command = [*line.words, *(line.rest or [])]
-    if not command and (line.image == HOST_IMAGE or line.nproc_per_node > 1):
-        raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
     _check_minimums(line)
-    if line.nproc_per_node > 1 and are_arguments(line, command):
+    line.set_values(nproc_per_node=parse_processes(line.nproc_per_node, line.gpu))
+    if not command and (line.image == HOST_IMAGE or line.nproc_per_node != 1):
+        raise CommandError("say what to run: `rowlock run [flags] -- python train.py …`", 2)
+    if line.nproc_per_node != 1 and are_arguments(line, command):
         raise CommandError(
             f"--nproc-per-node: torchrun would start {command[0]}, but that is an argument of the image's own program: "
             "say what to run, `rowlock run [flags] -- python train.py …`",
@@ -227,7 +228,7 @@ def _submit(prepared: PreparedRun) -> dict[str, Any]:
 
 
 def _check_minimums(line: CommandLine) -> None:
-    for name, least in (("nnodes", 1), ("nproc_per_node", 1), ("backoff_limit", 0), ("simulated_gpus", 0)):
+    for name, least in (("nnodes", 1), ("backoff_limit", 0), ("simulated_gpus", 0)):
         value = getattr(line, name)
         if value is not None and value < least:
             raise CommandError(f"--{name.replace('_', '-')} must be at least {least}, but is {value}", 2)

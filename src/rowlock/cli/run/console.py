@@ -66,7 +66,7 @@ class Console:
             raise CommandError(
                 f"--debug {rank}: there is no such rank; with --nnodes {line.nnodes} the last is {line.nnodes - 1}", 2
             )
-        if line.nproc_per_node > 1 or (launched_ranks(line.rest or ()) or 1) > 1:
+        if line.nproc_per_node != 1 or (launched_ranks(line.rest or ()) or 1) > 1:
             raise CommandError(f"{flag} gives a terminal to one rank: leave --nproc-per-node out", 2)
         if not line.detach and not sys.stdin.isatty():
             raise CommandError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, cast
 
 from rowlock.cli.context import project, typed_command
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, is_digits, suggest_nearest
 from rowlock.cli.run.console import CONSOLE_FIELDS, Console
 from rowlock.training.frameworks.torchrun import is_torchrun, launched_ranks
 
@@ -46,8 +46,13 @@ def submission(
 
 
 def _rank_variables(line: CommandLine, command: list[str]) -> list[dict[str, str]]:
-    """The variables that torchrun would set for the only rank of a pod. The node adds GROUP_RANK, which equals the rank."""
+    """The variables that torchrun would set for the only rank of a pod. The node adds GROUP_RANK, which equals the rank.
+
+    The only process of a job has them when it is asked for: a program that starts its own ranks (Lightning's Trainer, for as many
+    devices as it is given) takes LOCAL_RANK as a sign that a launcher did, and would wait for the others for ever."""
     if line.nproc_per_node != 1 or (command and is_torchrun(command)):
+        return []
+    if line.nnodes == 1 and "nproc_per_node" not in line.given_flags:
         return []
     given = {item.partition("=")[0] for item in line.env}
     alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
@@ -79,7 +84,7 @@ def _escape_dollars(word: str) -> str:
     return word.replace("$$", "$$$$")
 
 
-def launch_command(command: list[str], nproc: int) -> list[str]:
+def launch_command(command: list[str], nproc: int | str) -> list[str]:
     """The command each pod runs: as it is, or under torchrun when a pod holds several ranks. torchrun takes the number
     of nodes, this node's rank and the master's address from the environment (`PET_*`)."""
     if nproc == 1 or is_torchrun(command):
@@ -91,7 +96,23 @@ def launch_command(command: list[str], nproc: int) -> list[str]:
     return [*launcher, *command[1:]] if script else [*launcher, "--no-python", *command]
 
 
-def processes_per_pod(line: CommandLine, command: list[str]) -> int:
+def parse_processes(text: str, gpus: float | None) -> int | str:
+    """What `--nproc-per-node` says, as torchrun understands it: a number, or a word that torchrun resolves in the pod. `gpus`: how many
+    the pod asks for; where they are known, words that mean them become that number. Raises CommandError."""
+    words = ["auto", "cpu", "gpu"]
+    if is_digits(text) and int(text) > 0:
+        return int(text)
+    if text not in words:
+        nearest = suggest_nearest(text, words)
+        raise CommandError(f"--nproc-per-node takes a number from 1, auto, cpu or gpu, not {text}.{nearest}", 2)
+    if text == "gpu" and not gpus:
+        raise CommandError(
+            "--nproc-per-node gpu means one process for each GPU, and the pods ask for none: add -g N, or say cpu", 2
+        )
+    return max(1, int(gpus)) if gpus and text != "cpu" else text
+
+
+def processes_per_pod(line: CommandLine, command: list[str]) -> int | str:
     """How many ranks a pod has: as `--nproc-per-node` says, of `rowlock run` or of the torchrun that it is given. Raises CommandError
     where they differ."""
     own = launched_ranks(command)
@@ -99,7 +120,7 @@ def processes_per_pod(line: CommandLine, command: list[str]) -> int:
         raise CommandError(
             f"--nproc-per-node is {line.nproc_per_node}, and torchrun's own is {own}: leave one of them out", 2
         )
-    return own or line.nproc_per_node
+    return own or cast("int | str", line.nproc_per_node)
 
 
 def environment_variables(entries: list[str]) -> list[dict[str, str]]:

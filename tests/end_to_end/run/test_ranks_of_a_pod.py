@@ -1,0 +1,102 @@
+"""Ranks that a program starts itself, that torchrun counts, and that want a terminal: in one pod, with real frameworks."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.cluster import Cluster, lent
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed: `make .venv/.torch` installs it", allow_module_level=True)
+
+LIGHTNING = """
+import lightning, torch
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, _):
+        return self.layer(batch[0]).pow(2).mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+    def on_train_start(self):
+        print(f"local rank {self.trainer.local_rank} of {self.trainer.world_size}", flush=True)
+
+if __name__ == "__main__":
+    data = torch.utils.data.TensorDataset(torch.ones(16, 4))
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False,
+    )
+    trainer.fit(Model(), torch.utils.data.DataLoader(data, batch_size=4))
+"""
+GATHERED = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+one = torch.ones(1)
+dist.all_reduce(one)
+print(f"rank {dist.get_rank()} sees {int(one)}, local {os.environ['LOCAL_RANK']}", flush=True)
+dist.destroy_process_group()
+"""
+STOPS = """
+def step():
+    breakpoint()
+    return 1
+step()
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with lent(tmp_path_factory.mktemp("ranks")) as made:
+        made.up("--simulated-gpus", "2")
+        yield made
+
+
+@pytest.mark.timeout(300)
+def test_a_program_that_starts_its_own_ranks_need_not_wait_for_a_launcher(running: Cluster, tmp_path: Path) -> None:
+    if importlib.util.find_spec("lightning") is None:
+        pytest.skip("lightning is not installed: `make test-examples` installs it")
+    (tmp_path / "train.py").write_text(LIGHTNING)
+    said = running.run("rowlock", "run", "--nnodes", "1", "--", sys.executable, "train.py", cwd=tmp_path, timeout=240)
+    assert "is completed" in said
+    assert all(f"local rank {n} of 2" in said for n in range(2)), said
+
+
+@pytest.mark.timeout(300)
+def test_torchrun_starts_as_many_ranks_as_the_pod_has_gpus(running: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GATHERED)
+    line = ("rowlock", "run", "--nproc-per-node", "gpu", "-g", "2", "--", sys.executable, "train.py")
+    said = running.run(*line, cwd=tmp_path, timeout=240)
+    assert "is completed" in said
+    assert all(f"rank {n} sees 2, local {n}" in said for n in range(2)), said
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        (STOPS, "BdbQuit (train.py:4 in step); it came to a breakpoint and had no terminal: `rowlock run --tty` gives"),
+        (
+            "def ask():\n    print(input())\nask()",
+            "EOF when reading a line (train.py:2 in ask); it read its standard input, and had none: pipe it into",
+        ),
+        (
+            "input('lr? ')",
+            "EOF when reading a line; it read its standard input, and had none: pipe it into `rowlock run`",
+        ),
+        ("import os; os.environ['LOCAL_RANK']", "`rowlock run --nproc-per-node 1` gives it one"),
+    ],
+)
+def test_what_a_rank_without_a_terminal_asks_for_is_said(
+    running: Cluster, tmp_path: Path, program: str, sentence: str
+) -> None:
+    (tmp_path / "train.py").write_text(program)
+    name = tmp_path.name.replace("_", "-")
+    said = running.run("rowlock", "run", "--name", name, "--", sys.executable, "train.py", cwd=tmp_path, code=1)
+    assert sentence in said
+    assert sentence in running.run("rowlock", "why", name)
