@@ -226,3 +226,19 @@ def test_what_takes_a_logs_place_is_not_copied(tmp_path: Path, make: Any) -> Non
         refuse(patch, "rename", errno.EXDEV)
         move_file(str(source), str(target))
     assert os.listdir(tmp_path) == ["log.0"]
+
+
+def test_the_logs_of_a_pod_that_fails_for_hours_push_out_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories = PodDirectories(tmp_path)
+    for number, name in enumerate(["mine", *["loop"] * 12]):
+        place = directories.logs / f"default_{name}_{number}"
+        place.mkdir()
+        (place / "main.0.log").write_text("said")
+        os.utime(place, (number, number))
+    monkeypatch.setattr("rowlock.kubelet.pod.directory.MAX_KEPT_POD_LOGS", 4)
+    directories.forget_old_logs()
+    assert sorted(entry.name for entry in directories.logs.iterdir()) == [
+        "default_loop_10", "default_loop_11", "default_loop_12", "default_mine_0",
+    ]  # fmt: skip

@@ -27,6 +27,7 @@ from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.files.inode_groups import spread_subdirectories
 from rowlock.kubelet.files.moves import move_file
 from rowlock.kubelet.files.names import is_name, path_component
+from rowlock.kubelet.pod.log_retention import KeptLogs, find_surplus
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import Key
 
@@ -222,8 +223,8 @@ class PodDirectories:
         self._is_stopped.set()
 
     def forget_old_logs(self) -> None:
-        """Keeps the newest of the logs of deleted pods, within KEPT pods and SIZE bytes."""
-        entries = []
+        """Keeps logs of deleted pods, within KEPT pods and SIZE bytes: `find_surplus` says whose go."""
+        entries: list[KeptLogs] = []
         try:
             self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
             found = _entries(self.logs)
@@ -236,12 +237,9 @@ class PodDirectories:
                 continue  # the archive has not come to it yet
             with contextlib.suppress(OSError):
                 size = sum(e.stat().st_blocks * 512 for e in _entries(entry.path))
-                entries.append((entry.stat().st_mtime, size, entry.path))
-        remaining = MAX_KEPT_LOG_BYTES
-        for number, (_, size, path) in enumerate(sorted(entries, reverse=True)):
-            remaining -= size
-            if number >= MAX_KEPT_POD_LOGS or remaining < 0:
-                beneath.remove_path(path)
+                entries.append(KeptLogs(entry.stat().st_mtime, size, entry.path))
+        for logs in find_surplus(entries, MAX_KEPT_POD_LOGS, MAX_KEPT_LOG_BYTES):
+            beneath.remove_path(logs.path)
 
     def find_deleted_pod_log(self, namespace: str, pod: str, container: str, owner: str = "") -> Path | None:
         """The newest log of a deleted pod; of its first container when none is named. `owner`: only of a pod of the job
