@@ -9,7 +9,7 @@ from rowlock.archive.records import RunRecord
 from rowlock.objects import Object
 from rowlock.rest.run_history.run_notes import RunNotes
 from rowlock.workloads import history
-from rowlock.workloads.history import events_of
+from rowlock.workloads.history import count_repeats, event_json, events_of
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
@@ -95,3 +95,26 @@ def test_what_each_pod_of_a_gang_is_told_stands_once() -> None:
     for number, each in enumerate((job, pod, alone)):
         notes.note_event({**each, "metadata": {**each["metadata"], "uid": str(number)}})
     assert [e["involvedObject"]["name"] for e in notes.events()] == ["a", "a-worker-1"]
+
+
+def test_what_pods_of_one_name_say_again_and_again_is_counted() -> None:
+    def said(number: int, message: str, **more: object) -> Object:
+        when = f"2026-01-01T00:{number:02}:00Z"
+        return {
+            **event("Pod", "a-master-0", f"u{number}"),
+            "message": message,
+            "firstTimestamp": when,
+            "lastTimestamp": when,
+            **more,
+        }
+
+    started = [said(n, "Started container pytorch", count=2) for n in range(10)]
+    other = said(10, "Started container sidecar")
+    last = said(11, "Started container pytorch")
+    counted, newest = (
+        count_repeats([*started, other, last]),
+        {**last, "count": 21, "firstTimestamp": "2026-01-01T00:00:00Z"},
+    )
+    assert counted == [other, newest]
+    assert event_json(counted[1], "c")["count"] == 21
+    assert event_json(counted[1], "c")["createdAt"] == "2026-01-01T00:11:00Z"

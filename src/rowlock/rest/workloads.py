@@ -409,9 +409,10 @@ async def pods(call: RestCall) -> Any:
 
 
 async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
-    """The workload's events, oldest first. Raises Forbidden when the caller may not list events."""
+    """The workload's events, oldest first, repeated ones counted. Raises Forbidden when the caller may not list events."""
     may_list = call.rights is None or call.rights.allows("list", kinds.EVENT, objects.namespace(workload.job))
-    return await workload_events(call.context.api, call.context.events if may_list else None, workload)
+    found = await workload_events(call.context.api, call.context.events if may_list else None, workload)
+    return workload_history.count_repeats(found)
 
 
 async def events(call: RestCall) -> Any:

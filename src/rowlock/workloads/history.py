@@ -63,6 +63,27 @@ def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
     return sorted((e for e in found if not is_echo(e, told)), key=event_order)
 
 
+def count_repeats(events: Iterable[Object]) -> list[Object]:
+    """Events in their order, those that say the same of the same names as one: the newest, with the count of all. A pod that is made
+    anew has Events of its own, so a job that begins again and again has the same few thousands of times."""
+    counted: dict[tuple[str, ...], Object] = {}
+    for event in events:
+        regarding, source = event.get("involvedObject") or {}, event.get("source") or {}
+        about = (str(regarding.get(field)) for field in ("kind", "namespace", "name", "fieldPath"))
+        said = (str(event.get(field)) for field in ("type", "reason", "message", "reportingComponent"))
+        key = (*about, *said, str(source.get("component")))
+        earlier = counted.pop(key, None)
+        if earlier is not None:
+            first = earlier.get("firstTimestamp") or event.get("firstTimestamp")
+            event = {**event, "count": _times(earlier) + _times(event), "firstTimestamp": first}
+        counted[key] = event
+    return list(counted.values())
+
+
+def _times(event: Object) -> int:
+    return int(event.get("count") or objects.dig(event, "series.count") or 1)
+
+
 def is_echo(event: Object, told: Collection[str]) -> bool:
     """Whether it says of one pod of a gang why it waits, and the job itself was told the same: `told` has what jobs are told."""
     return _tells_wait(event) and _is_about_pod(event) and str(event.get("message")) in told
@@ -103,7 +124,7 @@ def event_json(event: Object, cluster: str) -> dict[str, Any]:
         "message": event.get("message") or "",
         "reason": event.get("reason") or "",
         "source": (event.get("source") or {}).get("component") or event.get("reportingComponent") or "",
-        "count": event.get("count") or objects.dig(event, "series.count") or 1,
+        "count": _times(event),
         "involvedObject": {field: regarding.get(field, "") for field in ("uid", "kind", "name", "namespace")},
     }
 

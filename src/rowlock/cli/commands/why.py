@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,21 +28,25 @@ def why(line: CommandLine) -> int:
 
 
 def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
-    """The newest incident as one line per rank, the root cause first."""
-    for failure in incidents[-1]["deaths"] if incidents else ():
-        error = failure["trouble"]
-        text = f"exit code {failure['code']}"
-        if failure["reason"]:
-            text += f", {failure['reason']}"
-        if error:
-            location = f" ({error['place']})" if error["place"] else ""
-            text += f": {error['kind']}{': ' + error['text'] if error['text'] else ''}{location}"
-            text += "  [secondary: it lost a peer]" if error["secondary"] else ""
-        elif failure["stopped"]:
-            text += "  [it was told to end]"
-        yield f"  {failure['rank']}, run {failure['run']}: {text}"
+    """The newest incident as one line per rank, the root cause first; equal lines of a rank that failed again and again as one."""
+    texts = Counter(map(_failure_line, incidents[-1]["deaths"] if incidents else ()))
+    yield from (f"  {text}" + (f" (×{count})" if count > 1 else "") for text, count in texts.items())
     if len(incidents) > 1:
         yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"
+
+
+def _failure_line(failure: dict[str, Any]) -> str:
+    error = failure["trouble"]
+    text = f"exit code {failure['code']}"
+    if failure["reason"]:
+        text += f", {failure['reason']}"
+    if error:
+        location = f" ({error['place']})" if error["place"] else ""
+        text += f": {error['kind']}{': ' + error['text'] if error['text'] else ''}{location}"
+        text += "  [secondary: it lost a peer]" if error["secondary"] else ""
+    elif failure["stopped"]:
+        text += "  [it was told to end]"
+    return f"{failure['rank']}, run {failure['run']}: {text}"
 
 
 def _running_rank_lines(ranks: list[dict[str, Any]], stacks: bool) -> Iterator[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli.output import parse_time
 
 _MAX_RANKS = 32
+_SHOWN_STEPS = 8
+"""Phases that are shown at the begin and at the end; those between them are counted."""
 _MIN_WIDTH, _MAX_WIDTH = 20, 100
 _MARKS = {
     "Creating": "·", "Pending": "·", "Initializing": "-", "Running": "█", "Degraded": "▒", "Stopping": "-", "Stopped": " ",
@@ -39,7 +42,14 @@ def draw_timeline(phases: list[dict[str, Any]], ranks: list[dict[str, Any]], wid
     begin = steps[0][0]
     ends = [_instant(attempt["endedAt"]) for rank in ranks for attempt in rank["attempts"]]
     end = max([steps[-1][0], *(moment for moment in ends if moment)])
+    hidden = range(_SHOWN_STEPS, len(steps) - _SHOWN_STEPS if len(steps) > 2 * _SHOWN_STEPS + 1 else 0)
     for number, (at, phase, message) in enumerate(steps):
+        if number in hidden:
+            if number == hidden[0]:
+                counts = Counter(steps[k][1] for k in hidden)
+                again = ", ".join(f"{phase} {count} times" for phase, count in counts.most_common())
+                yield f"  {_offset(at - begin)}  {again}"
+            continue
         following = steps[number + 1][0] if number + 1 < len(steps) else None
         lasted = f" for {format_span(following - at)}" if following is not None else ""
         first = f": {message.splitlines()[0]}" if message else ""

@@ -190,10 +190,15 @@ async def show(call: RestCall, run: PastRun) -> Any:
     return past_json(run, detailed=True)
 
 
+def _events_of(run: PastRun) -> list[objects.Object]:
+    """The oldest first, repeated ones counted."""
+    return history.count_repeats(sorted(run.record.body.get("events") or (), key=history.event_order))
+
+
 async def show_events(call: RestCall, run: PastRun) -> Any:
     """The events of a deleted workload."""
     parsed = list_query.parse_query({"sortOrder": "desc", **call.query}, ("createdAt",))
-    events = sorted(run.record.body.get("events") or (), key=history.event_order, reverse=parsed.descending)
+    events = _events_of(run)[:: -1 if parsed.descending else 1]
     return list_query.list_body(
         "events", events, parsed, lambda event: history.event_json(event, str(run.record.body.get("cluster")))
     )
@@ -202,7 +207,7 @@ async def show_events(call: RestCall, run: PastRun) -> Any:
 async def show_history(call: RestCall, run: PastRun) -> Any:
     """The phases of a deleted workload, each with its begin."""
     parsed = list_query.parse_query(call.query, ())
-    records = history.recorded_history(run.phases, run.record.body.get("events") or (), run.workload().cluster)
+    records = history.recorded_history(run.phases, _events_of(run), run.workload().cluster)
     page, next_offset = list_query.page_of(records, parsed)
     return {"records": list(page)} if next_offset is None else {"records": list(page), "next": next_offset}
 
