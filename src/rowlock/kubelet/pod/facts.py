@@ -145,6 +145,8 @@ class PodFacts:
     """When the master that an emulated init container waits for became ready; None = not yet."""
     evicted: str = ""
     """Why the pod must go."""
+    start_delay: float = 0.0
+    """Seconds from `start_time` before its first program: those before it have failed (`recreations.py`)."""
 
     def for_container(self, name: str) -> ContainerFacts:
         return self.containers.get(name, NO_FACTS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Run
+from rowlock.kubelet.pod.recreations import NO_DELAY, StartDelay
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.objects import Object
@@ -35,6 +36,8 @@ class PodState:
     """As they are on disk; None = not looked at since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)
     """Runs whose bad end has been told."""
+    delay: StartDelay = NO_DELAY
+    """How long it waits before it starts, because those before it have failed."""
     spec: PodSpec | None = None
     """Of the pod's object that was seen last."""
     _watchers: set[asyncio.Event] = field(default_factory=set)
@@ -42,7 +45,9 @@ class PodState:
 
     def facts(self) -> PodFacts:
         card = self.card
-        return PodFacts(card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted)
+        return PodFacts(
+            card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted, self.delay.remaining
+        )
 
     def spec_of(self, pod: Object) -> PodSpec:
         """What its object asks for: read anew only when that is another one (objects are values)."""

@@ -74,13 +74,23 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
         return PodActions((*_stop_actions(pod, grace), Publish()), 1.0 if pod.is_alive else None)
     if pod.are_mains_over or pod.has_failed_init:
         return PodActions((*_stop_actions(pod, spec.grace_period), Publish()))
-    actions = _init_actions(pod, base) or _start_actions((*pod.sidecars, *pod.mains), now, base)
+    actions = (
+        _delayed_actions(pod) or _init_actions(pod, base) or _start_actions((*pod.sidecars, *pod.mains), now, base)
+    )
     if pod.ephemerals:  # they wait for nobody
         actions = _join_actions(actions, _start_actions(pod.ephemerals, now, base))
     limit = spec.active_deadline
     deadline = None if limit is None else max(0.01, pod.facts.start_time + limit - now)
     requeue_after = min((x for x in (actions.requeue_after, deadline) if x is not None), default=None)
     return PodActions(actions.actions, requeue_after)
+
+
+def _delayed_actions(pod: PodProgress) -> PodActions | None:
+    """Those of a pod that has yet to wait because its predecessors have failed; None for all others."""
+    if any(c.run is not None or c.facts.asked is not None for c in pod.all):
+        return None
+    wait = remaining_wait(pod.facts.start_time, pod.facts.start_delay, pod.now)
+    return PodActions((Publish(),), wait) if wait > 0 else None
 
 
 def _join_actions(first: PodActions, second: PodActions) -> PodActions:

@@ -190,6 +190,7 @@ class Kubelet:
             record=self.recorder.record,
             on_pod_added=self._announce_pod,
             prepare_network=host.prepare_network,
+            backoff=settings.restart_backoff,
         )
         self._runtime = ContainerRuntime(node.data_dir, engine_images, network, directories, pod_states)
         self._volume_directories = VolumeDirectories(node.data_dir)
@@ -281,6 +282,7 @@ class Kubelet:
             prober=prober,
             image_puller=image_puller,
             runs=self._runs,
+            recreations=self.pod_workers.recreations,
             record_event=record_event,
             backoff=self._settings.restart_backoff,
         )

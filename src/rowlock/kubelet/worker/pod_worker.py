@@ -20,6 +20,7 @@ from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import assess_progress
+from rowlock.kubelet.pod.recreations import Recreations
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.status import generate_pod_status
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
@@ -68,6 +69,7 @@ class PodWorker:
         prober: Prober,
         image_puller: ImagePuller,
         runs: ContainerRuns,
+        recreations: Recreations,
         record_event: Callable[[Object, str, str, str, str], None],
         backoff: float,
     ) -> None:
@@ -79,6 +81,7 @@ class PodWorker:
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
         self._start_turn = SharedTurn()
+        self._recreations = recreations
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
@@ -237,6 +240,8 @@ class PodWorker:
         progress = assess_progress(pod, state.facts(), self._node.clock(), self._backoff)
         status = generate_pod_status(progress)
         state.finished = status["phase"] in ("Succeeded", "Failed")
+        if status["phase"] == "Failed" and pod.deletion_time is None and not state.evicted:
+            self._recreations.note_failure(state.card, self._node.clock())  # before its owner can make the next one
         current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
             for container in status["containerStatuses"]:

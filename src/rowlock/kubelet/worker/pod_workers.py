@@ -21,6 +21,8 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.kubelet.pod.progress import FIRST_BACKOFF
+from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.objects import Key, Object, dig, key, namespace
@@ -63,6 +65,7 @@ class PodWorkers:
         record: Callable[[Record], None],
         on_pod_added: Callable[[Key], None] = lambda pod_key: None,
         prepare_network: Callable[[str, str], None] = lambda uid, address: None,
+        backoff: float = FIRST_BACKOFF,
     ) -> None:
         """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events,
         `prepare_network` the uid and the address of a pod that will start."""
@@ -71,6 +74,7 @@ class PodWorkers:
         self._directories, self._network, self._runs = directories, network, runs
         self._exit_listeners, self._on_pod_added = exit_listeners, on_pod_added
         self._prepare_network = prepare_network
+        self.recreations = Recreations(backoff)
         self._master_waiters: dict[Key, set[str]] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -141,7 +145,9 @@ class PodWorkers:
         address, owner = self._network.address(uid), spec.owner_uid
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
-        self._pod_states[uid] = PodState(card, spec=spec)
+        state = self._pod_states[uid] = PodState(card, spec=spec, delay=self.recreations.start_delay(card))
+        if state.delay.remaining:
+            self._record(Record(pod, "Normal", "BackOff", _delay_sentence(state.delay), "kubelet"))
         if self._network.needs_namespace(pod):  # it is made while the pod's start is worked out here
             self._prepare_network(uid, address)
         self._on_pod_added(key(pod))
@@ -313,3 +319,11 @@ class PodWorkers:
         """The server ends, at once: the next one removes what is left."""
         self._directories.stop_removals()
         self._removals.shutdown(wait=False, cancel_futures=True)
+
+
+def _delay_sentence(delay: StartDelay) -> str:
+    """The same words for the same wait, so that such Events are counted together."""
+    return (
+        f"Starting {delay.seconds:.3g} s after the failure of the pod before it: pods of this name fail again and again. "
+        "On a cluster each start takes a node a second or two"
+    )
