@@ -92,6 +92,21 @@ def test_who_can_do_something_with_one_gets_one(
     assert not held.tokens.are_wanted(pod(serviceAccountName=account, **asked))
 
 
+def test_a_program_with_a_token_is_told_where_the_api_server_is_as_a_kubelet_does(held: Tokens) -> None:
+    assert held.tokens.server_variables() == {
+        "KUBERNETES_SERVICE_HOST": "10.77.0.1",
+        "KUBERNETES_SERVICE_PORT": "6443",
+        "KUBERNETES_SERVICE_PORT_HTTPS": "6443",
+        "KUBERNETES_PORT": "tcp://10.77.0.1:6443",
+        "KUBERNETES_PORT_6443_TCP": "tcp://10.77.0.1:6443",
+        "KUBERNETES_PORT_6443_TCP_PROTO": "tcp",
+        "KUBERNETES_PORT_6443_TCP_PORT": "6443",
+        "KUBERNETES_PORT_6443_TCP_ADDR": "10.77.0.1",
+    }
+    held.tokens.address = None
+    assert held.tokens.server_variables() == {}
+
+
 def test_what_makes_tokens_is_loaded_once_and_for_who_needs_it(held: Tokens) -> None:
     assert not may_need_tokens(pod(), has_token=False)
     assert may_need_tokens(pod(), has_token=True)
