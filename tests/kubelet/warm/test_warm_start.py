@@ -97,7 +97,15 @@ class Started:
         assert found
         directory = self.place / f"container-{len(list(self.place.glob('container-*')))}"
         directory.mkdir()
-        request = shim_request(directory, argv, cwd=str(self.place), hint="uid/main", env=env, warm=found.spec())
+        request = shim_request(
+            directory,
+            argv,
+            cwd=str(self.place),
+            own_directory="" if self.place.is_symlink() else str(self.place),
+            hint="uid/main",
+            env=env,
+            warm=found.spec(),
+        )
         return request.to_json()
 
     def key(self, argv: list[str], env: dict[str, str]) -> str:

@@ -241,12 +241,14 @@ def _bind_entries(original: str, copy: str, cover: Any) -> None:
             7,
             f"{name} has {len(entries)} entries, too many for a private copy: create the mount point on this machine",
         )
-    mode = stat.S_IMODE(os.stat(original).st_mode)
+    found = os.stat(original)
     kinds = [(e.name, e.is_symlink(), e.is_dir(follow_symlinks=False)) for e in entries]
     links = {name: os.readlink(f"{original}/{name}") for name, is_link, _ in kinds if is_link}
     cover()
+    with contextlib.suppress(OSError):  # in a user namespace, of somebody who has no number there
+        os.chown(copy, found.st_uid, found.st_gid)
     with contextlib.suppress(OSError):  # another's sticky bit or group: not needed to see what is there
-        os.chmod(copy, mode)
+        os.chmod(copy, stat.S_IMODE(found.st_mode))
     for name, is_link, is_directory in kinds:
         target = f"{copy.rstrip('/')}/{name}"
         if is_link:

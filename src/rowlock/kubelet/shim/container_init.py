@@ -34,6 +34,7 @@ ALREADY_CLAIMED = "taken"
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
 _FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
+_ENTERED = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 _SIG_DFL, _SIGKILL = int(signal.SIG_DFL), int(signal.SIGKILL)
 _SIGNALS = tuple(
     int(n) for n in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
@@ -75,9 +76,12 @@ class ContainerInit:
                 netns.enter_pod_network(request.network, self._netns, has_own_root=request.rootfs is not None)
             apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only
             self._set_up_mounts()
-            os.chdir(request.cwd)
+            if request.own_directory:
+                enter_own_directory(request.own_directory, request.cwd)
             stdio_fds.install(request.user.get("uid"))
             drop_privileges(request.user)
+            if not request.own_directory and (failure := enter_directory(request.cwd, makes=bool(request.rootfs))):
+                return failure
             return self._begin(request)
         except (OSError, ValueError, KeyError) as error:
             return start_error_message(error, request.argv, request.cwd)
@@ -158,7 +162,7 @@ class ContainerInit:
             os.close(place)
             os.close(proc)
             rootfs.protect_proc("/proc")
-        os.makedirs(request.cwd, exist_ok=True)  # as a container runtime does it
+        make_in_own_root(request.cwd)
 
 
 def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any]:
@@ -166,6 +170,7 @@ def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any
     return {
         "env": request.env,
         "cwd": request.cwd,
+        "own_directory": request.own_directory,
         "rlimits": request.rlimits,
         "user": request.user,
         "cgroup": procs_files,
@@ -212,11 +217,63 @@ def drop_privileges(user: UserSpec) -> None:
         netns.prctl(_NO_NEW_PRIVILEGES, 1)
 
 
+def enter_own_directory(own_directory: str, cwd: str) -> None:
+    """The working directory in a directory that the kubelet has made for the container, where its user may not come by the path:
+    it lies in the data directory. Before privileges are dropped, so links that lead out of it are not followed. Raises OSError."""
+    root = os.open(own_directory, beneath.DIRECTORY)
+    try:
+        below = beneath.open_beneath(root, cwd[len(own_directory) :].strip("/"), _ENTERED, follow=True)
+        os.fchdir(below)
+        os.close(below)
+    finally:
+        os.close(root)
+
+
+def enter_directory(cwd: str, *, makes: bool = False) -> str:
+    """Any other working directory: as the program's user, for whom the kernel decides. Returns why not, "" when it is there.
+    `makes`: one that is missing is made, as far as that user may."""
+    try:
+        try:
+            os.chdir(cwd)
+        except FileNotFoundError:
+            if not makes:
+                return f'the working directory "{cwd}" does not exist on this machine'
+            os.makedirs(cwd, exist_ok=True)
+            os.chdir(cwd)
+    except OSError as error:
+        return f'the working directory "{cwd}" cannot be entered by user {os.geteuid()}: {error.strerror}'
+    return ""
+
+
+def make_in_own_root(path: str) -> None:
+    """Makes a working directory that is missing, as a container runtime does it, in the container's own root file system alone: no
+    link is followed, and where a volume begins it is left to the program's user (`enter_directory`)."""
+    current = os.open("/", beneath.DIRECTORY)
+    own = os.fstat(current).st_dev
+    try:
+        for word in path.split("/"):
+            if word in ("", "."):
+                continue
+            try:
+                below = os.open(word, beneath.DIRECTORY, dir_fd=current)
+            except FileNotFoundError:
+                if os.fstat(current).st_dev != own:
+                    return
+                os.mkdir(word, 0o755, dir_fd=current)
+                below = os.open(word, beneath.DIRECTORY, dir_fd=current)
+            os.close(current)
+            current = below
+    except OSError:  # a link, or a file: whoever the program is finds out
+        return
+    finally:
+        os.close(current)
+
+
 def start_error_message(error: Exception, argv: Sequence[str], cwd: str) -> str:
     """The sentence for a program that could not be started."""
     program = argv[0] if argv else ""
-    if isinstance(error, FileNotFoundError) and not os.path.isdir(cwd):
-        return f'the working directory "{cwd}" does not exist on this machine'
+    if isinstance(error, OSError) and error.filename == cwd:
+        return f'the working directory "{cwd}" cannot be entered: {error.strerror}'
     if isinstance(error, FileNotFoundError) and os.path.exists(program):
         return f'exec: "{program}": the interpreter named in its first line was not found'
     if isinstance(error, FileNotFoundError):

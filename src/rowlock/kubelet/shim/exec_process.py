@@ -106,7 +106,9 @@ class ExecProcess:
                 return self._exec_in_engine(stdio_fds)
             container_init.apply_limits(program.get("rlimits") or {}, program.get("cgroup") or ())
             _join_namespaces(self._pid, _NAMESPACES)
-            os.chdir(program["cwd"])
+            own_directory, cwd = str(program.get("own_directory") or ""), str(program["cwd"])
+            if own_directory:
+                container_init.enter_own_directory(own_directory, cwd)
             user, env = cast(UserSpec, program.get("user") or {}), program["env"]
             _dup_onto_stdio(stdio_fds)
             if self._tty:
@@ -114,6 +116,8 @@ class ExecProcess:
                 stdio.set_controlling_terminal(0)
                 env = {"TERM": "xterm", **env}
             container_init.drop_privileges(user)
+            if not own_directory and (failure := container_init.enter_directory(cwd)):
+                return failure
             os.execvpe(argv[0], argv, env)
         except (OSError, ValueError, KeyError) as error:
             return container_init.start_error_message(error, argv, str(program.get("cwd")))

@@ -26,7 +26,7 @@ from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 10
+PROTOCOL = 11
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0

@@ -69,10 +69,13 @@ class ShimRequest(NamedTuple):
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
+    """Entered as the program's user."""
     hint: str
     """`uid/container`: what the server is told when something happens."""
     wake_path: str
     """The pipe in which it is told."""
+    own_directory: str = ""
+    """A directory that the kubelet has made for the container and in which `cwd` lies: its user need not come there by the path."""
     backoff: int = 0
     """How many restarts are still remembered when it ends."""
     stop_signal: int = 15

@@ -11,6 +11,7 @@ another one and has a directory of its own, unless it says whose it goes on from
 """
 
 import os
+import stat
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -160,12 +161,18 @@ def _runs(view: View, job: Object) -> bool:
     return any(phase(pod) == "Running" for pod in view.by_owner(kinds.POD, uid(job)))
 
 
-def open_to_others(directory: str) -> dict[str, Any]:
-    """A checkpoint directory as a mount, for programs of another user, who cannot enter the data directory.
-
-    Whoever sees it may write in it, as in an emptyDir: the ranks of a job, which may be of several users."""
+def give_to_user(directory: str, user: int, group: int | None) -> dict[str, Any]:
+    """A checkpoint directory as a mount, for a program of another user, who cannot enter the data directory. It becomes that user's,
+    and the group's where the pod names one. Ranks of one job may be of several users: what one of them has is opened to the others,
+    which alone see it."""
     with beneath.open_directory(directory) as fd:
-        os.fchmod(fd, 0o777)
+        found = os.fstat(fd)
+        if found.st_uid in (os.geteuid(), user):
+            os.fchown(fd, user, -1 if group is None else group)
+            mode = stat.S_IMODE(found.st_mode) if found.st_uid == user else 0
+            os.fchmod(fd, mode | (0o700 if group is None else 0o2770))
+        else:
+            os.fchmod(fd, 0o2777 if found.st_mode & stat.S_ISGID else 0o777)
     return {"source": directory, "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
 
 

@@ -27,6 +27,10 @@ class ImageCopy:
         """Where a file of the copy can be read before there is a copy."""
         return self.image + path[len(self.copy) :] if self.image and path.startswith(self.copy + "/") else path
 
+    def contains(self, path: str) -> bool:
+        """Does it lie in the run's copy?"""
+        return bool(self.image) and (path == self.copy or path.startswith(self.copy + "/"))
+
     def _is_in_image(self, path: str) -> bool:
         return path == self.image or path.startswith(self.image + "/")
 

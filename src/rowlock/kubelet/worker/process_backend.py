@@ -23,7 +23,7 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
 from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.shim.shim_request import ShimRequest
-from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, open_to_others
+from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, give_to_user
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.warm import eligibility
 from rowlock.kubelet.worker import error_files
@@ -93,13 +93,16 @@ class ProcessBackend:
             mount = {"source": source, "target": error_files.MOUNT_PATH, "volume": "errors", "read_only": False}
             mounts += [mount] if source else []
         paths = ContainerPaths(image_copy, outermost(mount.target for mount in program.mounts), image.layers)
-        cwd = paths.map_path(images.working_directory(image, container, work))
+        directory = images.working_directory(image, container, work)
+        cwd = paths.map_path(directory)
+        own_directory = work if directory == cwd == work else image_copy.copy if image_copy.contains(cwd) else ""
         argv = [paths.map_path(program.space.argument(word, env)) for word in program.command]
         stop_signal = images.signal_number(image.stop_signal) or signal.SIGTERM
         return request._replace(
             argv=argv,
             env=env,
             cwd=cwd,
+            own_directory=own_directory,
             stop_signal=stop_signal,
             network=self.network.namespace_request(start.pod, start.card.ip),
             namespaces=namespaces,
@@ -171,8 +174,9 @@ class ProcessBackend:
         mounts = self.volume_directories.mount_specs(start.card.uid, start.volumes, program.mounts)
         if image_copy.image:  # the image's own `/` is elsewhere: what it names by relative paths is there
             mounts += [{**m, "target": image_copy.copy + m["target"]} for m in mounts]
-        if self._mounts_checkpoints(program.user):
-            mounts.append(open_to_others(program.checkpoints))
+        if program.user.account is not None and self._mounts_checkpoints(program.user):
+            account, group = program.user.account, start.pod.fs_group
+            mounts.append(give_to_user(program.checkpoints, account.uid, None if group == account.gid else group))
         return mounts
 
     def _root_spec(self, start: ContainerStart, program: Program) -> RootfsSpec:
