@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rowlock.diagnosis.hang import RankObservation, judge_ranks
+from rowlock.diagnosis.rendezvous import Rendezvous
 from rowlock.diagnosis.stacks import Stack, parse_stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnosis.tracebacks import LoggedError
@@ -109,6 +110,37 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             ("rank 1",),
             "rank 1 (pod j-1, node n1) has failed and does not end: ValueError: no data (data.py:3 in load).",
         ),
+        (
+            [look(0, ENDING, logged=NO_DATA)],
+            "failed",
+            ("rank 0",),
+            "rank 0 (pod j-0, node n1) has failed and does not end: ValueError: no data",
+        ),
+        (
+            [look(0, REDUCE), look(1, ENDING, logged=NO_DATA)],
+            "failed",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) has failed and does not end",
+        ),
+        (
+            [look(0, REDUCE, logged=NO_DATA), look(1, LOAD)],
+            "behind",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting",
+        ),
+        (
+            [look(0, REDUCE), look(1, LOAD, logged=NO_DATA)],
+            "behind",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), asleep or waiting for something else (0% of a CPU),"
+            " silent for 6.0 s, after its log had ended with ValueError: no data (data.py:3 in load); rank 0 waits in all_reduce at step (train.py:14).",
+        ),
+        (
+            [look(0, ENDING, logged=LOST_PEER)],
+            "moving",
+            (),
+            "rank 0 is at _shutdown (threading.py:1590) and uses no CPU; it waits",
+        ),
         ([look(0, REDUCE), look(1, LOAD, error=LOST_PEER)], "behind", ("rank 1",), "rank 1 (pod j-1, node n1) keeps"),
         ([look(0, LOAD, True, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
         ([look(0, None, cpu=1.0, error=NO_DATA), look(1, LOAD, True)], "moving", (), "Nothing hangs: 2 ranks"),
@@ -197,6 +229,12 @@ SEEN = "Seen in 5 looks over 3.8 s: no stack changed, no line was written, no da
 INIT = dump(("init_process_group", f"{TORCH}distributed/distributed_c10d.py", 1800), ("<module>", "/w/ddp.py", 3))
 ACCEPT = dump(("accept", "/usr/lib/python3.11/socket.py", 294), ("<module>", "/w/plain.py", 5))
 NAP = dump(("<module>", "/w/plain.py", 10))
+SEND = dump(("<module>", "/w/exchange.py", 9))
+AGENT = dump(
+    ("_delay", f"{TORCH}distributed/elastic/rendezvous/utils.py", 181),
+    ("DynamicRendezvousHandler.next_rendezvous", f"{TORCH}distributed/elastic/rendezvous/dynamic_rendezvous.py", 1171),
+    ("<module>", "/env/bin/torchrun", 10),
+)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +267,33 @@ NAP = dump(("<module>", "/w/plain.py", 10))
             ("rank 1",),
             "rank 1 (pod j-1, node n1) has ended with exit code 0; rank 0 waits in init_process_group at ddp.py:3,"
             f" silent for 6.0 s. {SEEN}",
+        ),
+        (
+            [look(0, SEND, cpu=1.0, polls=True, **LOOKS), look(1, NAP, sleeps=True, **LOOKS)],
+            "still",
+            ("rank 1",),
+            "No rank moves, silent for 6.0 s: rank 1 sleeps at plain.py:10 and rank 0 polls at exchange.py:9; rank 1 keeps the others waiting."
+            f" {SEEN}",
+        ),
+        (
+            [look(r, SEND, cpu=1.0, polls=True, **LOOKS) for r in range(2)],
+            "still",
+            (),
+            f"No rank moves, silent for 6.0 s: rank 0 polls at exchange.py:9 and rank 1 polls at exchange.py:9. {SEEN}",
+        ),
+        (
+            [look(0, AGENT, rendezvous=Rendezvous(2, nodes="PET_NNODES=2"), transferred=2e4, **LOOKS)],
+            "stuck",
+            (),
+            "The rendezvous is not complete: torchrun waits for 2 nodes (PET_NNODES=2), and 1 pod runs one; it is in rendezvous at torchrun:10,"
+            f" silent for 6.0 s. {SEEN}",
+        ),
+        (
+            [look(0, INIT, rendezvous=Rendezvous(2, 0), world_size=1, **LOOKS)],
+            "stuck",
+            (),
+            "The rendezvous is not complete: 1 rank runs, it expects 2; it is in init_process_group at ddp.py:3, silent for 6.0 s;"
+            f" compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them. {SEEN}",
         ),
         (
             [look(r, INIT, world_size=3, transferred=2e4, **LOOKS) for r in range(2)],

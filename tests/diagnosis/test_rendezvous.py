@@ -61,6 +61,7 @@ def join(*ranks: int, size: int = 3, **more: Any) -> list[tuple[str, str, Rendez
     return [(f"rank {n}", f"j-{n}", Rendezvous(size, rank, "m-0", 29500, **more)) for n, rank in enumerate(ranks)]
 
 
+COMING = "all {} ranks that run wait for others to come"
 TORCHRUN = Rendezvous(2, nodes="PET_NNODES=2")
 LOST = Rendezvous(2, 1, "old-0", 29500, is_unresolved=True)
 ALONE = Rendezvous(2, 1, "127.0.0.1", 29500)
@@ -92,8 +93,8 @@ ALONE = Rendezvous(2, 1, "127.0.0.1", 29500)
             "they look for rank 0 at 127.0.0.1:29500, which in each pod is that pod itself",
             [],
         ),
-        ([("rank 0", "j-0", Rendezvous(2, 0, "127.0.0.1", 29500)), ("rank 1", "j-0", ALONE)], "", []),
-        (join(0, 1, 2), "", []),
+        ([("rank 0", "j-0", Rendezvous(2, 0, "127.0.0.1", 29500)), ("rank 1", "j-0", ALONE)], COMING.format(2), []),
+        (join(0, 1, 2), COMING.format(3), []),
         ([("rank 0", "j-0", None)], "1 rank runs, it expects 4", []),
         (
             [("rank 0", "j-0", TORCHRUN)],

@@ -15,7 +15,7 @@ import pytest
 from tests.diagnostics.test_diagnostics import Job, hasty, needs_spy, on_job
 
 from rowlock.diagnosis.tracebacks import LoggedError
-from rowlock.diagnostics.rank_errors import read_rank_errors, read_restarts
+from rowlock.diagnostics.rank_errors import read_logged_errors, read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_processes import RankProcess, RunningPod
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.shim.fact_files import ticks
@@ -118,3 +118,28 @@ def test_what_failed_before_torchrun_started_its_ranks_again(tmp_path: Path) -> 
             made[0].pid: (2, LoggedError("ValueError", "of 1", rank=1)),
             made[2].pid: (9, None),
         }
+
+
+def test_the_error_with_which_a_log_ends(tmp_path: Path) -> None:
+    """Of a log of several ranks it is that of the rank that it names, and of all where it names none; a log that is still written tells nothing."""
+    error = 'Traceback (most recent call last):\n  File "a.py", line 3, in load\nValueError: no data\n'
+    logs = {
+        "own": error,
+        "named": "".join(f"[rank1]: {line}\n" for line in error.splitlines()),
+        "none": error,
+        "fine": "step 3\n",
+        "new": error,
+    }
+    members: list[RankProcess] = []
+    for number, (name, text) in enumerate(logs.items()):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (100, 108 if name == "new" else 100))
+        pod = RunningPod({}, {"metadata": {"uid": name}}, Run(0), tmp_path / name)
+        members += [
+            RankProcess(f"rank {rank}", 10 * number + rank, 1, pod)
+            for rank in range(1 if name in ("own", "new") else 2)
+        ]
+    found = read_logged_errors(members, 110.0)
+    assert {pid: str(each) for pid, each in found.items()} == dict.fromkeys(
+        (0, 11, 20, 21), "ValueError: no data (a.py:3 in load)"
+    )

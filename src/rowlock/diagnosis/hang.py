@@ -47,6 +47,8 @@ class RankObservation:
     """What stands before a command that is to reach its process, as `kubectl exec … -- `; "" on this machine."""
     error: LoggedError | None = None
     """What it wrote into torch's error file: it has failed, and should have ended."""
+    logged: LoggedError | None = None
+    """The error with which its log ends: it may have handled it, and may go on after it."""
     restarts: int = 0
     """How often torchrun has started it again in the same container."""
     earlier_error: LoggedError | None = None
@@ -57,6 +59,8 @@ class RankObservation:
     """Of `cpu`, what the processes below it used: a compiler, data loaders."""
     sleeps: bool = False
     """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
+    polls: bool = False
+    """It does nothing but ask the kernel again and again: so Open MPI waits."""
     program: str = ""
     """Of a rank that has not begun: what its pod runs instead of Python."""
     has_ended: bool = False
@@ -80,6 +84,11 @@ class RankObservation:
         return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it stands still and computes nothing."""
+        return self.is_standing_still and (self.cpu < _IDLE or self.polls)
+
+    @property
     def is_absent(self) -> bool:
         """Whether the others may wait for it though it has no Python process: it has not begun, or has ended."""
         return bool(self.program) or self.has_ended
@@ -88,7 +97,12 @@ class RankObservation:
     def is_failed(self) -> bool:
         """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
         is_at_rest = self.is_standing_still or (self.stack is None and self.cpu < _IDLE)
-        return self.error is not None and not self.error.secondary and is_at_rest
+        return self.own_error is not None and not self.own_error.secondary and is_at_rest
+
+    @property
+    def own_error(self) -> LoggedError | None:
+        """With which it has ended, as far as it ends: what it wrote into torch's error file, or logged before its main program was over."""
+        return self.error or (self.logged if self.stack is not None and self.stack.is_over else None)
 
     @property
     def awaited_collective(self) -> str:
@@ -101,7 +115,7 @@ class RankObservation:
             "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
             "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
             "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
-            "program": self.program, "ended": self.has_ended, "error": str(self.error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
+            "program": self.program, "ended": self.has_ended, "error": str(self.own_error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
         }  # fmt: skip
 
 
@@ -159,8 +173,9 @@ def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
     standing_still = [look for look in with_stack if look.is_standing_still]
     if len(observations) == 1 and standing_still and standing_still[0].cpu < _IDLE:
         only = standing_still[0]
-        return Verdict("moving", f"{only.rank} is at {_place_of(only)} and uses no CPU; it waits for no other rank.")
-    if len(standing_still) == len(observations) > 1 and all(look.cpu < _IDLE for look in standing_still):
+        place = f"{_place_of(only)} and uses no CPU{_logged_text(only)}"
+        return Verdict("moving", f"{only.rank} is at {place}; it waits for no other rank.")
+    if len(standing_still) == len(observations) > 1 and all(look.is_at_rest for look in standing_still):
         return _still_verdict(standing_still)
     return Verdict("moving", _moving_sentence(observations))
 
@@ -180,7 +195,7 @@ def _absent_verdict(absent: Sequence[RankObservation], running: Sequence[RankObs
     """Some ranks have not begun, or have ended well: whether the others wait for them."""
     not_begun = [look for look in absent if look.program]
     what = join_names([_absence_text(look) for look in absent], 3)
-    waiting = [look for look in running if look.is_standing_still and look.cpu < _IDLE]
+    waiting = [look for look in running if look.is_at_rest]
     if len(waiting) < len(running) or min(look.silent for look in running) < MIN_SILENCE:
         return Verdict("moving", f"{_moving_sentence(running)} {what}." if not_begun else _moving_sentence(running))
     names = tuple(look.rank for look in not_begun or absent)
@@ -203,14 +218,16 @@ def _absence_text(look: RankObservation) -> str:
 
 
 def _still_text(looks: Sequence[RankObservation]) -> str:
-    return join_names([f"{o.rank} {'sleeps' if o.sleeps else 'is'} at {_place_of(o)}" for o in looks], 4)
+    verbs = ["polls" if look.polls else "sleeps" if look.sleeps else "is" for look in looks]
+    texts = [f"{o.rank} {verb} at {_place_of(o)}{_logged_text(o)}" for o, verb in zip(looks, verbs, strict=True)]
+    return join_names(texts, 4)
 
 
 def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
     """Nobody moves, and no call is known as a wait. The rank that sleeps, or stands elsewhere than all others, is named."""
     places = Counter(_place_of(look) for look in looks)
     (common, count), *_ = places.most_common(1)
-    sleeping = [look for look in looks if look.sleeps]
+    sleeping = [look for look in looks if look.sleeps] or [look for look in looks if not look.polls]
     elsewhere = [look for look in looks if _place_of(look) != common]
     if 0 < len(sleeping) < len(looks):
         culprits = sleeping
@@ -247,8 +264,8 @@ def _restart_sentence(observations: Sequence[RankObservation]) -> str:
 
 def _failed_verdict(observations: Sequence[RankObservation], failed: Sequence[RankObservation]) -> Verdict:
     """What failed first is the cause; the others wait for it, or fail later."""
-    first = min(failed, key=lambda look: (look.error.at if look.error else 0.0) or float("inf"))
-    text = f"{first.rank} (pod {first.pod}, node {first.node}) has failed and does not end: {first.error}"
+    first = min(failed, key=lambda look: (look.own_error.at if look.own_error else 0.0) or float("inf"))
+    text = f"{first.rank} (pod {first.pod}, node {first.node}) has failed and does not end: {first.own_error}"
     if first.stack is not None:
         text += f"; it is at {_place_of(first)}, {_activity_text(first)}"
     others = [look for look in observations if look is not first]
@@ -320,7 +337,7 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
     told = {look.world_size for look in waiting}
     expected = told.pop() if len(told) == 1 else 0
     reason, culprits = rendezvous_fault([(look.rank, look.pod, look.rendezvous) for look in waiting], expected)
-    text = f"The rendezvous is not complete: {reason or _coming_text(len(waiting))}"
+    text = f"The rendezvous is not complete: {reason}"
     variables = "WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT"
     advice = (
         ""
@@ -331,14 +348,6 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
         advice += "; a program does not start its own local ranks (Lightning's `devices=2`) where LOCAL_RANK is set"
     where = f"{'it is' if len(waiting) == 1 else 'they are'} in {_common_wait(waiting)}, silent for {format_duration(silent)}"
     return Verdict("stuck", f"{text}; {where}{advice}.", tuple(culprits))
-
-
-def _coming_text(count: int) -> str:
-    return (
-        f"all {count} ranks that run wait for others to come"
-        if count > 1
-        else "the only rank that runs waits for others to come"
-    )
 
 
 def _moving_sentence(observations: Sequence[RankObservation]) -> str:
@@ -353,7 +362,14 @@ def _activity_text(look: RankObservation) -> str:
     activity = (
         "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if look.cpu < _IDLE else "at work"
     )
-    return f"{activity} ({share}), silent for {format_duration(look.silent)}"
+    return f"{activity} ({share}), silent for {format_duration(look.silent)}{_logged_text(look)}"
+
+
+def _logged_text(look: RankObservation) -> str:
+    """That its log ends with an error, which may be why it does not come."""
+    if look.logged is None or look.logged.secondary or look.is_failed:
+        return ""
+    return f", after its log had ended with {look.logged}"
 
 
 def _place_of(look: RankObservation) -> str:

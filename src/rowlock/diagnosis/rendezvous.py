@@ -89,7 +89,7 @@ def torchrun_rendezvous(words: Sequence[str], environ: Mapping[str, str]) -> Ren
 
 
 def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expected: int = 0) -> tuple[str, list[str]]:
-    """What is wrong, "" where that cannot be told, and the ranks at fault. `waiting`: each rank's name, its pod, what it waits for;
+    """What is wrong, as far as that can be told, and the ranks at fault. `waiting`: each rank's name, its pod, what it waits for;
     `expected`: how many they were told to be where that is not known."""
     known = [(name, pod, found) for name, pod, found in waiting if found is not None]
     if any(found.nodes for _, _, found in known):
@@ -100,7 +100,9 @@ def rendezvous_fault(waiting: Sequence[tuple[str, str, Rendezvous | None]], expe
             return text, culprits
     if not known and expected not in (0, len(waiting)):
         return _count_text(len(waiting), expected), []
-    return "", []
+    if len(waiting) == 1:
+        return "the only rank that runs waits for others to come", []
+    return f"all {len(waiting)} ranks that run wait for others to come", []
 
 
 def _missing_nodes(known: Sequence[tuple[str, str, Rendezvous]]) -> str:

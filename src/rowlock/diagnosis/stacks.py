@@ -20,6 +20,8 @@ _COLLECTIVES = frozenset(
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
+_PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap", "BaseProcess._bootstrap")
+"""Below every call of a program there is one of these, until the program has ended."""
 _MAX_FRAMES, _MAX_WORD = 2000, 1000
 """Calls of a stack that are looked at; characters of a name."""
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
@@ -66,6 +68,11 @@ class Stack:
         if self.collective:
             return self.collective
         return "backward" if not self.active and any(f.function in _BACKWARD_FUNCTIONS for f in self.frames[:2]) else ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the main program has ended, and Python waits at its exit: for threads, for a library that says goodbye."""
+        return bool(self.frames) and all(f.is_library and f.function not in _PROGRAM_FRAMES for f in self.frames)
 
     @property
     def place(self) -> str:

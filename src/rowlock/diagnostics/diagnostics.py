@@ -20,8 +20,8 @@ from rowlock.diagnosis.rendezvous import MEETINGS
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
-from rowlock.diagnostics.rank_activity import Activity, command_below, read_activity
-from rowlock.diagnostics.rank_errors import read_rank_errors, read_restarts
+from rowlock.diagnostics.rank_activity import Activity, command_below, is_polling, read_activity
+from rowlock.diagnostics.rank_errors import read_logged_errors, read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
 from rowlock.diagnostics.rank_processes import (
     RankProcess,
@@ -183,6 +183,7 @@ class Diagnostics:
         running_pods = self.running_pods(job)
         ranks_now = await asyncio.to_thread(find_ranks, running_pods)
         absent = await asyncio.to_thread(self._absent_ranks, job, running_pods, ranks_now)
+        logged = await asyncio.to_thread(read_logged_errors, ranks_now, self._context.clock())
         before = await asyncio.to_thread(_read_activities, ranks_now)
         started, looks = time.monotonic(), [await self._dump(ranks_now)]
         observations: list[RankObservation] = []
@@ -190,7 +191,8 @@ class Diagnostics:
             await asyncio.sleep(max(0.0, pause * LOOK_INTERVAL - (0 if len(looks) > 1 else time.monotonic() - started)))
             looks.append(await self._dump(ranks_now))
             elapsed = time.monotonic() - started
-            observations = [*await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed), *absent]
+            observed = await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed)
+            observations = [*(replace(look, logged=logged.get(look.pid)) for look in observed), *absent]
             if not observations or judge_ranks(observations).kind in ("failed", "stopped", "moving", "blind"):
                 return observations
         return await _with_rendezvous(observations, ranks_now)
@@ -230,6 +232,7 @@ class Diagnostics:
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
                     transferred=max(0.0, (last.transferred - first.transferred) / elapsed),
                     helpers=max(0.0, cpu - own),
+                    polls=is_polling(first, last),
                     sleeps=first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,
                     world_size=int(world_size) if is_digits(world_size) else 0,
                     looks=len(looks),

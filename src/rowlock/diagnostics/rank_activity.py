@@ -10,6 +10,9 @@ from rowlock.kubelet.shim.process_tree import children, descendants
 _MAX_BYTES, _MAX_COMMAND = 64 * 1024, 80
 """Bytes of a file of `/proc` that are read; characters of a command line that are shown."""
 _MAX_DEPTH = 64
+_MIN_CPU, _KERNEL_SHARE, _QUIET_BYTES, _FEW_FAULTS = 0.3, 0.15, 4096, 64
+"""Of a process that polls: seconds of CPU that it uses at least, the part of them inside of system calls; bytes and page faults that are fewer."""
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,17 @@ class Activity:
     """How often its main thread began to wait."""
     is_in_timer: bool
     """Its main thread waits for the kernel's timer alone: a sleep."""
+    system_cpu: float = 0.0
+    """Of `own_cpu`, seconds inside of system calls."""
+    faults: int = 0
+    """Pages that its process has touched for the first time: a program that computes on large arrays is in the kernel for these."""
+
+
+def is_polling(first: Activity, last: Activity) -> bool:
+    """Whether between two moments a process did nothing but ask the kernel again and again, as Open MPI does while it waits."""
+    used, in_kernel = last.own_cpu - first.own_cpu, last.system_cpu - first.system_cpu
+    is_quiet = last.transferred - first.transferred < _QUIET_BYTES and last.faults - first.faults < _FEW_FAULTS
+    return is_quiet and used >= _MIN_CPU and in_kernel > _KERNEL_SHARE * used
 
 
 def read_activity(pid: int) -> Activity:
@@ -35,7 +49,14 @@ def read_activity(pid: int) -> Activity:
         sum(_bytes_moved(each) for each in tree) + _network_bytes(pid),
         _wakeups(pid),
         b"nanosleep" in _read(f"/proc/{pid}/wchan"),
+        *_kernel_work(pid),
     )
+
+
+def _kernel_work(pid: int) -> tuple[float, int]:
+    """Seconds inside of system calls, and minor page faults, of one process since it began."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return (int(fields[12]) / _TICKS_PER_SECOND, int(fields[7])) if len(fields) > 12 else (0.0, 0)
 
 
 def command_below(pid: int) -> str:

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from rowlock.diagnosis.hang import MIN_SILENCE
+from rowlock.diagnosis.log_errors import find_error
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.diagnostics.rank_failures import read_error_file
 from rowlock.diagnostics.rank_processes import RankProcess, read_environ
-from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.worker.error_files import FILE_NAME, VARIABLE
 from rowlock.objects import uid
 
@@ -24,6 +26,7 @@ _CLOCK_STEP = 1.0
 _ATTEMPT = re.compile(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+")
 """Where torchrun lets a rank write: a directory for each time that it started its ranks, and below it one for each local rank."""
 _MAX_LOCAL_RANKS = 64
+_LOG_BYTES = 16 * 1024
 Restart = tuple[int, LoggedError | None]
 """How often torchrun has started a rank again, and why the last time, where that is known: `rank` is the local rank that failed."""
 
@@ -35,6 +38,22 @@ def read_rank_errors(ranks: Iterable[RankProcess]) -> dict[int, LoggedError]:
     own = [(rank, path) for rank, (pod, path) in paths.items() if counts[pod, path] == 1]
     reports = {rank.pid: _read_report(rank, path, _start_time(rank) - _CLOCK_STEP) for rank, path in own}
     return {pid: error for pid, (_, error) in reports.items() if error is not None}
+
+
+def read_logged_errors(ranks: Iterable[RankProcess], now: float) -> dict[int, LoggedError]:
+    """By pid, the error with which the log of a rank's pod ends, where nothing was written since. A log of several ranks counts for the one that its last error names, or
+    (what it names none, as under mpirun) for all: whose it is other evidence tells."""
+    by_log: dict[Path, list[RankProcess]] = {}
+    for rank in ranks:
+        if now - rank.running_pod.last_output_time() > MIN_SILENCE:
+            by_log.setdefault(rank.running_pod.log, []).append(rank)
+    found: dict[int, LoggedError] = {}
+    for log, members in by_log.items():
+        error = find_error(untrusted.read_tail(str(log), _LOG_BYTES).decode(errors="replace"))
+        if error is not None:
+            named = [rank for rank in members if error.rank is None or rank.name == f"rank {error.rank}"]
+            found |= dict.fromkeys((rank.pid for rank in named), error)
+    return found
 
 
 def read_restarts(ranks: Iterable[RankProcess]) -> dict[int, Restart]:

@@ -8,12 +8,12 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.shim.fact_files import ticks
-from rowlock.kubelet.shim.process_tree import children
+from rowlock.kubelet.shim.process_tree import children, descendants
 from rowlock.objects import Object, is_digits, uid
 from rowlock.workloads import pods
 
@@ -60,6 +60,7 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
     """Every rank of these pods, by number where that is known; no two have the same name."""
     all_pods = list(running_pods)
     processes = [(number, pid, subject) for subject in all_pods for pid, number in find_python_ranks(subject.run.pid)]
+    processes = _find_mpi_ranks(all_pods) or processes
     processes = processes or [("", subject.run.pid, subject) for subject in all_pods]
     named_processes = [(f"rank {n}" if n else pods.rank_label(s.job, s.pod), pid, s) for n, pid, s in processes]
     name_counts = Counter(name for name, _, _ in named_processes)
@@ -72,6 +73,32 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
             rank for _, rank in sorted(zip((int(n) for n, _, _ in processes), result, strict=True), key=lambda p: p[0])
         ]
     return [rank for rank in result if rank.start_ticks]
+
+
+def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, RunningPod]]:
+    """The ranks of an MPIJob: mpirun starts them in the workers' pods from outside, so they are not below the pods' programs; what
+    they write comes out of the launcher. Begin with the PID namespaces of the pods."""
+    mpi_pods = [subject for subject in all_pods if subject.job["kind"] == "MPIJob"]
+    by_namespace = {namespace: s for s in mpi_pods if (namespace := _pid_namespace(s.run.pid))}
+    if not by_namespace or _pid_namespace(os.getpid()) in by_namespace:
+        return []
+    launcher = next((s for s in mpi_pods if pods.replica_role(s.pod) == "launcher"), None)
+    found: dict[int, tuple[str, int, RunningPod]] = {}
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        if (subject := by_namespace.get(_pid_namespace(pid))) is not None and (
+            number := _rank_number(read_environ(pid), {})
+        ):
+            found[pid] = (number, pid, replace(subject, log=launcher.log) if launcher else subject)
+    ranks = {pid: each for pid, each in found.items() if is_python(pid)} or found
+    below = {child for pid in ranks for child in descendants(pid)}
+    return [each for pid, each in ranks.items() if pid not in below]
+
+
+def _pid_namespace(pid: int) -> str:
+    """ "" where that may not be known, or it has gone."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""
 
 
 def sort_by_rank(running_pods: Iterable[RunningPod]) -> list[RunningPod]:
@@ -94,7 +121,7 @@ def find_python_ranks(root: int) -> list[tuple[int, str]]:
 def _find_ranks_below(
     pid: int, tree: dict[int, list[int]], pod_env: Mapping[bytes, bytes]
 ) -> Iterator[tuple[int, str]]:
-    is_python_process = is_python(pid)
+    is_python_process = is_python(pid) and not _is_helper(pid)
     if is_python_process and (number := _rank_number(read_environ(pid), pod_env)):
         yield pid, number
         return
@@ -109,6 +136,14 @@ def _rank_number(env: Mapping[bytes, bytes], pod_env: Mapping[bytes, bytes]) -> 
     if any(env[name] != pod_env.get(name) for name in _TORCH_RANK_VARIABLES if name in env):
         return env.get(b"RANK", env.get(b"LOCAL_RANK", b"")).decode(errors="replace")
     return next((env[word].decode(errors="replace") for word in _MPI_RANK_VARIABLES if word in env), "")
+
+
+def _is_helper(pid: int) -> bool:
+    """Whether it is rowlock's own: what stands for kubectl in an MPIJob's launcher."""
+    return any(
+        word.endswith(("rowlock.kubelet.images.kubectl_delivery", "/kubectl_delivery.py"))
+        for word in read_command_line(pid)[:5]
+    )
 
 
 def is_python(pid: int) -> bool:
