@@ -391,6 +391,7 @@ def test_ranks_that_torchrun_starts_are_found_in_their_pods(served: Served) -> N
     served.logs["t-worker-0"] = [f"2026-01-01T00:00:00Z {text}" for text in marked]
     assert served.run("rowlock logs t --rank 4")[1] == "first\nan agent's\nsecond\n"
     assert served.run("rowlock logs t --rank 4 --tail 1")[1] == "second\n"
+    assert served.run("rowlock logs t --rank 4 -n 1")[1] == served.run("rowlock logs t --rank 4 -t1")[1] == "second\n"
     assert served.run("rowlock logs t --rank 4 --tail -1")[1] == "first\nan agent's\nsecond\n", "kubectl's word for all"
     assert served.run("rowlock logs t --tail=-2")[::2] == (
         2,

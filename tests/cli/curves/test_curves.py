@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from rowlock.cli.curves.svg import to_svg
-from rowlock.cli.curves.terminal import ROWS, draw_metric
+from rowlock.cli.curves.terminal import ROWS, draw_metric, tell_apart
 
 
 def test_one_run_is_drawn_where_its_values_are() -> None:
@@ -52,3 +52,30 @@ def test_the_file_is_an_image_whatever_names_hold() -> None:
     assert next(e.text for e in root.iter(f"{name}text")) == 'a<b>&"'
     assert not list(root.iter(f"{name}script"))
     assert len(list(root.iter(f"{name}polyline"))) == 2  # the gap
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ([0.003, 0.001525, 4.9e-05], ["0.003", "0.001525", "4.9e-05"]),
+        ([123495.0, 123475.5, 123456.0], ["123495", "123476", "123456"]),
+        ([1.00002, 1.00001, 1.0], ["1.00002", "1.00001", "1"]),
+        ([0.003], ["0.003"]),
+        ([2e-07, 1e-07], ["2e-07", "1e-07"]),
+    ],
+)
+def test_the_marks_of_an_axis_are_told_apart(values: list[float], marks: list[str]) -> None:
+    assert tell_apart(values) == marks
+    if len(values) > 1:
+        points = [(float(n), value) for n, value in enumerate(values)]
+        rows = list(draw_metric("lr", "step", [("r", points)], 60, braille=True))
+        assert (rows[1].split()[0], rows[ROWS].split()[0]) == (marks[0], marks[-1])
+        assert all(f">{mark}</text>" in to_svg([("lr", "step", [("r", points)])]) for mark in (marks[0], marks[-1]))
+
+
+def test_a_value_that_does_not_change_is_written_once_where_its_line_is() -> None:
+    points = [(float(n), 0.003) for n in range(9)]
+    rows = list(draw_metric("lr", "step", [("r", points)], 60, braille=True))[1 : ROWS + 1]
+    assert [row.split()[0] for row in rows if "0.003" in row] == ["0.003"]
+    assert "⣀" in next(row for row in rows if "0.003" in row) or "⠉" in next(row for row in rows if "0.003" in row)
+    assert to_svg([("lr", "step", [("r", points)])]).count(">0.003</text>") == 1

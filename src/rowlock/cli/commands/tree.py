@@ -142,7 +142,7 @@ LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one 
     Flag("--rank", "int", "only the log of this rank", value="N"),
     Flag("--pod", "text", "only the log of this pod (its full name, or for example master-0 or worker-1)", value="POD"),
     Flag("-f --follow", "switch", "keep printing until the job has ended"),
-    Flag("-t --tail", "int", "only the last N lines of each pod", value="N"),
+    Flag("-n --tail", "int", "only the last N lines of each pod", value="N", hidden="-t"),
     Flag("--since", "text", "only lines newer than this, for example 5m", value="DURATION"),
     Flag("--timestamps", "switch", "print the time before every line"),
     _FOLD,

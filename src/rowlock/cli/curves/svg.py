@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from rowlock.cli.curves.terminal import Points
+from rowlock.cli.curves.terminal import Points, tell_apart
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 260, 80, 30, 20, 40
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -40,7 +40,8 @@ def _panel(name: str, axis: str, curves: Sequence[tuple[str, Points]], top: int)
     base = top + _TOP + height
     yield f'<text x="{_LEFT}" y="{top + 20}" font-weight="bold">{escape(name)}</text>'
     yield f'<path d="M{_LEFT} {top + _TOP}V{base}H{_LEFT + width}" fill="none" stroke="#888"/>'
-    for text, y in ((f"{high:.4g}", top + _TOP + 4), (f"{low:.4g}", base)):
+    marks = ((high, top + _TOP + 4), (low, base)) if high > low else ((low, top + _TOP + 4 + height // 2),)
+    for text, y in zip(tell_apart([value for value, _ in marks]), [y for _, y in marks], strict=True):
         yield f'<text x="{_LEFT - 6}" y="{y}" text-anchor="end">{text}</text>'
     for text, x, anchor in (
         (f"{begin:g}", _LEFT, "start"),

@@ -40,6 +40,17 @@ def describe(points: Points) -> str:
     return f"{said}; {odd}" if odd else said
 
 
+def tell_apart(values: Sequence[float]) -> list[str]:
+    """The marks of an axis: four digits each, or as many more as tell different values apart (0.003, 123456 and 123495)."""
+    texts: list[str] = []
+    largest = max(map(abs, values))
+    for digits in range(6 if 1e4 <= largest < 1e6 else 4, 18):
+        texts = [f"{value:.{digits}g}" for value in values]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
+
+
 def _letter(number: int) -> str:
     return _LETTERS[number % len(_LETTERS)]
 
@@ -49,7 +60,9 @@ def _draw(
 ) -> Iterator[str]:
     low, high = min(y for _, y in finite), max(y for _, y in finite)
     begin, end = min(x for x, _ in finite), max(x for x, _ in finite)
-    labels = {0: f"{high:.4g}", ROWS // 2: f"{(low + high) / 2:.4g}", ROWS - 1: f"{low:.4g}"}
+    middle = (ROWS - 1) // 2
+    heights = {0: high, middle: low / 2 + high / 2, ROWS - 1: low} if high > low else {middle: low}
+    labels = dict(zip(heights, tell_apart(list(heights.values())), strict=True))
     margin = max(map(len, labels.values()))
     columns = max(_MIN_COLUMNS, min(_MAX_COLUMNS, width - margin - 4))
     across, down = (2, 4) if braille else (1, 1)
