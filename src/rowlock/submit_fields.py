@@ -91,7 +91,7 @@ SUBMIT_FIELDS: tuple[SubmitField, ...] = (
     F("maxReplicas", "int", "maximum number of pods of an elastic job", v1="--max-replicas", v2="--max-replicas",
       frameworks="PyTorch", value="N"),
     F("cleanPodPolicy", "Running|All|None", "which pods are deleted when the job ends", v1="--clean-pod-policy",
-      v2="--clean-pod-policy", frameworks="PyTorch TF MPI XGBoost JAX", default1="Running", default2="None"),
+      v2="--clean-pod-policy", frameworks="PyTorch TF MPI XGBoost JAX", default1="Running"),
     F("slotsPerWorker", "int", "number of processes per worker", v1="--slots-per-worker", v2="--slots-per-worker",
       frameworks="MPI", value="N"),
     F("mpiLauncherCreationPolicy", "AtStartup|WaitForWorkersReady", "when the launcher is created",

@@ -193,6 +193,16 @@ def test_a_job_gives_up_after_so_many_restarts_and_has_the_code_of_the_rank_that
     running.run("rowlock", "delete", "tries")
 
 
+@pytest.mark.parametrize("words", ["training pytorch submit", "submit-dist pytorch --name"])
+def test_a_job_of_either_runai_that_has_failed_leaves_no_pod_in_a_loop(running: Cluster, words: str) -> None:
+    name = f"loops-{len(words)}"
+    line = ("runai", *words.split(), name, "--workers", "1", "-i", "rowlock.dev/host", "--backoff-limit", "1")
+    running.run(*line, "--", "sh", "-c", "exit 3")
+    running.run("rowlock", "wait", name, "--for", "Failed", "--timeout", "60s")
+    running.until(lambda: not pods_at_work(running, name), "the failed job to hold nothing")
+    running.run("rowlock", "delete", name)
+
+
 def test_ranks_that_outlive_the_master_are_heard_to_their_end(running: Cluster) -> None:
     script = "echo first; test $RANK = 0 && exit 0; sleep 3; echo last words; exit 5"
     said = running.run("rowlock", "run", "-n", "2", "--rm", "--", "sh", "-c", script, code=5)
