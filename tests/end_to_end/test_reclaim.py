@@ -92,6 +92,7 @@ def told(story: Story, pods: int) -> None:
     assert seconds(condition["lastTransitionTime"]) - made <= 10  # at once, on a machine that is busy too
     for words in (("describe", "long", "-p", "a"), ("list", "-p", "a"), ("explain", "long", "-p", "a")):
         assert sentence[:60] in story.cluster.run("rowlock", *words)
+    assert "preempted; it starts again when there is room" in story.cluster.run("rowlock", "list", "-p", "a")
     events = story.cluster.api("GET", "/api/v1/namespaces/runai-a/events")["items"]
     heard = {
         e["involvedObject"]["kind"] for e in events if e["reason"] == "FailedScheduling" and sentence in e["message"]
@@ -107,6 +108,7 @@ def resumed(story: Story, pods: int, before: set[str]) -> None:
     conditions = story.conditions("a", "long")
     assert conditions["Running"] == "True" and "Failed" not in conditions
     assert story.explained()["message"] == ""
+    assert "preempted" not in story.cluster.run("rowlock", "list", "-p", "a")
 
 
 @pytest.mark.timeout(120)

@@ -247,6 +247,32 @@ def test_reclaim_marks_deletes_and_tells() -> None:
     assert b.node_of("asker-0") == "n1"
 
 
+def test_a_gang_whose_room_was_taken_is_marked_until_it_runs_again() -> None:
+    b = Bench()
+    b.node("n1", 2)
+    for queue in ("a", "b"):
+        b.queue(queue, 1, "d")
+    b.queue("d")
+    b.gang("old", 1, queue="a")
+    b.gang("young", 1, queue="a")
+    b.turn()
+    b.kubelet()
+
+    def marks() -> dict[str, str]:
+        return {key: dig(group, "status.evicted.action", "") for key, group in b.all(POD_GROUP).items()}
+
+    b.gang("asker", 1, queue="b")
+    b.turn()
+    b.kubelet()
+    assert sorted(marks().values()) == ["", "", "reclaim"]
+    (taken,) = (key.removeprefix("pg-") for key, action in marks().items() if action)
+    b.remove_gang("asker")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": taken, "uid": f"uid-{taken}"}
+    b.pod(f"{taken}-1", ownerReferences=[{**owner, "controller": True}])  # its operator makes the pod anew
+    b.turn()
+    assert b.node_of(f"{taken}-1") == "n1" and set(marks().values()) == {""}
+
+
 def test_a_half_bound_gang_is_completed_by_a_new_scheduler() -> None:
     """A crash between two binds: whoever comes next finishes the gang before anybody else starts."""
     b = bench(gpus=2)

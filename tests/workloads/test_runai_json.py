@@ -111,6 +111,20 @@ def test_the_schedulers_sentence_is_the_message() -> None:
     assert (found.message, found.reason) == ("needs 4 GPUs; 1 is free", "GangDoesNotFit")
 
 
+@pytest.mark.parametrize(
+    ("action", "note"),
+    [("reclaim", "preempted; it starts again when there is room. "), ("preempt", "preempted; "), ("lost", "evicted. ")],
+)
+def test_a_job_that_waits_because_its_room_was_taken_says_so(action: str, note: str) -> None:
+    reasons = [{"reason": "FairShareExhausted", "message": "no room is idle."}]
+    waits = [{"reason": "Unschedulable", "message": "x", "reasons": reasons}]
+    group = {"status": {"schedulingConditions": waits, "evicted": {"action": action, "time": "2026-01-01T00:00:00Z"}}}
+    found = workload_status(job("Created", "Running"), [UNPLACED, UNPLACED], group)
+    assert found.phase == "Pending" and found.message.startswith(note)
+    assert found.message.endswith(" no room is idle.") and found.reason == "FairShareExhausted"
+    assert workload_status(job("Failed"), [FAILED], group).message == "j-worker-0 was killed by signal 9. Failed."
+
+
 def test_an_init_container_is_shown_as_kubectl_does() -> None:
     waits = pod(initContainerStatuses=[{"name": "init-pytorch", "state": {"running": {}}}])
     assert pod_status(waits) == "Init:0/1"

@@ -187,9 +187,11 @@ class Scheduler:
         yield from writes.bind_writes(session, plan.binds, self.identity)
         for key in dict.fromkeys(b.gang for b in plan.binds):
             state = session.gangs[key]
-            if self.last_explanations.pop(key, None) or state.gang.verdict or not state.gang.started:
-                if not state.gang.bare:
-                    yield writes.running_write(state, now)
+            has_waited = bool(self.last_explanations.pop(key, None)) or bool(state.gang.verdict)
+            if state.gang.bare:
+                continue
+            if has_waited or not state.gang.started or writes.is_marked_evicted(view, state.gang):
+                yield writes.running_write(state, now)
         for state in list(self._gangs_that_stopped_waiting()):
             self.last_explanations.pop(state.gang.key, None)
             yield writes.running_write(state, now)

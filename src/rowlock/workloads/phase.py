@@ -227,7 +227,8 @@ def _explanation(
         message = " ".join(filter(None, (_first_failure(pods), str((condition or {}).get("message") or ""))))
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
-        return pending_message(group, pods)
+        message, reason = pending_message(group, pods)
+        return f"{_eviction_note(group)}{message}", reason
     if phase == "Degraded" and _waits_to_grow(job, pods, group):
         message, reason = pending_message(group, pods)
         running = f"Meanwhile {count_pods(pods).running} of {desired_pods(job)} pods run."
@@ -272,6 +273,14 @@ def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, 
         if scheduled.get("status") == "False" and scheduled.get("message"):
             return str(scheduled["message"]), str(scheduled.get("reason") or "")
     return "", ""
+
+
+def _eviction_note(group: Object | None) -> str:
+    """What stands before the sentence of a job that ran and whose room our scheduler took; "" for others."""
+    action = str(objects.dig(group or {}, "status.evicted.action", "") or "")
+    if not action:
+        return ""
+    return "preempted; it starts again when there is room. " if action in ("preempt", "reclaim") else "evicted. "
 
 
 def _container_sentence(pods: Sequence[Object]) -> tuple[str, str]:

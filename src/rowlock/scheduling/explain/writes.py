@@ -100,6 +100,12 @@ def eviction_writes(
         yield api.Delete(
             POD, eviction.namespace, eviction.pod, options
         )  # nobody is left on a lost node to confirm the end
+    gangs = {
+        eviction.gang: eviction for eviction in planned if eviction.gang in session.gangs and not eviction.moves_to
+    }
+    for key, eviction in gangs.items():
+        if not session.gangs[key].gang.bare:
+            yield evicted_write(session.gangs[key].gang, eviction.action, now)
     for eviction in planned:
         text = eviction_message(session, eviction)
         victim = pod_reference(eviction.namespace, eviction.pod, eviction.uid)
@@ -211,10 +217,21 @@ def has_its_minimum(state: GangState) -> bool:
 def running_write(state: GangState, now: float) -> api.Write:
     """The gang runs: no more waiting on its status. When it only grows it keeps its start, and with it no new min-runtime begins."""
     gang = state.gang
-    status: dict[str, Any] = {"phase": "Running", "schedulingConditions": None, "explanation": None}
+    status: dict[str, Any] = {"phase": "Running", "schedulingConditions": None, "explanation": None, "evicted": None}
     if not (gang.started and has_its_minimum(state)):
         status["startTime"] = timestamp(now)
     return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
+
+
+def evicted_write(gang: Gang, action: str, now: float) -> api.Write:
+    """Its room was taken: lists say so until it runs again (`workloads/phase.py`). An Event would be gone in an hour."""
+    status = {"evicted": {"action": action, "time": timestamp(now)}}
+    return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
+
+
+def is_marked_evicted(view: api.View, gang: Gang) -> bool:
+    """Whether its PodGroup says that its room was taken."""
+    return bool(dig(view.get(POD_GROUP, gang.namespace, gang.name) or {}, "status.evicted"))
 
 
 def stale_write(gang: Gang, since: float | None) -> api.Write:
