@@ -271,3 +271,53 @@ def test_ports_have_names() -> None:
     assert [port_of(container, p) for p in (1, "2", "web")] == [1, 2, 80]
     with pytest.raises(ValueError, match="container c names no such port"):
         port_of(container, "other")
+
+
+@pytest.mark.parametrize("network", ["rewrite", "auto"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.2", "10.77.0.1", "0.0.0.0", "example.invalid"])
+def test_probes_and_hooks_reach_no_service_of_the_machine(tmp_path: Path, host: str, network: str) -> None:
+    """It is the server who connects: what its own loopback has is not for pods, but for ports that the owner names."""
+
+    async def body(node: Node) -> None:
+        is_shared = not node.kubelet.network.has_namespaces
+        if is_shared and host in ("127.0.0.1", "localhost"):
+            return  # the pod's own address there, which its programs reach, too
+        quick = {"periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}
+        probe = {"httpGet": {"host": host, "port": port}, **quick}
+        hook = {"tcpSocket": {"host": host, "port": port}}
+        await node.add(
+            pod("probe", LIVES, container={"readinessProbe": probe}),
+            pod("hook", LIVES, container={"lifecycle": {"postStart": hook}}),
+        )
+        refused = f"{host}:{port} is not the pod's address, and probes and hooks go to the pod alone"
+        await until(
+            lambda: any(r == "Unhealthy" and refused in m for _, r, m in node.events("probe")), "the probe's event"
+        )
+        await until(
+            lambda: any(r == "FailedPostStartHook" and refused in m for _, r, m in node.events("hook")),
+            "the hook's event",
+        )
+        assert not is_condition_true(node.pod("probe"), "Ready")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+        await gone(node, "probe")
+        await gone(node, "hook")
+
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        on_node(tmp_path, body, network=network)
+
+
+def test_a_probe_reaches_a_port_of_the_machine_that_its_owner_names(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        if not node.kubelet.network.has_namespaces:
+            pytest.skip(f"this kernel does not allow network namespaces here: {node.kubelet.network.choice.reason}")
+        probe = {"tcpSocket": {"host": "127.0.0.1", "port": port}, "periodSeconds": 1, "timeoutSeconds": 30}
+        await node.add(pod("a", LIVES, container={"readinessProbe": probe}))
+        await until(lambda: is_condition_true(node.pod("a"), "Ready"), "the probe to pass")
+        await gone(node)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        on_node(tmp_path, body, network="auto", host_ports=(port,))

@@ -20,6 +20,7 @@ from rowlock.kubelet.pod.spec import ContainerSpec
 from rowlock.kubelet.streams.exec_sessions import FailedSession, ProcessSession, StreamingServer
 from rowlock.objects import is_digits
 
+_LOOPBACK_NAMES = (LOOPBACK, "localhost")
 MAX_OUTPUT = 1024
 """Bytes of a program's output that a failure tells."""
 USER_AGENT = f"kube-probe/{KUBERNETES.rpartition('.')[0]}"
@@ -39,6 +40,8 @@ class HandlerRunner:
 
     streaming: StreamingServer
     network: PodNetwork
+    owner_ports: tuple[int, ...] = ()
+    """Ports of this machine's loopback that its owner lets pods reach (`up --host-ports`)."""
 
     async def perform(
         self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any], timeout: float | None = None
@@ -105,9 +108,17 @@ class HandlerRunner:
     async def _connect(
         self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]
     ) -> AsyncIterator[tuple[socket.socket, str]]:
-        """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words."""
-        host, port = action.get("host") or "", port_of(container, action.get("port"))
+        """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words, ValueError for an address
+        that is not the pod's: it is this server who connects, and it reaches what programs in pods do not."""
+        host, port = str(action.get("host") or ""), port_of(container, action.get("port"))
         dial_address = f"{host or card.ip or LOOPBACK}:{port}"
+        if host == card.ip or (host in _LOOPBACK_NAMES and not (self.network.has_namespaces or card.contained)):
+            host = ""  # the pod itself
+        if host and not (host in _LOOPBACK_NAMES and port in self.owner_ports):
+            raise ValueError(
+                f"{dial_address} is not the pod's address, and probes and hooks go to the pod alone: leave `host` out; or, for a"
+                f" service on this machine's loopback, its owner names the port (rowlock up --host-ports {port}) and `host` is {LOOPBACK}"
+            )
         sock, pod_state = socket.socket(), self.streaming.pod_states.get(card.uid)
         if pod_state is not None and not host:
             sock.close()
@@ -115,7 +126,9 @@ class HandlerRunner:
         sock.setblocking(False)
         try:
             mapped = port if host or card.contained else self.network.port(card.key, port)
-            address = host or (card.ip if self.network.has_namespaces or card.contained else LOOPBACK)
+            address = (LOOPBACK if host else "") or (
+                card.ip if self.network.has_namespaces or card.contained else LOOPBACK
+            )
             try:
                 await asyncio.get_running_loop().sock_connect(sock, (address, mapped))
             except OSError as error:

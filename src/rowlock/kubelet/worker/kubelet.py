@@ -252,7 +252,7 @@ class Kubelet:
         )
         prober = Prober(
             tasks,
-            HandlerRunner(self.streaming, self.network).perform,
+            HandlerRunner(self.streaming, self.network, self._settings.host_ports).perform,
             node.clock,
             on_changed=mark_dirty,
             record_event=record_event,
