@@ -238,8 +238,8 @@ class ServerClient:
     def post(self, path: str, body: Any = None, **query: Any) -> Any:
         return self.call("POST", path, body=body, query=query)
 
-    def delete(self, path: str) -> Any:
-        return self.call("DELETE", path)
+    def delete(self, path: str, **query: Any) -> Any:
+        return self.call("DELETE", path, query=query)
 
     def call(
         self,

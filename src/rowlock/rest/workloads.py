@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.feasibility import infeasible_cause, queue_limit_cause, too_many_pods_message
 from rowlock.workloads.inventory.nodes import has_simulated_gpus
 from rowlock.workloads.objects import Submitter, claim_objects, credential_secrets, environment_secrets, to_job
-from rowlock.workloads.phase import V1_STATUSES, WorkloadStatus
+from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, V1_STATUSES, WorkloadStatus
 from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 from rowlock.workloads.submission import Submission
@@ -242,15 +242,27 @@ async def show_distributed(call: RestCall) -> Any:
 
 async def delete(call: RestCall) -> Any:
     """DELETE /workloads/distributed/{id}: delete the job, and in the background what it owns; answers 202 as soon as the job
-    is marked as deleted. With force=true its pods get no time to end, and are not waited for. Raises NotFound, BadRequest."""
-    call.validate_query("force")
+    is marked as deleted. With force=true its pods get no time to end, and are not waited for. `by`: the command that asks for it, which is kept with the run. Raises NotFound, BadRequest."""
+    by = stopped_by(call.validate_query("force", "by"))
     is_forced, workload = call.flag("force"), find_workload(call)
     if is_forced:
         call.require("delete", kinds.POD, objects.namespace(workload.job))
+    if by:
+        patch = {"metadata": {"uid": objects.uid(workload.job), "annotations": {STOPPED_BY_ANNOTATION: by}}}
+        with suppress(NotFound, Conflict):
+            await call.context.api.patch(_kind(workload.job), *objects.key(workload.job), patch, type="merge")
     await delete_workload(call, workload)
     if is_forced:
         await _kill_pods(call, workload)
     return JsonResult(202, ACCEPTED)
+
+
+def stopped_by(query: Mapping[str, str]) -> str:
+    """The command that suspends or deletes, as it calls itself; "" when it does not say. Raises BadRequest."""
+    text = query.get("by", "")
+    if len(text) > 100 or not text.isprintable():
+        raise BadRequest("by must be at most 100 printable characters: the command that suspends or deletes.")
+    return text
 
 
 async def _kill_pods(call: RestCall, workload: Workload) -> None:

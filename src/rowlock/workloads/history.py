@@ -18,6 +18,8 @@ _PHASE_BY_CONDITION = {
 """A job's condition as the phase that began with it."""
 _WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
 """Reasons of events that say why something waits."""
+_STOPPED = "Stopped"
+"""Reason of the kubelet's event about a program that was asked to end (`kubelet/pod/stop_reasons.py`)."""
 _GOOD_END = "It completed; no rank failed."
 _ROLES = frozenset(role.lower() for role in ROLES)
 
@@ -245,12 +247,26 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
         sentence = last_failure or message or "No problem was found."
-    return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis}
+    return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
+
+
+def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
+    """How programs ended that were asked to: by which action, with which grace. From the kubelet's events, the oldest first."""
+    return [
+        {
+            "pod": (event.get("involvedObject") or {}).get("name") or "",
+            "at": event_time(event),
+            "sentence": str(event.get("message") or ""),
+            "count": _times(event),
+        }
+        for event in events
+        if event.get("reason") == _STOPPED and _is_about_pod(event)
+    ]
 
 
 def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:
     """The same answer for a workload that has completed without any incident, from less."""
-    return {"name": name, "phase": "Completed", "sentence": _GOOD_END, **diagnosis}
+    return {"name": name, "phase": "Completed", "sentence": _GOOD_END, **diagnosis, "ends": []}
 
 
 def queued_sentence(job: Object) -> str:

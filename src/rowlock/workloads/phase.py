@@ -30,6 +30,8 @@ from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 from rowlock.workloads.frameworks import desired_pods
 
+STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
+"""On a job that was suspended or deleted through the REST API: the command that did it, where it has said so."""
 STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
 """On a job that was submitted suspended: which scheduler lifts that when its turn comes."""
 TERMINAL = frozenset({"Completed", "Failed"})

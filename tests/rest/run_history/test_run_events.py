@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.rest.run_history.test_standby import NAMESPACE, Waiting, play
@@ -15,14 +16,32 @@ from rowlock.archive.archive import Archive
 from rowlock.objects import Object
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
-from rowlock.rest.run_history.run_events import EarlyEvents
+from rowlock.rest.run_history.run_events import EarlyEvents, LeavingRuns
+from rowlock.rest.run_history.run_notes import new_notes
 from rowlock.storage.store import Store
+from rowlock.workloads.projects import Project
 
 
 def event(name: str, job: Object) -> Object:
     about = {"kind": "PyTorchJob", "name": objects.name(job), "namespace": NAMESPACE, "uid": objects.uid(job)}
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, "message": name}
+
+
+def test_the_ends_of_programs_reach_a_run_that_has_been_deleted() -> None:
+    async def body() -> None:
+        job = {
+            "kind": "PyTorchJob",
+            "metadata": {"name": "a", "namespace": NAMESPACE, "uid": "j", "creationTimestamp": None},
+        }
+        notes = new_notes(job, cast(Project, SimpleNamespace(name="p")), "", 1.0)
+        notes.pods = {"runs": {"status": {"phase": "Running"}}, "over": {"status": {"phase": "Succeeded"}}}
+        leaving = LeavingRuns()
+        assert leaving.keep(notes) == ["runs", "over"]
+        assert leaving.notes_of({"involvedObject": {"uid": "runs"}}) is notes
+        assert leaving.notes_of({"involvedObject": {"uid": "over"}}) is None
+
+    asyncio.run(body())
 
 
 def test_early_events_are_bounded_in_events_and_leave_when_taken() -> None:

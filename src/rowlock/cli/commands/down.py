@@ -244,7 +244,7 @@ def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -
     server = client.connect(line)
     for workload in busy:
         try:
-            server.post(f"/api/v1/workloads/distributed/{workload['id']}/suspend")
+            server.post(f"/api/v1/workloads/distributed/{workload['id']}/suspend", by="rowlock down")
         except client.StatusError as refusal:
             if refusal.status not in (404, 409):
                 raise

@@ -12,6 +12,8 @@ from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine
 from rowlock.cli.output import show, show_json
 
+_SHOWN_ENDS = 8
+
 
 def why(line: CommandLine) -> int:
     """Say in one sentence which rank failed first, or which rank the others wait for."""
@@ -22,7 +24,8 @@ def why(line: CommandLine) -> int:
         show_json(body)
         return 0
     show(body["sentence"])
-    for text in (*_failure_lines(body["incidents"]), *_running_rank_lines(body["ranks"], line.stacks)):
+    ranks = _running_rank_lines(body["ranks"], line.stacks)
+    for text in (*_failure_lines(body["incidents"]), *end_lines(body.get("ends") or []), *ranks):
         show(text)
     return 0
 
@@ -33,6 +36,14 @@ def _failure_lines(incidents: list[dict[str, Any]]) -> Iterator[str]:
     yield from (f"  {text}" + (f" (×{count})" if count > 1 else "") for text, count in texts.items())
     if len(incidents) > 1:
         yield f"  {len(incidents) - 1} earlier incident{'s' if len(incidents) > 2 else ''}; `--json` shows all"
+
+
+def end_lines(ends: list[dict[str, Any]]) -> Iterator[str]:
+    """What made running programs end, and how they did: the newest, one line each."""
+    if len(ends) > _SHOWN_ENDS:
+        yield f"  {len(ends) - _SHOWN_ENDS} earlier stops; `--json` shows all"
+    for end in ends[-_SHOWN_ENDS:]:
+        yield f"  {end['pod']}: {end['sentence']}" + (f" (×{end['count']})" if end["count"] > 1 else "")
 
 
 def _failure_line(failure: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
 from rowlock.cli.commands.jobs import check_project
+from rowlock.cli.commands.why import end_lines
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import CheckpointFiles, look_at
@@ -145,6 +146,9 @@ def _describe(run: dict[str, Any], checkpoints: CheckpointFiles | None) -> Itera
     if run["phases"]:
         yield ""
         yield from draw_timeline(run["phases"], run["ranks"])
+    if run.get("ends"):
+        yield ""
+        yield from end_lines(run["ends"])
     yield ""
     yield f"Logs: `rowlock logs {run['name']}`" + (
         f", of an earlier attempt with --attempt N (1 to {run['attempts']})" if run["attempts"] > 1 else ""

@@ -157,7 +157,7 @@ class _ForegroundRun:
         tell(f"Saved: {shorten_names(changed, _SHOWN)}. Job {self.name} is stopped, and runs again.")
         # It may be gone already; of a server that has stopped, who follows is told.
         with contextlib.suppress(CommandError):
-            server.delete(f"{WORKLOADS}/distributed/{identity}")
+            server.delete(f"{WORKLOADS}/distributed/{identity}", by="rowlock run --rerun-on-save")
 
 
 def check(line: CommandLine, console: Console) -> None:

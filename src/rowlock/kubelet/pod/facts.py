@@ -37,6 +37,12 @@ class Exit:
     """Its container's id, where an engine ran it."""
     passed_on: bool = False
     """Its first process died of the signal that asked it to end, and what it had left running was asked then."""
+    stop_grace: float | None = None
+    """Seconds that it was given when it was asked to end; None = it was not."""
+    stop_took: float = 0.0
+    """Seconds from then to its end."""
+    used_grace: bool = False
+    """The grace was over, and it was killed."""
 
     @property
     def status_reason(self) -> str:

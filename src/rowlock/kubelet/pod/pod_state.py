@@ -32,6 +32,8 @@ class PodState:
     """Why it must go; after a restart of the server its status says so."""
     failed_probes: dict[tuple[str, int], str] = field(default_factory=dict)
     """Container and number of its run → the sentence of the event that said which probe or hook it failed, and was stopped for."""
+    stop_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Container and number of its run → why it was asked to end."""
     volumes: tuple[Volume, ...] | None = None
     """As they are on disk; None = not looked at since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)

@@ -64,6 +64,9 @@ def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
         untrusted.text_of(fact, "message", _MAX_MESSAGE),
         untrusted.text_of(fact, "reason", _MAX_WORD),
         passed_on=fact.get("passed_on") is True,
+        stop_grace=untrusted.time_of(fact, "stop_grace"),
+        stop_took=untrusted.time_of(fact, "stop_took") or 0.0,
+        used_grace=fact.get("used_grace") is True,
     )
 
 

@@ -54,7 +54,8 @@ class Shim:
         self._log: log_writer.LogFile
         self._child = -1
         self._exit_status: int | None = None
-        self._stop_requested = self._stop_begun = False
+        self._stop_requested = self._stop_begun = self._used_grace = False
+        self._stop_at = self._stop_grace = 0.0
         self._passed_on_to: list[int] = []
         self._kill_at: float | None = None
         is_watched = request.limits.get("how", "watchdog") == "watchdog"
@@ -176,6 +177,7 @@ class Shim:
             self._stop_requested = False
             self._begin_stop()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._used_grace = True
             self._signal_tree(signal.SIGKILL)
             self._kill_at = time.monotonic() + 0.1
         if self._memory_limit and time.monotonic() >= self._measure_at:
@@ -210,7 +212,8 @@ class Shim:
         self._kill_at = deadline if self._kill_at is None else min(deadline, self._kill_at)
         if not self._stop_begun and self._exit_status is None:
             signal_all([self._child], self._request.stop_signal)
-        self._stop_begun = True
+        self._stop_at = self._stop_at if self._stop_begun else time.monotonic()
+        self._stop_grace, self._stop_begun = max(0.0, self._kill_at - self._stop_at), True
 
     def _passes_stop_on(self) -> bool:
         """Is the program still to be waited for, though its first process has ended?
@@ -277,7 +280,10 @@ class Shim:
         message = message or self._termination_message(code)
         fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
         if self._stop_begun:
-            fact["stopped"] = True
+            took = time.monotonic() - self._stop_at
+            fact |= {"stopped": True, "stop_grace": round(self._stop_grace, 3), "stop_took": round(took, 3)}
+        if self._used_grace:
+            fact["used_grace"] = True
         if self._passed_on_to:
             fact["passed_on"] = True
         while True:

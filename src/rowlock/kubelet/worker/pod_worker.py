@@ -5,7 +5,7 @@ Few writes: a healthy pod's status is written when it runs and when it has ended
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,13 @@ from rowlock.kubelet.node import eviction, gpus
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod import unsupported
 from rowlock.kubelet.pod.directory import PodDirectories
-from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, Problem
+from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, Problem, Run
 from rowlock.kubelet.pod.pod_state import PodState
-from rowlock.kubelet.pod.progress import assess_progress
+from rowlock.kubelet.pod.progress import assess_progress, kubelet_failure
 from rowlock.kubelet.pod.recreations import Recreations
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.status import generate_pod_status
+from rowlock.kubelet.pod.stop_reasons import stop_reason, stop_sentence
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
@@ -33,7 +34,7 @@ from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.pod_context import PodContext, PodContexts
 from rowlock.kubelet.worker.pod_volumes import PodVolumes
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
-from rowlock.objects import Object, revision, uid
+from rowlock.objects import Object, controller_of, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
@@ -229,11 +230,23 @@ class PodWorker:
         if facts.run is None or facts.run.exit is not None:
             return
         container = pod.container(stop.container)
+        state.stop_reasons.setdefault((stop.container, facts.run.number), self._stop_reason(pod, state))
         if facts.stop_by is None:
             self._record_event(pod.object, "Normal", "Killing", f"Stopping container {stop.container}", stop.container)
             if self._prober.begin_pre_stop(pod, state, container, stop.grace):
                 return
         self._runs.stop_container(state, stop.container, stop.grace)
+
+    def _stop_reason(self, pod: PodSpec, state: PodState) -> str:
+        """What stands in the objects now; the job may have gone when the program has ended."""
+        owner = controller_of(pod.object) or {}
+        kind = kinds.by_api_version(str(owner.get("apiVersion")), str(owner.get("kind"))) if owner else None
+        job = self._view.get(kind, pod.namespace, str(owner.get("name"))) if kind is not None else None
+        failure = kubelet_failure(pod, state.facts(), self._node.clock())
+        is_over = failure is not None and failure[0] == "DeadlineExceeded"
+        return stop_reason(
+            pod, state.evicted, job if job and uid(job) == pod.owner_uid else None, deadline_over=is_over
+        )
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
@@ -269,12 +282,28 @@ class PodWorker:
             run, reported = facts.run, pod.reported.containers.get(name)
             if run is None or run.exit is None or (name, run.number) in state.reported_exits:
                 continue
-            reason, text = EXIT_EVENTS.get(run.exit.reason, ("SignalNotPassedOn", SIGNAL_NOT_PASSED_ON))
-            if run.exit.reason not in EXIT_EVENTS and not run.exit.passed_on:
+            told = list(self._exit_events(pod, state, name, run))
+            if not told:
                 continue
             state.reported_exits.add((name, run.number))
             if reported is None or reported.restart_count != run.number or not reported.is_terminated:
-                self._record_event(pod.object, "Warning", reason, text.format(name=name, why=run.exit.message), name)
+                for kind, reason, text in told:
+                    self._record_event(pod.object, kind, reason, text, name)
+
+    def _exit_events(self, pod: PodSpec, state: PodState, name: str, run: Run) -> Iterator[tuple[str, str, str]]:
+        """Type, reason and message of what is said of the end of a run."""
+        end = run.exit
+        assert end is not None
+        if end.reason in EXIT_EVENTS:
+            reason, text = EXIT_EVENTS[end.reason]
+            yield "Warning", reason, text.format(name=name, why=end.message)
+        elif end.passed_on:
+            yield "Warning", "SignalNotPassedOn", SIGNAL_NOT_PASSED_ON.format(name=name)
+        if end.stop_grace is not None:
+            key = name, run.number
+            probe = state.failed_probes.get(key)
+            why = f"liveness: {probe}" if probe else state.stop_reasons.get(key) or self._stop_reason(pod, state)
+            yield "Normal", "Stopped", stop_sentence(name, why, end)
 
     async def _delete_pod(self, pod: PodSpec) -> None:
         options = DeleteOptions(grace=0, uid=pod.uid)
@@ -299,7 +328,11 @@ class PodWorker:
     async def kill_orphaned_pod(self, state: PodState) -> bool:
         """Kills what runs of a pod that is no more; True when nothing does."""
         self._prober.forget(state.card.uid)
+        for name, number in ((name, k.run.number) for name, k in state.containers.items() if k.run is not None):
+            state.stop_reasons.setdefault((name, number), "delete: the pod was deleted at once")
         is_over = await self._runs.kill_pod(state)
+        if state.spec is not None:
+            self._report_exits(state.spec, state)
         await self._end_lost_runs(state)
         if not is_over:
             return False

@@ -24,6 +24,7 @@ from rowlock.workloads.figures.overtime import FIGURES, RANGES
 from rowlock.workloads.phase import V1_STATUSES
 
 _PHASE = choice(*sorted({*V1_STATUSES, "Deleted"}))
+_STOPS = list_of(record(pod=TEXT, at=TEXT, sentence=TEXT, count=WHOLE))
 _CORES = record(request=nullable(NUMBER), limit=nullable(NUMBER))
 _AMOUNT = record(request=nullable(TEXT), limit=nullable(TEXT))
 _REFERENCES = list_of(with_optional(record(id=TEXT, name=TEXT), type=TEXT))
@@ -168,13 +169,14 @@ ANSWERS: dict[str, Schema] = {
         warnings=list_of(ref("Event")),
     ),
     "Diagnosis": record(
-        name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT)
+        name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT),
+        ends=_STOPS,
     ),
     "RunHeader": record(**_RUN),
     "Runs": with_optional(record(runs=list_of(ref("RunHeader")), cut=TEXT, problem=TEXT), next=WHOLE),
     "Run": record(
         **_RUN, phases=list_of(record(at=TIME, phase=TEXT, message=TEXT)), ranks=list_of(OBJECT), why=nullable(OBJECT),
-        events=WHOLE, checkpointsOf=TEXT, ran=OBJECT, manifest=OBJECT,
+        events=WHOLE, ends=_STOPS, checkpointsOf=TEXT, ran=OBJECT, manifest=OBJECT,
     ),
     "Curves": record(
         rank=TEXT, curves=list_of(record(metric=TEXT, axis=TEXT, points=list_of(list_of(ANYTHING)))), notes=list_of(TEXT)

@@ -49,8 +49,8 @@ def _workload_operations() -> Iterator[tuple[str, str, Operation]]:
     ):
         yield "POST", f"{base}/{word}", Operation(answer, 202, request, ("dryRun",))
         yield "GET", f"{base}/{word}/{{id}}", Operation(answer)
-        yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202, query=("force",))
-        yield "POST", f"{base}/{word}/{{id}}/suspend", Operation("Accepted", 202)
+        yield "DELETE", f"{base}/{word}/{{id}}", Operation("Accepted", 202, query=("force", "by"))
+        yield "POST", f"{base}/{word}/{{id}}/suspend", Operation("Accepted", 202, query=("by",))
         yield "POST", f"{base}/{word}/{{id}}/resume", Operation("Accepted", 202)
     yield "POST", f"{base}/batch", Operation("Batch", 200, "BatchRequest")
     for word in ("pods", "pods/count"):

@@ -25,7 +25,7 @@ from rowlock.errors import ApiError, Expired, Forbidden, NotFound
 from rowlock.objects import Object
 from rowlock.rest.event_index import pages_of_events
 from rowlock.rest.informers import InformerCache
-from rowlock.rest.run_history.run_events import EarlyEvents, run_of_event
+from rowlock.rest.run_history.run_events import EarlyEvents, LeavingRuns, run_of_event
 from rowlock.rest.run_history.run_notes import (
     RunNotes,
     has_failed,
@@ -85,7 +85,7 @@ class RunRecorder:
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
-        self._early_events = EarlyEvents()
+        self._early_events, self._leaving_runs = EarlyEvents(), LeavingRuns()
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
@@ -303,11 +303,11 @@ class RunRecorder:
             self._begin_explaining(notes)
 
     def _note_deleted(self, notes: RunNotes, now: float) -> None:
-        for uid in list(notes.pods):
+        for uid in self._leaving_runs.keep(notes):
             self._note_pod_gone(notes, uid, now)
         last = next((step.phase for step in reversed(notes.phases) if step.phase != "Deleting"), "")
         if not notes.record.verdict:
-            notes.record.verdict = f"It was deleted while it was {last.lower()}." if last not in TERMINAL else ""
+            notes.record.verdict = notes.deletion_sentence(last) if last not in TERMINAL else ""
         notes.note_phase(now, DELETED, "")
         notes.record.phase = last if last in TERMINAL else DELETED
         notes.record.deleted = now
@@ -431,7 +431,7 @@ class RunRecorder:
 
     def _note_event(self, event: Object) -> None:
         uid = run_of_event(event, self._pod_owners, self._cache)
-        notes = self._runs.get(uid)
+        notes = self._runs.get(uid) or self._leaving_runs.notes_of(event)
         if notes is not None:
             notes.note_event(event)
             if not notes.is_write_due:

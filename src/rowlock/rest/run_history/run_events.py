@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.run_history.run_notes import RunNotes
 
 
 def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCache) -> str:
@@ -59,3 +60,25 @@ class EarlyEvents:
         taken = self._events.pop(uid, [])
         self._count -= len(taken)
         return taken
+
+
+class LeavingRuns:
+    """Runs that were deleted while programs of theirs ran: how those end is told when the job has gone."""
+
+    def __init__(self, seconds: float = 120.0) -> None:
+        """`seconds`: how long their events are waited for, beyond what a pod is given to end."""
+        self._seconds = seconds
+        self._notes: dict[str, RunNotes] = {}
+
+    def keep(self, notes: RunNotes) -> list[str]:
+        """Remembers the notes by those of its pods that have not ended. Returns the uids of all its pods."""
+        for uid, pod in notes.pods.items():
+            if objects.phase(pod) not in ("Succeeded", "Failed"):
+                self._notes[uid] = notes
+                grace = float(objects.dig(pod, "spec.terminationGracePeriodSeconds") or 0)
+                asyncio.get_running_loop().call_later(self._seconds + grace, self._notes.pop, uid, None)
+        return list(notes.pods)
+
+    def notes_of(self, event: Object) -> RunNotes | None:
+        """Those of the run whose pod the event is about."""
+        return self._notes.get(str((event.get("involvedObject") or {}).get("uid") or ""))

@@ -15,6 +15,7 @@ from rowlock.archive.database import Statement
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
 from rowlock.objects import Object
 from rowlock.workloads import history, runai_json
+from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 from rowlock.workloads.projects import Project
 
 MAX_EVENTS = 500
@@ -74,6 +75,11 @@ class RunNotes:
     def events(self) -> list[Object]:
         """Those that are kept, without managed fields, oldest first."""
         return [msgspec.json.decode(text) for text in self.event_texts.values()]
+
+    def deletion_sentence(self, phase: str) -> str:
+        """What is said of a run that was deleted in this phase, and by which command, where that has said so."""
+        by = objects.annotations(self.job).get(STOPPED_BY_ANNOTATION) if self.job else None
+        return f"It was deleted{f' by `{by}`' if by else ''} while it was {phase.lower()}."
 
     def had_trouble(self) -> bool:
         """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""

@@ -16,8 +16,8 @@ from rowlock.rest.call import RestCall
 from rowlock.rest.run_history import past_logs
 from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, catch_up, find_past, is_visible, past_pods
 from rowlock.training.model import REQUEST_ANNOTATION
+from rowlock.workloads import history, runai_json
 from rowlock.workloads import pods as ranks
-from rowlock.workloads import runai_json
 from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.frameworks import checkpoints_owner, replica_specs
 from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION
@@ -133,6 +133,7 @@ async def show(call: RestCall) -> Any:
         "ranks": _ranks_json(run, job, lives),
         "why": record.body.get("why"),
         "events": len(record.body.get("events") or ()),
+        "ends": history.stops_of(history.count_repeats(record.body.get("events") or ())),
         "checkpointsOf": checkpoints_owner(job) or record.uid,
         "ran": what_ran(job),
         "manifest": {

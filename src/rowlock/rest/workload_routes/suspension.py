@@ -10,15 +10,15 @@ from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import refuse_queued
-from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, wait_for_revision
-from rowlock.workloads.phase import TERMINAL
+from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, stopped_by, wait_for_revision
+from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, TERMINAL
 from rowlock.workloads.runai_json import Workload
 
 
 async def suspend(call: RestCall) -> Any:
-    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods."""
-    call.validate_query()
-    await set_suspended(call, find_workload(call), suspended=True)
+    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods. `by`: the command that
+    asks for it, which is kept with the job."""
+    await set_suspended(call, find_workload(call), suspended=True, by=stopped_by(call.validate_query("by")))
     return JsonResult(202, ACCEPTED)
 
 
@@ -29,7 +29,7 @@ async def resume(call: RestCall) -> Any:
     return JsonResult(202, ACCEPTED)
 
 
-async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) -> None:
+async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool, by: str = "") -> None:
     """Suspend or resume a workload, and wait until the cache shows it. Raises Conflict for a finished workload."""
     job, phase = workload.job, workload.status().phase
     word = "suspended" if suspended else "resumed"
@@ -38,15 +38,17 @@ async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool) 
             f"workload {objects.name(job)} has {phase.lower()} and cannot be {word}; submit it again instead"
         )
     if suspended:
-        await _patch_suspend(call, job, suspend=True)
+        await _patch_suspend(call, job, suspend=True, by=by)
         return
     with reserve_checkpoints(call.context.cache, call.context.reserved_checkpoints, job):
         await _patch_suspend(call, job, suspend=False)
 
 
-async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool) -> None:
+async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool, by: str = "") -> None:
     refuse_queued(job)
-    patch = {"spec": {"runPolicy": {"suspend": suspend}}}
+    patch: dict[str, Any] = {"spec": {"runPolicy": {"suspend": suspend}}}
+    if by or STOPPED_BY_ANNOTATION in objects.annotations(job):
+        patch["metadata"] = {"annotations": {STOPPED_BY_ANNOTATION: by or None}}
     kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)
     changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
     await wait_for_revision(call.context.cache, changed)

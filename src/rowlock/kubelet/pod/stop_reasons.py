@@ -1,0 +1,89 @@
+"""Why a pod's program was asked to end, by whose action, and what it made of its grace: the sentences of the event `Stopped`. Pure.
+
+Nothing tells a kubelet why a pod is deleted. What stands in the objects at that moment says it: the pod's own marks, and its job.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.kubelet.pod.facts import Exit
+from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.objects import Object, annotations, condition, dig, is_condition_true, is_deleting, is_digits, labels
+from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
+from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
+
+_EVICTIONS = (
+    ("was preempted by higher priority", "preemption"),
+    ("was preempted by", "reclaim"),
+    ("moves to node", "consolidation"),
+)
+"""What the scheduler's sentence about an eviction has in it → the action; all others are evictions."""
+_OTHER_MARKS = {
+    "DeletionByTaintManager": "node removal",
+    "DeletionByPodGC": "node removal",
+    "TerminationByKubelet": "eviction",
+}
+
+
+def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
+    """Why a pod that is being deleted goes: the action, and what was said of it. `job`: its owner, if there is one still."""
+    if (mark := condition(pod, "DisruptionTarget")) and mark.get("status") == "True":
+        message = str(mark.get("message") or "").partition("\n")[0].rstrip(".")
+        if mark.get("reason") in _OTHER_MARKS:
+            return f"{_OTHER_MARKS[str(mark['reason'])]}: {message}"
+        return f"{next((action for words, action in _EVICTIONS if words in message), 'eviction')}: {message}"
+    if not has_owner:
+        return "delete: the pod was deleted"
+    if job is None or is_deleting(job):
+        return f"delete: its job was deleted{_by_whom(job)}"
+    if dig(job, "spec.runPolicy.suspend"):
+        return f"suspend: its job was suspended{_by_whom(job)}"
+    for ended, word in (("Failed", "failed"), ("Succeeded", "succeeded")):
+        if is_condition_true(job, ended):
+            policy = dig(job, "spec.runPolicy.cleanPodPolicy") or "its operator's"
+            why = str((condition(job, ended) or {}).get("message") or "").rstrip(".")
+            return f"cleanPodPolicy {policy}: its job has {word}" + (f" ({why})" if why and ended == "Failed" else "")
+    if (replicas := _replicas_of(pod, job)) is not None:
+        return f"scale-down: its job has {replicas} {labels(pod).get(TYPE_LABEL)} now"
+    return "delete: the pod was deleted"
+
+
+def _by_whom(job: Object | None) -> str:
+    name = str(annotations(job).get(STOPPED_BY_ANNOTATION) or "") if job else ""
+    return f" by `{name}`" if name else ""
+
+
+def _replicas_of(pod: Object, job: Object) -> int | None:
+    """How many replicas of the pod's type the job has now, where it is one too many."""
+    kind, index = str(labels(pod).get(TYPE_LABEL) or ""), str(labels(pod).get(INDEX_LABEL) or "")
+    if not kind or not is_digits(index):
+        return None
+    specs: Mapping[str, Any] = next(
+        (value for name, value in (job.get("spec") or {}).items() if name.endswith("ReplicaSpecs") and value), {}
+    )
+    count = next((spec.get("replicas") for name, spec in specs.items() if name.lower() == kind), 0)
+    return count if isinstance(count, int) and int(index) >= count else None
+
+
+def stop_reason(pod: PodSpec, evicted: str, job: Object | None, *, deadline_over: bool) -> str:
+    """Why the kubelet stops what runs in the pod now."""
+    if evicted:
+        return f"eviction: {evicted}"
+    if pod.deletion_time is not None:
+        return deletion_reason(pod.object, job, has_owner=bool(pod.owner_uid))
+    if deadline_over:
+        return f"deadline: the pod's activeDeadlineSeconds ({pod.active_deadline:g}) are over"
+    return "the containers that it ran beside have ended"
+
+
+def stop_sentence(container: str, reason: str, ended: Exit) -> str:
+    """How a program that was asked to end did so."""
+    grace, took = math.ceil(ended.stop_grace or 0.0), max(0.0, ended.stop_took)  # a deletion has whole seconds
+    if grace <= 0:
+        end = "It had no grace, and was killed"
+    elif ended.used_grace:
+        end = f"It used the {grace:g} s of its grace up, and was killed"
+    else:
+        end = f"It ended {took:.1f} s after SIGTERM, of {grace:g} s of grace, with exit code {ended.code}"
+    return f"Container {container} was stopped ({reason}). {end}"
