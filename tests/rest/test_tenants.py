@@ -600,6 +600,38 @@ def test_a_refusal_names_the_right_that_is_missing() -> None:
     play(check)
 
 
+def test_who_holds_the_gpus_is_said_as_far_as_the_reader_may_see_it() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        room = {"cpu": "8", "memory": "16Gi", "pods": "9", "nvidia.com/gpu": "2"}
+        await tenancy.store.create(kinds.NODE, {"metadata": {"name": "n"}, "status": {"allocatable": room}})
+        for project, mark in ((MINE, "plain"), (THEIRS, MARK)):
+            owner = tenancy.store.view.get(kinds.PYTORCHJOB, f"runai-{project}-{mark}", f"job-{mark}")
+            assert owner is not None
+            reference = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "controller": True}
+            reference |= {word: owner["metadata"][word] for word in ("name", "uid")}
+            container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+            meta = {"name": f"holds-{mark}", "namespace": f"runai-{project}-{mark}", "ownerReferences": [reference]}
+            pod = {"metadata": meta, "spec": {"nodeName": "n", "containers": [container]}}
+            await tenancy.store.create(kinds.POD, pod)
+        compute = {"gpuDevicesRequest": 2}
+        spec = {"image": "i", "noWorkers": True, "distributedFramework": "PyTorch", "compute": compute}
+        body = {"name": "waits", "projectId": tenancy.ids["mine project"], "spec": spec}
+        made = await tenancy.ask(OWNER, "POST", "/api/v1/workloads/distributed", body)
+        assert made.status_code == 202, made.text
+        path = f"/api/v1/workloads/{made.json()['workloadId']}"
+        for token, named in ((OWNER, "job-hush of project theirs-hush (1 GPU) and "), ("viewer" * 8, "")):
+            answer = await tenancy.ask(token, "GET", f"{path}/explain")
+            assert answer.status_code == 200, answer.text
+            held_by = answer.json()["heldBy"]
+            assert set(held_by.removeprefix("GPUs are held by ").removesuffix(".").split(" and ")) == set(
+                f"{named}job-plain (1 GPU)".split(" and ")
+            )
+            assert (MARK in answer.text) == bool(named)
+            assert held_by in (await tenancy.ask(token, "GET", f"{path}/why")).json()["sentence"]
+
+    play(check)
+
+
 def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
     async def check(tenancy: Tenancy) -> None:
         path = f"/api/v1/workloads/{tenancy.ids['mine workload']}"

@@ -387,6 +387,8 @@ def explain(line: CommandLine) -> int:
         show(
             f"It ran until {format_age(eviction['createdAt'])} ago, and starts again when resources are free: {eviction['message'].splitlines()[0]}"
         )
+    if body.get("heldBy"):
+        show(body["heldBy"])
     for name, text in _record_lines(body["record"]):
         show(f"  {name}: {text}")
     for warning in body["warnings"]:

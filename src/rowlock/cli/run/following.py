@@ -114,6 +114,15 @@ def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
         if reason and reason != last_reason:
             tell(f"Job {name} is {body['phase'].lower()}: {reason}")
             last_reason = reason
+            if body["phase"] == "Pending" and (held_by := _held_by(server, identity)):
+                tell(held_by)
+
+
+def _held_by(server: ServerClient, identity: str) -> str:
+    """Who holds the GPUs for which the job waits, as far as the user may know; "" for other waits."""
+    with contextlib.suppress(client.StatusError):  # the user may not read events, or the job is gone
+        return str(server.get(f"{WORKLOADS}/{identity}/explain").get("heldBy") or "")
+    return ""
 
 
 def exit_code(phase: str, pods: list[dict[str, Any]]) -> int:

@@ -166,7 +166,9 @@ ANSWERS: dict[str, Schema] = {
     "Explanation": record(
         name=TEXT, projectName=TEXT, phase=_PHASE, since=TEXT, reason=TEXT, message=TEXT, podGroup=TEXT,
         minMember=nullable(WHOLE), queue=TEXT, record=OBJECT, evicted=nullable(ref("Event")),
-        warnings=list_of(ref("Event")),
+        warnings=list_of(ref("Event")), heldBy=TEXT,
+        holders=list_of(record(
+            projectName=TEXT, workloadId=TEXT, workloadName=TEXT, phase=TEXT, gpus=NUMBER, pods=WHOLE)),
     ),
     "Diagnosis": record(
         name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT),
