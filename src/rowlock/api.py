@@ -90,6 +90,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """The run that this write belongs to."""
     review: Callable[[Object | None, Object], None] | None = None
     """Asked with the object before (None = it is created) and after, before anything is admitted; it may raise."""
+    may_use_queue: Callable[[str], bool] | None = None
+    """Of a writer who is not the owner: whether that user may name a queue that is not the namespace's own."""
     is_settled: bool = False
     """Of a create inside the server: the object is as it would be read from JSON, defaults and all, and only its metadata is
     looked at."""

@@ -93,6 +93,9 @@ class OneProject(Rights):
 
     def escalation_review(self, kind: Kind) -> None: ...
 
+    def may_use_queue(self, queue: str) -> bool:
+        return False
+
     def allows(self, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = "") -> bool:
         return namespace in self.namespaces
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rowlock import kinds
 from rowlock.authentication.users import User
 from rowlock.authorization.authorizer import Attributes, Authorizer
 from rowlock.authorization.escalation import escalation_review
@@ -34,3 +35,7 @@ class UserRights:
     def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
         """Users grant only rights that they have, through every API."""
         return escalation_review(self.authorizer, self.user, kind)
+
+    def may_use_queue(self, queue: str) -> bool:
+        """Whether jobs of any namespace may use it: by the verb `use`, and for whoever may change the queue itself."""
+        return any(self.allows(verb, kinds.QUEUE, name=queue) for verb in ("use", "update"))

@@ -67,6 +67,10 @@ class Rights(Protocol):
         no further check."""
         ...
 
+    def may_use_queue(self, queue: str) -> bool:
+        """Whether jobs of any namespace may use it."""
+        ...
+
 
 def require(
     rights: Rights | None, verb: str, kind: Kind, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -145,8 +149,8 @@ class AuthorizedApi:
         return await self._api.patch(kind, namespace, name, patch, type=type, subresource=subresource, options=options)
 
     def _add_review(self, kind: Kind, options: WriteOptions) -> WriteOptions:
-        review = self._rights.escalation_review(kind)
-        return options if review is None else structs.replace(options, review=review)
+        review, may_use = self._rights.escalation_review(kind), self._rights.may_use_queue
+        return structs.replace(options, review=review or options.review, may_use_queue=may_use)
 
     async def delete(self, kind: Kind, namespace: str, name: str, *, options: DeleteOptions = DELETE) -> Object:
         require(self._rights, "delete", kind, namespace, name=name)

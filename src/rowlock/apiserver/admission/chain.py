@@ -75,6 +75,7 @@ class AdmissionChain:
         new = decode_object(kind, obj, options)
         if options.review:
             options.review(None, new)
+        gang_admission.check_ownership(kind, None, new, options, self._view)
         if kind is kinds.SECRET:
             new = _merge_string_data(new)
         entries = (
@@ -127,6 +128,8 @@ class AdmissionChain:
         new = decode_object(kind, new, options, before if is_shared else None)
         if options.review:
             options.review(before, new)
+        if not subresource:
+            gang_admission.check_ownership(kind, before, new, options, self._view)
         if kind is kinds.SECRET:
             new = _merge_string_data(new)
         if kind is kinds.POD and not subresource:

@@ -12,9 +12,10 @@ from typing import Any
 
 from rowlock import kinds, objects
 from rowlock.api import View, WriteOptions
-from rowlock.errors import Cause, Forbidden
+from rowlock.errors import Cause, Forbidden, forbidden
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.scheduling import ownership
 from rowlock.scheduling.admission import (
     denial_message,
     duration_warnings,
@@ -63,6 +64,15 @@ def review(
             _check_pod_count(kind, new, view)
         if old is None and view is not None:
             _warn_job(kind, new, options, view, now)
+
+
+def check_ownership(kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None) -> None:
+    """Raises Forbidden for a queue of others, and for what the scheduler alone writes."""
+    if options.may_use_queue is None or kind not in ownership.KINDS or view is None:
+        return
+    namespace = view.get(kinds.NAMESPACE, "", objects.namespace(new)) if kind.namespaced else None
+    if why := ownership.refusal(kind, old, new, namespace, options.may_use_queue):
+        raise forbidden(kind.plural, objects.name(new), why, kind.group)
 
 
 def _check_gpu_share(annotations: Mapping[str, str], spec: Mapping[str, Any], path: str, options: WriteOptions) -> None:

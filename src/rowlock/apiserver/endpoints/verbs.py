@@ -27,7 +27,7 @@ from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
 from rowlock.apiserver.schema.json_errors import unmarshal_error
 from rowlock.apiserver.validation import field_errors, selector_errors
-from rowlock.authorization.escalation import escalation_review
+from rowlock.authorization.user_rights import UserRights
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -135,10 +135,12 @@ def _list_revision(call: Call) -> int | None:
 
 
 def _reviewed_options(call: Call, kind: Kind, name: str) -> WriteOptions:
-    """The options of a write; that of a role or a binding may not grant more than its writer has."""
+    """The options of a write; that of a role or a binding may not grant more than its writer has, a job not name others' queues."""
     options = requests.write_options(call, name)
-    review = escalation_review(call.authorizer, call.user, kind) if kind in kinds.RBAC else None
-    return structs.replace(options, review=review) if review else options
+    if call.user.is_master:
+        return options
+    rights = UserRights(call.authorizer, call.user)
+    return structs.replace(options, review=rights.escalation_review(kind), may_use_queue=rights.may_use_queue)
 
 
 async def create(call: Call, send: Send, store: Store, target: Target) -> None:

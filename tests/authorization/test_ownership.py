@@ -1,0 +1,76 @@
+"""Whose queue somebody may name: by equality."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock import kinds
+from rowlock.kinds import Kind
+from rowlock.objects import Object
+from rowlock.scheduling.ownership import named_queues, refusal
+
+PROJECT: Object = {"metadata": {"name": "runai-a", "labels": {"runai/queue": "a"}}}
+ELSEWHERE: Object = {"metadata": {"name": "plain"}}
+
+
+def labelled(**labels: str) -> Object:
+    return {
+        "metadata": {"name": "x", "namespace": "runai-a", "labels": {k.replace("_", "/"): v for k, v in labels.items()}}
+    }
+
+
+def job(template: Object | None = None, **more: Any) -> Object:
+    replica = {"replicas": 1, "template": template or {}}
+    return {**labelled(), "spec": {"pytorchReplicaSpecs": {"Worker": replica}, **more}}
+
+
+KAI, RUNAI = "kai.scheduler_queue", "runai_queue"
+FOREIGN: list[tuple[Kind, Object]] = [
+    (kinds.POD, labelled(**{KAI: "b"})),
+    (kinds.POD, labelled(**{RUNAI: "b"})),
+    (kinds.POD, labelled(**{KAI: "a", RUNAI: "b"})),
+    (kinds.PYTORCHJOB, {**job(), **labelled(**{KAI: "b"})}),
+    (kinds.PYTORCHJOB, {**job(), **labelled(project="b")}),
+    (kinds.PYTORCHJOB, job(labelled(**{KAI: "b"}))),
+    (kinds.PYTORCHJOB, job(runPolicy={"schedulingPolicy": {"queue": "b"}})),
+    (kinds.MPIJOB, {**labelled(), "spec": {"mpiReplicaSpecs": {"Launcher": {"template": labelled(**{RUNAI: "b"})}}}}),
+    (kinds.POD_GROUP, {**labelled(), "spec": {"queue": "b"}}),
+    (kinds.POD_GROUP, {**labelled(**{KAI: "b"}), "spec": {"queue": "a"}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "obj"), FOREIGN)
+def test_a_queue_of_others_is_refused(kind: Kind, obj: Object) -> None:
+    why = refusal(kind, None, obj, PROJECT, lambda _: False)
+    assert why.startswith('it names the queue "b", and jobs of namespace runai-a use "a": leave the queue out')
+    assert refusal(kind, None, obj, PROJECT, lambda queue: queue == "b") == ""
+    assert refusal(kind, obj, {**obj, "status": {}}, PROJECT, lambda _: False) == "", "what it named before may stay"
+    assert refusal(kind, None, obj, {"metadata": {"labels": {"runai/queue": "b"}}}, lambda q: q == "a") == ""
+
+
+def test_the_own_queue_may_be_named() -> None:
+    for kind, obj in ((kinds.POD, labelled(**{KAI: "a"})), (kinds.PYTORCHJOB, job()), (kinds.POD_GROUP, labelled())):
+        assert refusal(kind, None, obj, PROJECT, lambda _: False) == ""
+    assert refusal(kinds.POD, None, labelled(**{KAI: "default"}), ELSEWHERE, lambda _: False) == ""
+    assert refusal(kinds.POD, None, labelled(**{KAI: "a"}), ELSEWHERE, lambda _: False)
+    own = {**job(), **labelled(**{KAI: "a", "project": "some-study"})}
+    assert list(named_queues(kinds.PYTORCHJOB, own)) == ["a"], (
+        "a label `project` names a queue only where no other does"
+    )
+
+
+def test_a_namespace_gets_no_queue_of_others() -> None:
+    changed = {"metadata": {"name": "runai-a", "labels": {"runai/queue": "b"}}}
+    assert "the verb use on this queue" in refusal(kinds.NAMESPACE, PROJECT, changed, None, lambda _: False)
+    assert refusal(kinds.NAMESPACE, PROJECT, {**PROJECT, "spec": {}}, None, lambda _: False) == ""
+    assert refusal(kinds.NAMESPACE, PROJECT, changed, None, lambda _: True) == ""
+
+
+def test_devices_are_the_schedulers_to_give() -> None:
+    noted: Object = {"metadata": {"name": "x", "namespace": "runai-a", "annotations": {"rowlock.dev/devices": "0,1"}}}
+    for kind, obj in ((kinds.POD, noted), (kinds.PYTORCHJOB, job(noted))):
+        assert "leave it out" in refusal(kind, None, obj, PROJECT, lambda _: True)
+    given = {**noted, "spec": {}}
+    assert refusal(kinds.POD, noted, given, PROJECT, lambda _: True) == "", "what the scheduler has written may stay"

@@ -1,0 +1,69 @@
+"""Through kubectl, too, a project's jobs use the project's queue: by labels, by the job's policy, by a patched PodGroup."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.rest.test_tenants import GUEST, MARK, MINE, OWNER, THEIRS, Tenancy, play
+
+from rowlock import kinds
+
+SPACE, QUEUE, FOREIGN = f"runai-{MINE}-plain", f"{MINE}-plain", f"{THEIRS}-{MARK}"
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+GROUPS = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{SPACE}/podgroups"
+JOBS = f"/apis/kubeflow.org/v1/namespaces/{SPACE}/pytorchjobs"
+EDITOR = "editor" * 8
+
+
+def pod(name: str, **meta: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **meta}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+
+
+def job(name: str, queue: str) -> dict[str, Any]:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "none"}]}}
+    policy = {"schedulingPolicy": {"queue": queue}, "suspend": True}
+    return {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
+        "spec": {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": template}}},
+    }  # fmt: skip
+
+
+def test_an_editor_names_no_queue_of_another_project() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        for token in (EDITOR, GUEST):
+            for body in (
+                pod("labelled", labels={"kai.scheduler/queue": FOREIGN}),
+                pod("labelled", labels={"runai/queue": FOREIGN}),
+                pod("noted", annotations={"rowlock.dev/devices": "0"}),
+            ):
+                answer = await tenancy.ask(token, "POST", PODS, body)
+                assert answer.status_code == 403 and "leave" in answer.json()["message"], answer.text
+            answer = await tenancy.ask(token, "POST", JOBS, job("policy", FOREIGN))
+            assert answer.status_code == 403 and f'names the queue "{FOREIGN}"' in answer.json()["message"], answer.text
+        assert (await tenancy.ask(EDITOR, "POST", PODS, pod("own", labels={"runai/queue": QUEUE}))).status_code == 201
+        merge = {"content_type": "application/merge-patch+json"}
+        relabelled = {"metadata": {"labels": {"runai/queue": FOREIGN}}}
+        assert (await tenancy.ask(EDITOR, "PATCH", f"{PODS}/own", relabelled, **merge)).status_code == 403
+        group = {"metadata": {"name": "pg", "namespace": SPACE}, "spec": {"minMember": 1, "queue": QUEUE}}
+        await tenancy.store.create(kinds.POD_GROUP, group)
+        for token, code in ((EDITOR, 403), (OWNER, 200)):
+            answer = await tenancy.ask(token, "PATCH", f"{GROUPS}/pg", {"spec": {"queue": FOREIGN}}, **merge)
+            assert answer.status_code == code, answer.text
+
+    play(check)
+
+
+def test_who_may_use_a_queue_names_it() -> None:
+    async def check(tenancy: Tenancy) -> None:
+        rule = {"apiGroups": [kinds.QUEUE.group], "resources": ["queues"], "verbs": ["use"], "resourceNames": [FOREIGN]}
+        await tenancy.store.create(kinds.CLUSTER_ROLE, {"metadata": {"name": "guest-of-theirs"}, "rules": [rule]})
+        binding = {
+            "metadata": {"name": "guest-of-theirs"},
+            "roleRef": {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": "guest-of-theirs"},
+            "subjects": [{"kind": "User", "name": "editor", "apiGroup": kinds.ROLE.group}],
+        }
+        await tenancy.store.create(kinds.CLUSTER_ROLE_BINDING, binding)
+        assert (await tenancy.ask(EDITOR, "POST", JOBS, job("guest", FOREIGN))).status_code == 201
+        assert (await tenancy.ask(EDITOR, "POST", JOBS, job("guest-2", "another"))).status_code == 403
+
+    play(check)
