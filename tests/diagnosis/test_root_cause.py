@@ -167,3 +167,36 @@ def test_deaths_survive_being_written_down() -> None:
 )
 def test_exit_codes_are_decoded(code: int, said: str) -> None:
     assert exit_description(code, 0) == said
+
+
+GONE = "rank 1 (pod j-worker-1, node n1)"
+REFUSED = LoggedError("ConnectionRefusedError", "[Errno 111] Connection refused", 12.0, "train.py:3", secondary=True)
+
+
+@pytest.mark.parametrize(
+    ("incident", "left", "said"),
+    [
+        (
+            [dead(0, trouble=ECHO)],
+            [GONE],
+            f"{GONE} had ended with exit code 0 while others still needed it: rank 0 (pod",
+        ),
+        ([dead(0, trouble=CAUSE)], [GONE], "rank 0 (pod j-worker-0, node n1) ended with exit code 1"),
+        ([dead(0, trouble=ECHO)], [], "rank 0 (pod j-worker-0, node n1) ended with exit code 1"),
+    ],
+)
+def test_a_rank_that_ended_well_too_early(incident: list[RankFailure], left: list[str], said: str) -> None:
+    assert incident_sentence(incident, 2, left).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("incident", "unknown"),
+    [
+        ([dead(0, trouble=ECHO), dead(1, trouble=ECHO, at=13.1)], True),
+        ([dead(0, trouble=ECHO), dead(1, 143, stopped=True, at=14.0)], False),
+        ([dead(0, trouble=ECHO, at=14.0), dead(1, 143, stopped=True, at=13.0)], True),
+        ([dead(0, trouble=REFUSED), dead(1, trouble=ECHO, at=13.1)], False),
+    ],
+)
+def test_who_had_all_its_peers_did_not_lose_one(incident: list[RankFailure], unknown: bool) -> None:
+    assert ("the logs do not say why" in incident_sentence(incident, 2)) == unknown

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 import signal as signals
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, split_lines
+from rowlock.diagnosis.mpi_errors import find_mpi_error, first_mpi_rank
 from rowlock.diagnosis.native_errors import find_native_error, last_library_error
 from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
 
@@ -38,11 +40,13 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
         errors = [error for error in errors if not error.secondary]
     else:
         errors += filter(None, [find_native_error(_without_tracebacks(lines))])
-    child_error = _find_child_error(lines)
+    child_error = _find_child_error(lines) or find_mpi_error(lines)
     if not errors:
         return child_error or (None if signal == signals.SIGKILL else last_library_error(lines))
     best = min(errors, key=lambda t: (t.secondary, t.at))
-    return child_error if best.secondary and child_error is not None and child_error.rank is not None else best
+    if best.secondary and child_error is not None and child_error.rank is not None:
+        return child_error
+    return best if best.rank is not None else replace(best, rank=first_mpi_rank(lines))
 
 
 def _went_on(lines: Sequence[LogLine], found: Traceback) -> bool:

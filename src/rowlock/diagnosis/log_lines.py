@@ -29,6 +29,7 @@ _NOISE = re.compile(
     r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] "
 )
 """What libraries print beside errors: it neither explains an end nor shows that the program went on."""
+_WORD = re.compile(r"\w")
 _LAUNCHER_LINE = re.compile(
     r"torch/?\.?distributed[./]elastic|ChildFailedError|Root Cause \(first observed failure\)|closing signal|"
     r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec"
@@ -50,12 +51,19 @@ def library_level(text: str) -> str:
 
 def is_program_line(text: str) -> bool:
     """Whether the program said this: not blank, not a library's, not a launcher's."""
-    return bool(text.strip()) and not (library_level(text) or _NOISE.match(text) or _LAUNCHER_LINE.search(text))
+    return _WORD.search(text) is not None and not (
+        library_level(text) or _NOISE.match(text) or _LAUNCHER_LINE.search(text)
+    )
+
+
+def is_launcher_line(text: str) -> bool:
+    """Whether a launcher (torchrun, mpirun) speaks of the ranks that it started."""
+    return _LAUNCHER_LINE.search(text) is not None
 
 
 def has_launcher(lines: Sequence[LogLine]) -> bool:
     """Whether a launcher wrote into this log: it may hold several ranks, and some go on when one has failed."""
-    return any(_LAUNCHER_LINE.search(text) for _, text in lines)
+    return any(is_launcher_line(text) for _, text in lines)
 
 
 def last_line(log: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_program_line, library_level, shorten
+from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_launcher_line, is_program_line, library_level, shorten
 from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError
 
 _NATIVE_ERROR = re.compile(
@@ -44,6 +44,8 @@ def find_native_error(lines: Sequence[LogLine]) -> LoggedError | None:
         return _read_library_line(*fatal)
     for number in range(len(lines) - 1, -1, -1):
         at, line = lines[number]
+        if is_launcher_line(line):
+            continue
         if _NATIVE_ERROR.match(line):
             following = [text for _, text in lines[number + 1 :]]
             if not _NEEDS_STACK.match(line) or any(map(_STACK_LINE.match, following)):

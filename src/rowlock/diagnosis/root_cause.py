@@ -13,6 +13,7 @@ from typing import Any
 
 from rowlock.diagnosis.hints import LARGER_SHM, error_hint
 from rowlock.diagnosis.log_errors import SEEN_BY_TORCHRUN
+from rowlock.diagnosis.mpi_errors import SEEN_BY_MPIRUN
 from rowlock.diagnosis.tracebacks import LoggedError
 
 INCIDENT_GAP = 30.0
@@ -123,8 +124,8 @@ def exit_description(code: int, signal: int, reason: str = "", message: str = ""
     return f"ended with exit code {code}"
 
 
-def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
-    """What happened. `ranks`: how many the job has, 0 = unknown."""
+def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Sequence[str] = ()) -> str:
+    """What happened. `ranks`: how many the job has, 0 = unknown; `left`: ranks that had ended with 0 before, as people say them."""
     if is_requested_stop(incident):
         names = sorted({d.rank for d in incident})
         plural = "was" if len(names) == 1 else "were"
@@ -133,7 +134,10 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
     others = {d.rank for d in incident if d.rank != cause.rank}
     secondary = {d.rank for d in incident if d.is_secondary} & others
     text = f"{cause.rank_name} (pod {cause.pod}, node {cause.node}) {_cause_description(cause)}"
-    if cause.is_secondary:
+    if cause.is_secondary and left:
+        verb = "had" if len(left) == 1 else "each had"
+        return f"{join_names(left, 3)} {verb} ended with exit code 0 while others still needed {'it' if len(left) == 1 else 'them'}: {text}."
+    if cause.is_secondary and not _had_all_peers(cause, incident):
         text = f"{text}; no rank logged an error of its own, so the logs do not say why the first one ended"
     if not others:
         return text + "."
@@ -148,6 +152,16 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0) -> str:
     own_failures = sorted(others - secondary)
     suffix = f", and {join_names(sorted(secondary))} lost a peer" if secondary else ""
     return f"{text}; {join_names(own_failures)} failed {_compare_failures(cause, incident, own_failures)}{suffix}."
+
+
+def _had_all_peers(cause: RankFailure, incident: Sequence[RankFailure]) -> bool:
+    """Whether it cannot have lost another rank, whatever its error says: a connection that is refused was none of a peer's, and a peer
+    that the cluster stopped afterwards was there."""
+    refused = cause.trouble is not None and cause.trouble.kind.endswith("ConnectionRefusedError")
+    others = [d for d in incident if d.rank != cause.rank]
+    return refused or (
+        bool(others) and all(d.stopped and d.trouble is None and d.finished >= cause.finished for d in others)
+    )
 
 
 def _compare_failures(cause: RankFailure, incident: Sequence[RankFailure], others: Sequence[str]) -> str:
@@ -171,8 +185,8 @@ def _cause_description(cause: RankFailure) -> str:
     if cause.was_ended_by_node:
         return f"was stopped by the kubelet{duration}: {cause.reason}: {cause.message}".rstrip(": .")
     if cause.trouble is not None:
-        if cause.trouble.text == SEEN_BY_TORCHRUN:
-            return f"{cause.trouble.kind}{duration}, {SEEN_BY_TORCHRUN}"
+        if cause.trouble.text in (SEEN_BY_TORCHRUN, SEEN_BY_MPIRUN):
+            return f"{cause.trouble.kind}{duration}, {cause.trouble.text}"
         return "; ".join(
             filter(None, [f"{ending}{duration}: {cause.trouble}", error_hint(cause.trouble.kind, cause.trouble.text)])
         )
