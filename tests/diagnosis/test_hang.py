@@ -57,10 +57,17 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
         ),
         (
             [look(0, READ, cpu=1.0), look(1, REDUCE)],
-            "behind",
+            "slow",
             ("rank 0",),
             "rank 0 (pod j-0, node n1) keeps the others waiting: it is at load (data.py:90) in readinto (socket.py:706),"
             " computing (100% of a CPU), silent for 6.0 s; rank 1 waits in all_reduce at step (train.py:14).",
+        ),
+        (
+            [look(0, REDUCE), look(1, LOAD, cpu=0.06, queued=0.9)],
+            "slow",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), at work, but kept from the CPUs by other programs"
+            " (6% of a CPU), silent for 6.0 s; rank 0 waits in all_reduce at step (train.py:14).",
         ),
         (
             [look(0, REDUCE), look(1, LOAD, moved=True), look(2, REDUCE)],
@@ -293,7 +300,8 @@ AGENT = dump(
             "stuck",
             (),
             "The rendezvous is not complete: 1 rank runs, it expects 2; it is in init_process_group at ddp.py:3, silent for 6.0 s;"
-            f" compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them. {SEEN}",
+            " compare WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT as the program uses them; a program does not start its own local ranks"
+            f" (Lightning's `devices=2`) where LOCAL_RANK is set. {SEEN}",
         ),
         (
             [look(r, INIT, world_size=3, transferred=2e4, **LOOKS) for r in range(2)],
@@ -331,6 +339,10 @@ def test_hangs_that_no_list_of_calls_knows(
         [replace(look(0, LOAD), silent=0.1), look(1, None, has_ended=True)],
         [look(0, LOAD, transferred=2e4), look(1, NAP)],
         [look(0, LOAD, moved=True), look(1, None, program="pip install x")],
+        [look(0, NAP), look(1, LOAD, cpu=0.06, queued=0.9)],
+        [look(r, LOAD, cpu=0.05, helpers=0.04, queued=0.5) for r in range(2)],
+        [look(0, ENDING, logged=NO_DATA), look(1, LOAD, moved=True)],
+        [look(0, ENDING, logged=NO_DATA), look(1, LOAD, cpu=0.9)],
     ],
 )
 def test_a_rank_that_does_anything_moves(looks: list[RankObservation]) -> None:

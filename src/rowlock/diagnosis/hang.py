@@ -57,6 +57,8 @@ class RankObservation:
     """Bytes a second that it read and wrote, to files and peers."""
     helpers: float = 0.0
     """Of `cpu`, what the processes below it used: a compiler, data loaders."""
+    queued: float = 0.0
+    """In CPUs: what its threads would have used, had the machine not been busy with others."""
     sleeps: bool = False
     """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
     polls: bool = False
@@ -80,13 +82,13 @@ class RankObservation:
         talks = (
             self.transferred > _QUIET and self.awaited_collective not in MEETINGS
         )  # torch's store asks itself who came
-        is_at_work = talks or self.helpers > _IDLE
+        is_at_work = talks or self.helpers > _IDLE or (self.queued > _IDLE and not self.polls)
         return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it stands still and computes nothing."""
-        return self.is_standing_still and (self.cpu < _IDLE or self.polls)
+        """Whether it stands still and computes nothing, nor would if it had a CPU."""
+        return self.is_standing_still and (self.cpu + self.queued < _IDLE or self.polls)
 
     @property
     def is_absent(self) -> bool:
@@ -96,8 +98,8 @@ class RankObservation:
     @property
     def is_failed(self) -> bool:
         """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
-        is_at_rest = self.is_standing_still or (self.stack is None and self.cpu < _IDLE)
-        return self.own_error is not None and not self.own_error.secondary and is_at_rest
+        is_idle = self.is_standing_still or (self.stack is None and self.cpu + self.queued < _IDLE)
+        return self.own_error is not None and not self.own_error.secondary and is_idle
 
     @property
     def own_error(self) -> LoggedError | None:
@@ -143,8 +145,9 @@ def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
 
 
 def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
-    if failed := [look for look in observations if look.is_failed]:
-        return _failed_verdict(observations, failed)
+    failed = [look for look in observations if look.is_failed]
+    if any(look.error for look in failed) or (failed and all(look.is_at_rest for look in observations if look.stack)):
+        return _failed_verdict(observations, failed)  # a log's last error may be handled: nobody else must be at work
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
     absent, running = [o for o in observations if o.is_absent], [o for o in observations if not o.is_absent]
@@ -171,7 +174,7 @@ def _judge_stacks(observations: Sequence[RankObservation]) -> Verdict:
     if waiting and len(waiting) == len(with_stack) == len(observations) and not is_alone:
         return _all_waiting_verdict(waiting)
     standing_still = [look for look in with_stack if look.is_standing_still]
-    if len(observations) == 1 and standing_still and standing_still[0].cpu < _IDLE:
+    if len(observations) == 1 and standing_still and standing_still[0].is_at_rest:
         only = standing_still[0]
         place = f"{_place_of(only)} and uses no CPU{_logged_text(only)}"
         return Verdict("moving", f"{only.rank} is at {place}; it waits for no other rank.")
@@ -293,7 +296,7 @@ def _stopped_verdict(observations: Sequence[RankObservation], stopped: Sequence[
 
 def _behind_verdict(waiting: Sequence[RankObservation], not_waiting: Sequence[RankObservation]) -> Verdict:
     straggler = not_waiting[0] if len(not_waiting) == 1 else None
-    kind = "behind" if all(look.is_standing_still for look in not_waiting) else "slow"
+    kind = "behind" if all(look.is_at_rest for look in not_waiting) else "slow"
     waiting_text = (
         f"{_count_text(waiting, waiting)} {'waits' if len(waiting) == 1 else 'wait'} in {_common_wait(waiting)}"
     )
@@ -344,7 +347,7 @@ def _meeting_verdict(waiting: Sequence[RankObservation], silent: float) -> Verdi
         if waiting[0].rendezvous and waiting[0].rendezvous.nodes
         else f"; compare {variables} as the program uses them"
     )
-    if len(waiting) == 1:
+    if len(waiting) == 1 and advice:
         advice += "; a program does not start its own local ranks (Lightning's `devices=2`) where LOCAL_RANK is set"
     where = f"{'it is' if len(waiting) == 1 else 'they are'} in {_common_wait(waiting)}, silent for {format_duration(silent)}"
     return Verdict("stuck", f"{text}; {where}{advice}.", tuple(culprits))
@@ -359,9 +362,10 @@ def _moving_sentence(observations: Sequence[RankObservation]) -> str:
 
 def _activity_text(look: RankObservation) -> str:
     share = f"{look.cpu * 100:.0f}% of a CPU"
-    activity = (
-        "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if look.cpu < _IDLE else "at work"
-    )
+    is_idle = look.cpu + look.queued < _IDLE
+    activity = "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if is_idle else "at work"
+    if look.queued > max(look.cpu, _IDLE):
+        activity = "at work, but kept from the CPUs by other programs"
     return f"{activity} ({share}), silent for {format_duration(look.silent)}{_logged_text(look)}"
 
 

@@ -37,8 +37,8 @@ from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
-from rowlock.objects import Object, controller_of, dig, is_digits, name, uid
-from rowlock.workloads.pods import has_ranked_pods, rank_label
+from rowlock.objects import Object, controller_of, dig, is_digits, name, seconds, uid
+from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
 
 SOURCE = "rowlock"
 PODS_PER_SLICE = 200
@@ -106,7 +106,7 @@ class Diagnostics:
         if self._last_reported.get(uid(job)) == incident[0].finished or is_requested_stop(incident):
             return
         self._last_reported[uid(job)] = incident[0].finished
-        self.record_event(job, "Warning", "RankFailed", incident_sentence(incident, self._pod_count(job)))
+        self.record_event(job, "Warning", "RankFailed", self._sentence_of(incident, job))
 
     def status_message(self, job: str, phase: str) -> str:
         """The sentence of the diagnosis for a job in this phase; "" when there is none."""
@@ -120,7 +120,7 @@ class Diagnostics:
             if phase == "Failed"
             else []
         )
-        return incident_sentence(failures[-1]) if failures else ""
+        return incident_sentence(failures[-1], left=self._left_before(failures[-1], job)) if failures else ""
 
     def set_hang(self, job: str, observations: list[RankObservation]) -> None:
         """Remember how the ranks of a hanging job (its uid) were observed; no observations = they move again."""
@@ -138,6 +138,22 @@ class Diagnostics:
         kind = kinds.by_api_version(str(owner["apiVersion"]), str(owner["kind"])) if owner and job_uid(pod) else None
         job = self._context.view.get(kind, pod["metadata"]["namespace"], owner["name"]) if kind and owner else None
         return job if job is not None and owner is not None and uid(job) == owner["uid"] else None
+
+    def _sentence_of(self, incident: list[RankFailure], job: Object) -> str:
+        return incident_sentence(incident, self._pod_count(job), self._left_before(incident, uid(job)))
+
+    def _left_before(self, incident: list[RankFailure], job: str) -> list[str]:
+        """The ranks of a job (its uid) that had ended with 0 before the first of these failed, as people say them."""
+        pods = [pod for pod in self._context.view.by_owner(kinds.POD, job) if dig(pod, "status.phase") == "Succeeded"]
+        owners = [
+            (pod, owner) for pod in pods if (owner := self._owner_job(pod)) is not None and has_ranked_pods(owner)
+        ]
+        first = min(failure.finished for failure in incident)
+        return [
+            f"{rank_label(owner, pod)} (pod {name(pod)}, node {dig(pod, 'spec.nodeName', '')})"
+            for pod, owner in owners
+            if (ended := completed_at(pod)) and seconds(ended) <= first
+        ]
 
     def _pod_count(self, job: Object) -> int:
         pods = self._context.view.by_owner(kinds.POD, uid(job))
@@ -193,7 +209,8 @@ class Diagnostics:
             elapsed = time.monotonic() - started
             observed = await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed)
             observations = [*(replace(look, logged=logged.get(look.pid)) for look in observed), *absent]
-            if not observations or judge_ranks(observations).kind in ("failed", "stopped", "moving", "blind"):
+            kind = judge_ranks(observations).kind if observations else "moving"
+            if kind in ("stopped", "moving", "blind") or (kind == "failed" and any(o.error for o in observations)):
                 return observations
         return await _with_rendezvous(observations, ranks_now)
 
@@ -232,6 +249,7 @@ class Diagnostics:
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
                     transferred=max(0.0, (last.transferred - first.transferred) / elapsed),
                     helpers=max(0.0, cpu - own),
+                    queued=max(0.0, (last.queued - first.queued) / elapsed),
                     polls=is_polling(first, last),
                     sleeps=first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,
                     world_size=int(world_size) if is_digits(world_size) else 0,
@@ -268,7 +286,7 @@ class Diagnostics:
         result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
         for incident in group_incidents(self.failures.failures_of(uid(job))):
             summary = {
-                "sentence": incident_sentence(incident, self._pod_count(job)),
+                "sentence": self._sentence_of(incident, job),
                 "at": root_cause(incident).failed_at,
                 "asked": is_requested_stop(incident),
             }

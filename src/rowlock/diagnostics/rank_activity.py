@@ -9,7 +9,7 @@ from rowlock.kubelet.shim.process_tree import children, descendants
 
 _MAX_BYTES, _MAX_COMMAND = 64 * 1024, 80
 """Bytes of a file of `/proc` that are read; characters of a command line that are shown."""
-_MAX_DEPTH = 64
+_MAX_DEPTH, _MAX_THREADS = 64, 256
 _MIN_CPU, _KERNEL_SHARE, _QUIET_BYTES, _FEW_FAULTS = 0.3, 0.15, 4096, 64
 """Of a process that polls: seconds of CPU that it uses at least, the part of them inside of system calls; bytes and page faults that are fewer."""
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -29,6 +29,8 @@ class Activity:
     """Its main thread waits for the kernel's timer alone: a sleep."""
     system_cpu: float = 0.0
     """Of `own_cpu`, seconds inside of system calls."""
+    queued: float = 0.0
+    """Seconds for which threads of it and of what is below it were ready to run and had no CPU: a busy machine holds them up, and nobody else."""
     faults: int = 0
     """Pages that its process has touched for the first time: a program that computes on large arrays is in the kernel for these."""
 
@@ -49,8 +51,20 @@ def read_activity(pid: int) -> Activity:
         sum(_bytes_moved(each) for each in tree) + _network_bytes(pid),
         _wakeups(pid),
         b"nanosleep" in _read(f"/proc/{pid}/wchan"),
-        *_kernel_work(pid),
+        system_cpu=_kernel_work(pid)[0],
+        queued=sum(_queued_seconds(each) for each in tree),
+        faults=_kernel_work(pid)[1],
     )
+
+
+def _queued_seconds(pid: int) -> float:
+    """How long its threads have waited for a CPU; 0 where the kernel does not count it."""
+    total = 0
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task")[:_MAX_THREADS]:
+            fields = _read(f"/proc/{pid}/task/{thread}/schedstat").split()
+            total += int(fields[1]) if len(fields) > 1 else 0
+    return total / 1e9
 
 
 def _kernel_work(pid: int) -> tuple[float, int]:
