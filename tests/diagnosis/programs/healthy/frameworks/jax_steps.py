@@ -1,12 +1,11 @@
 # /// verdict
 # needs = ["jax"]
 # start = "JAXJob"
-# who = ["rank 1", "worker-1"]
-# says = ["FloatingPointError: nan in the gradient", "{here}"]
-# never = ["heartbeat"]
+# after = "step 1"
 # ///
-"""Process 1 raises; the coordinator of process 0 then reports that a task died."""
+"""Two processes of JAX that gather every second."""
 import os
+import time
 
 os.environ["JAX_PLATFORMS"], os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "cpu", "gloo"
 import jax
@@ -17,7 +16,8 @@ jax.distributed.initialize(
     int(os.environ["NUM_PROCESSES"]),
     int(os.environ["PROCESS_ID"]),
 )
-for step in range(5):
-    if step == 2 and jax.process_index() == 1:
-        raise FloatingPointError("nan in the gradient")  # here
+for step in range(12):
     multihost_utils.process_allgather(jax.numpy.ones(3))
+    time.sleep(1)
+    print("step", step, flush=True)
+jax.distributed.shutdown()
