@@ -109,7 +109,7 @@ except FileExistsError:
     made = False
 queue = ctypes.CDLL(None).msgget(4711, 0o3600)  # IPC_CREAT | IPC_EXCL
 disk = os.statvfs("/dev/shm")
-look = {"pid": os.getpid(), "sleeping": sum("sleep\\0" in c for c in commands), "made": made, "queue": queue >= 0}
+look = {"parent": os.getppid(), "sleeping": sum("sleep\\0" in c for c in commands), "made": made, "queue": queue >= 0}
 with open(sys.argv[1] + ".new", "w") as file:
     json.dump(look | {"mebibytes": disk.f_blocks * disk.f_frsize >> 20}, file)
 os.rename(sys.argv[1] + ".new", sys.argv[1])
@@ -126,7 +126,7 @@ def test_two_pods_never_meet(tmp_path: Path) -> None:
         for look in looks:
             await until(look.exists)
             assert json.loads(look.read_text()) == {
-                "pid": 2, "sleeping": 0, "made": True, "queue": True, "mebibytes": 64
+                "parent": 1, "sleeping": 0, "made": True, "queue": True, "mebibytes": 64
             }  # fmt: skip
 
     on_node(tmp_path, body)

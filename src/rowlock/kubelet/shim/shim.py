@@ -125,6 +125,8 @@ class Shim:
     def _fork_program(self, stdio: stdio_streams.Stdio) -> str:
         """Forks the program. Returns why it could not begin, "" when it runs."""
         read_end, write_end = os.pipe()
+        if "pid" in self._request.namespaces and self._request.network is None:
+            process_tree.skip_pids(self._pid)
         self._child = os.fork()
         if self._child == 0:
             signal.set_wakeup_fd(-1)
