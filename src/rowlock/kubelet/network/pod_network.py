@@ -9,16 +9,17 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rowlock import kinds
 from rowlock.api import View
 from rowlock.errors import Invalid, Unavailable
 from rowlock.kinds import Kind
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.network import env_rewrite, hosts, name_index
+from rowlock.kubelet.network import command_rewrite, env_rewrite, hosts, name_index
 from rowlock.kubelet.network.name_index import NameIndex
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
@@ -250,6 +251,22 @@ class PodNetwork:
         if changed != env:
             write_fact(str(self.data / "ports.json"), self._ports)
         return changed
+
+    def rewrite_command(self, own_namespace: str, argv: list[str]) -> list[str]:
+        """The command of a pod of this namespace as one without an address of its own needs it."""
+        changed = command_rewrite.rewrite_command(argv, self._pod_resolver(own_namespace), self._assign_port)
+        if changed != argv:
+            write_fact(str(self.data / "ports.json"), self._ports)
+        return changed
+
+    def unknown_names(
+        self, own_namespace: str, commands: Iterable[list[str]], variables: Iterable[Mapping[str, Any]]
+    ) -> list[str]:
+        """Addresses in commands and variables by which a pod without an address of its own finds nobody."""
+        resolve = self._pod_resolver(own_namespace)
+        left = [command_rewrite.rewrite_command(words, resolve, lambda _, port: port) for words in commands]
+        values = [str(v.get("value") or "") for v in variables if v["name"] not in env_rewrite.ADDRESS_VARIABLES]
+        return command_rewrite.unknown_names([*(word for words in left for word in words), *values], resolve)
 
     def rewrite_hostfile(self, pod: PodSpec, text: str) -> str:
         """An MPI hostfile as a pod without an address of its own needs it."""

@@ -4,11 +4,12 @@ A process of this machine gets what `worker/security_context.py` applies; a cont
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.pod.spec import Fields, PodSpec
 
+_SHOWN_NAMES = 5
 WATCHDOG_REASON = "the control groups of this machine cannot be written here"
 ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
 """What is applied where root started the cluster."""
@@ -67,6 +68,17 @@ def network_warnings(pod: PodSpec, *, has_own_network: bool) -> list[str]:
     unused = [name for name in ("runtimeClassName", "setHostnameAsFQDN") if spec.get(name)]
     unused += ["hostUsers: false"] if spec.get("hostUsers") is False else []
     return warnings + [f"{name} is not applied on this machine" for name in unused]
+
+
+def unknown_names_warning(names: Sequence[str]) -> str:
+    """What to do about these addresses, which name pods or services, where pods share this machine's network."""
+    shown = ", ".join(names[:_SHOWN_NAMES]) + (
+        f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    )
+    return (
+        f"{shown}: with --network rewrite programs cannot look up names of pods and services. Take the address from MASTER_ADDR and "
+        "MASTER_PORT, or write 127.0.0.1 and a port that no other pod has"
+    )
 
 
 def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
