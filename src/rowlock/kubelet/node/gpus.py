@@ -58,9 +58,12 @@ class ContainerGpus:
     """What else its programs are told."""
 
 
-def assign_devices(pod: PodSpec, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what."""
-    if chosen := pod.annotations.get(DEVICES_ANNOTATION):
+def assign_devices(
+    pod: PodSpec, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]], *, is_placed: bool = True
+) -> tuple[str, ...]:
+    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what; `is_placed`: has a
+    scheduler put the pod on its node? Else nobody but who made the pod has chosen."""
+    if is_placed and (chosen := pod.annotations.get(DEVICES_ANNOTATION)):
         indices = [int(i) for i in chosen.split(",") if is_digits(i.strip())]
         return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
     taken_uuids = {uuid for devices in held_devices.values() for uuid in devices}

@@ -153,6 +153,8 @@ class PodFacts:
     """Why the pod must go."""
     start_delay: float = 0.0
     """Seconds from `start_time` before its first program: those before it have failed (`recreations.py`)."""
+    rejected: tuple[str, str] | None = None
+    """Reason and message of a pod that the node has no room for."""
 
     def for_container(self, name: str) -> ContainerFacts:
         return self.containers.get(name, NO_FACTS)

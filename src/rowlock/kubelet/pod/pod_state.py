@@ -30,6 +30,8 @@ class PodState:
     """Pod hosts in a row that ended while they started one of its containers."""
     evicted: str = ""
     """Why it must go; after a restart of the server its status says so."""
+    rejected: tuple[str, str] | None = None
+    """Reason and message, where the node has no room for it (`node/admission.py`)."""
     failed_probes: dict[tuple[str, int], str] = field(default_factory=dict)
     """Container and number of its run → the sentence of the event that said which probe or hook it failed, and was stopped for."""
     stop_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -48,7 +50,14 @@ class PodState:
     def facts(self) -> PodFacts:
         card = self.card
         return PodFacts(
-            card.ip, "127.0.0.1", card.begun, self.containers, self.master_ready, self.evicted, self.delay.remaining
+            card.ip,
+            "127.0.0.1",
+            card.begun,
+            self.containers,
+            self.master_ready,
+            self.evicted,
+            self.delay.remaining,
+            self.rejected,
         )
 
     def spec_of(self, pod: Object) -> PodSpec:
@@ -86,7 +95,7 @@ class PodState:
                 self.containers[name] = replace(facts, problem_since=0.0)
 
     def holds_devices(self) -> bool:
-        return not self.finished
+        return not self.finished and self.rejected is None
 
     def containers_to_poll(self, *, pidfds: bool) -> list[str]:
         """Containers worth a look though nothing was heard of them."""

@@ -160,6 +160,8 @@ def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are
 
 def kubelet_failure(spec: PodSpec, facts: PodFacts, now: float) -> tuple[str, str] | None:
     """Reason and message of a pod that its kubelet ends whatever its programs do: as its status has them."""
+    if facts.rejected is not None:
+        return facts.rejected
     if facts.evicted:
         return "Evicted", facts.evicted
     if spec.active_deadline is not None and now >= facts.start_time + spec.active_deadline:

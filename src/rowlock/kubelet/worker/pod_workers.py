@@ -16,6 +16,7 @@ from rowlock.controllers.supervisor import ERRORS, back_off
 from rowlock.errors import Conflict, NotFound, Timeout, TooManyRequests, Unavailable
 from rowlock.kubelet.files.names import is_name
 from rowlock.kubelet.network.pod_network import PodNetwork
+from rowlock.kubelet.node.admission import admission_failure, is_placed
 from rowlock.kubelet.node.gpus import assign_devices
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
@@ -140,12 +141,18 @@ class PodWorkers:
             for other, t in (self._pod_states.items() if self._node.nodes[node].gpus else ())
             if t.card.node == node and t.holds_devices()
         }
-        spec = parse_pod_spec(pod)
-        devices = assign_devices(spec, self._node.nodes[node], held_devices)
+        spec, plan, failure = parse_pod_spec(pod), self._node.nodes[node], None
+        if not (placed := is_placed(spec)) and spec.phase not in ("Succeeded", "Failed"):
+            others = [t.spec for t in self._pod_states.values() if t.card.node == node and t.holds_devices() and t.spec]
+            failure = admission_failure(spec, plan, others, held_devices)
+        devices = () if failure else assign_devices(spec, plan, held_devices, is_placed=placed)
         address, owner = self._network.address(uid), spec.owner_uid
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
         state = self._pod_states[uid] = PodState(card, spec=spec, delay=self.recreations.start_delay(card))
+        if failure:
+            state.rejected = failure
+            self._record(Record(pod, "Warning", *failure, "kubelet"))
         if state.delay.remaining:
             self._record(Record(pod, "Normal", "BackOff", _delay_sentence(state.delay), "kubelet"))
         if self._network.needs_namespace(pod):  # it is made while the pod's start is worked out here
