@@ -47,7 +47,8 @@ def test_a_limit_that_is_enough_is_not_felt_and_its_group_goes(tmp_path: Path) -
         await node.ended("a")
         assert node.state("a", "state.terminated.reason") == "Error"
         uid = node.pod("a")["metadata"]["uid"]
-        assert (f"/rowlock/{uid}.main.0" in await node.log("a")) == (have != "watchdog")
+        told = {"v1": f"/rowlock/{uid}.main.0" in await node.log("a"), "v2": (await node.log("a")) == "0::/\n"}
+        assert told.get(have, True)  # in version 2 a container's own group is where its hierarchy begins
         assert not [d for d, _, _ in os.walk("/sys/fs/cgroup") if uid in d]
         found = node.store.view.get(kinds.NODE, "", node.name) or {}
         said = found["metadata"]["annotations"]["rowlock.dev/limits"]
@@ -142,3 +143,28 @@ def test_memory_that_is_shared_counts_once() -> None:
     mine = resident_memory([os.getpid()])
     assert resident_memory([os.getpid(), 2**30]) == mine > 1 << 20
     assert 0 < resident_memory([os.getpid()], exact=True) <= mine * 1.2
+
+
+READ_LIMITS = """
+cd /sys/fs/cgroup
+if [ -e memory/memory.limit_in_bytes ]; then cd memory; file=memory.limit_in_bytes; else file=memory.max; fi
+cat $$file; cat cpu.max ../cpu/cpu.cfs_quota_us ../cpu/cpu.cfs_period_us 2>/dev/null
+(echo 1 > $$file) 2>/dev/null || echo read-only
+"""
+
+
+def test_programs_see_the_limits_of_their_container(tmp_path: Path) -> None:
+    """As in every container: what reads /sys/fs/cgroup must not size itself by the machine."""
+
+    async def body(node: Node) -> None:
+        limits = {"memory": "300Mi", "cpu": "500m"}
+        await node.add(pod("a", READ_LIMITS, container={"resources": {"limits": limits}}), pod("b", "sleep 600"))
+        await node.ended("a")
+        said = (await node.log("a")).split()
+        numbers = [word for word in said if word.isdecimal()]
+        expected = {"v1": ["314572800", "50000", "100000"], "v2": ["314572800", "50000", "100000"], "watchdog": numbers}
+        assert numbers == expected[node.kubelet.node.limits_mode]
+        assert said[-1] == "read-only" or node.kubelet.node.limits_mode == "watchdog"
+        await node.phase("b", "Running")  # without limits it has no group of its own, and starts all the same
+
+    on_node(tmp_path, body)

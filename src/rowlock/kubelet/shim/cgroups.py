@@ -142,6 +142,11 @@ class Cgroup(NamedTuple):
         file = "tasks" if self.version == "v1" else "cgroup.procs"
         return [f"{directory}/{file}" for directory in self.directories]
 
+    def mount_points(self, root: str = ROOT) -> list[tuple[str, str]]:
+        """Each directory of a group that is the container's own, and where its hierarchy is mounted."""
+        points = (root,) if self.version == "v2" else (f"{root}/memory", f"{root}/cpu")
+        return [] if self.shared else list(zip(self.directories, points, strict=False))
+
     def oom_kills(self) -> int:
         """How often the kernel killed something in it for want of memory."""
         if not self.directories or self.shared:

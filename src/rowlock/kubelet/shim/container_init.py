@@ -17,6 +17,7 @@ from typing import Any
 
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
+from rowlock.kubelet.mounts.cgroup_view import CgroupView
 from rowlock.kubelet.shim import cgroups, netns, stdio
 from rowlock.kubelet.shim.fact_files import (
     create_writable,
@@ -48,6 +49,7 @@ class ContainerInit:
         self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
     ) -> None:
         self._request, self._netns, self._begin, self._spare_root = request, netns, begin, spare_root
+        self._cgroup_view = CgroupView([], version="")
         self._shim = own_pid()
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
@@ -75,6 +77,7 @@ class ContainerInit:
             if request.network:
                 netns.enter_pod_network(request.network, self._netns, has_own_root=request.rootfs is not None)
             apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only
+            self._cgroup_view = CgroupView([] if request.engine else group.mount_points(), version=group.version)
             self._set_up_mounts()
             if request.own_directory:
                 enter_own_directory(request.own_directory, request.cwd)
@@ -134,12 +137,13 @@ class ContainerInit:
         if request.rootfs:
             return self._enter_root(request.rootfs, mount_specs)
         is_isolated = "pid" in request.namespaces or request.shared_memory
-        if not request.network and (mount_specs or is_isolated):
+        if not request.network and (mount_specs or is_isolated or self._cgroup_view):
             calls.unshare_mounts()
         if "pid" in request.namespaces:
             calls.mount_proc()
         if request.shared_memory:
             calls.mount_shared_memory(request.shared_memory)
+        self._cgroup_view.attach()
         if mount_specs:
             volume_mounts.mount_volumes(mount_specs, request.directory, request.image_copy[1:])
 
@@ -156,6 +160,7 @@ class ContainerInit:
         rootfs.enter(spec, mount_specs, hosts, self._spare_root if has_spare else -1)
         if request.shared_memory:
             calls.mount_shared_memory(request.shared_memory)
+        self._cgroup_view.attach()
         if proc >= 0:
             place = os.open("/proc", beneath.DIRECTORY)
             calls.attach(proc, place)

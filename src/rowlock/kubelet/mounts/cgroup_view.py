@@ -1,0 +1,46 @@
+"""A container's /sys/fs/cgroup: programs that read their limits there (JVM, .NET, Go, Ray) see the container's, not the machine's.
+
+As a container runtime shows it: the container's own group where the hierarchy begins, read-only. In version 2 a cgroup namespace
+also makes `/proc/self/cgroup` begin there; in version 1 runtimes leave that as it is. Standard library only; Linux only.
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from rowlock.kubelet.mounts import calls
+
+_NEWCGROUP = 0x02000000
+_DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class CgroupView:
+    """The groups of one container as mounts that lie nowhere yet: they outlive a change of the root."""
+
+    def __init__(self, groups: Sequence[tuple[str, str]], *, version: str) -> None:
+        """In a process that is in these groups. `groups`: the directory of each, and where its hierarchy is mounted. What the
+        kernel refuses is left out: the limits hold all the same."""
+        self._trees: list[tuple[int, str]] = []
+        with contextlib.suppress(OSError):
+            if version == "v2" and groups:
+                calls.unshare(_NEWCGROUP)
+        for directory, point in groups:
+            with contextlib.suppress(OSError):
+                tree = calls.detached_copy(directory)
+                self._trees.append((tree, point))
+                calls.make_read_only(tree)
+
+    def __bool__(self) -> bool:
+        return bool(self._trees)
+
+    def attach(self) -> None:
+        """In the container's mount namespace, whose root is the container's."""
+        for tree, point in self._trees:
+            with contextlib.suppress(OSError):  # an image without this directory
+                place = os.open(point, _DIRECTORY)  # in version 1 it may be a link: cpu -> cpu,cpuacct
+                try:
+                    calls.attach(tree, place)
+                finally:
+                    os.close(place)
+            os.close(tree)
+        self._trees = []
