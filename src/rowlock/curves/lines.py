@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 AXES = ("step", "global_step", "train_step", "iteration", "iter", "batch", "epoch")
 """Names of positions; if a piece has several, the one that comes first in this list is the x axis."""
+ENDS_OF_PIECES = re.compile("[\n\r\b]+")
+"""A bar goes back with carriage returns, or with backspaces (Keras): what stood there was a state of its own."""
 MAX_PIECE = 4096
 """Characters of a piece that are parsed at most."""
 _NUMBER = r"[-+]?(?:\d{1,40}\.?\d{0,40}(?:e[-+]?\d{1,4})?|\.\d{1,40}|nan|inf(?:inity)?)"

@@ -92,6 +92,11 @@ class Stack:
         top = self.frames[0] if self.frames else None
         return f"{top.function} ({top.location})" if top is not None and top.is_library else ""
 
+    @property
+    def packages(self) -> set[str]:
+        """Installed packages whose code is in it, by their directories."""
+        return {name for f in self.frames if (name := f.file.partition("-packages/")[2].partition("/")[0])}
+
     def format_frames(self, limit: int = 12) -> list[str]:
         """For people, innermost first, without the tail of the library."""
         return [f"{f.function} ({f.file}:{f.line})" for f in self.frames[:limit]]

@@ -7,19 +7,19 @@ Events of the job (so `kubectl describe` shows them) and the answer of `rowlock 
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Record, View
-from rowlock.controllers.recorder import Recorder
 from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_ranks
 from rowlock.diagnosis.rendezvous import MEETINGS
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
+from rowlock.diagnostics.job_remarks import JobRemarks, KubeletContext
 from rowlock.diagnostics.rank_activity import Activity, command_below, is_polling, read_activity
 from rowlock.diagnostics.rank_errors import read_logged_errors, read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
@@ -51,17 +51,6 @@ _GATHER_DELAY = 1.5
 """Seconds between a failure and its report: the other ranks fail because of it, and the report names them all."""
 
 
-@dataclass(slots=True)
-class KubeletContext:
-    """What diagnostics need of the kubelet."""
-
-    view: View
-    pods: Mapping[str, PodState]
-    directory: Callable[[str, str], Path]
-    recorder: Recorder
-    clock: Callable[[], float] = time.time
-
-
 def attach_diagnostics(kubelet: Kubelet, view: View, data: Path) -> "Diagnostics":
     """The diagnostics of a kubelet, which calls them for every program that ends. `data` is the data directory."""
     diagnostics = Diagnostics(
@@ -77,6 +66,7 @@ class Diagnostics:
     def __init__(self, context: KubeletContext, data: Path) -> None:
         self._context = context
         self.failures = RankFailureStore(data)
+        self.remarks = JobRemarks(context, data, self.record_event)
         self._pending_jobs: set[str] = set()
         self._last_reported: dict[str, float] = {}
         self._hangs: dict[str, tuple[list[RankObservation], float]] = {}
@@ -87,11 +77,13 @@ class Diagnostics:
     def handle_exit(self, pod_state: PodState, container: str, run: Run) -> None:
         """Record a program that ended and did not succeed. The kubelet calls it at least once for each."""
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
-        if pod is None or uid(pod) != pod_state.card.uid or run.exit is None or run.exit.code == 0:
+        if pod is None or uid(pod) != pod_state.card.uid or run.exit is None:
             return
         owner_uid, job = job_uid(pod), self._owner_job(pod)
         if job is None or container not in {c["name"] for c in pod["spec"]["containers"]}:
             return
+        if run.exit.code == 0:
+            return self.remarks.handle_good_exit(job, pod, container, run)
         failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
         if failure is not None and failure.stopped:
             failure = _with_reason_of_node(failure, pod_state, container, pod)
@@ -112,9 +104,11 @@ class Diagnostics:
         """The sentence of the diagnosis for a job in this phase; "" when there is none."""
         if phase in ("Running", "Degraded"):
             observations, found_at = self._hangs.get(job, ([], 0.0))
-            return (
-                judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence if observations else ""
-            )
+            if observations:
+                return judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence
+            return " ".join(remark.event_message for remark in self.remarks.of(job))
+        if phase == "Completed" and (found := self.remarks.of(job)):
+            return f"It completed, but {'; '.join(remark.sentence for remark in found)}."
         failures = (
             [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
             if phase == "Failed"
@@ -283,7 +277,7 @@ class Diagnostics:
 
     async def diagnose_job(self, job: Object) -> dict[str, Any]:
         """What is known of a job: its last incident, and where its running ranks stand now."""
-        result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+        result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
         for incident in group_incidents(self.failures.failures_of(uid(job))):
             summary = {
                 "sentence": self._sentence_of(incident, job),
@@ -295,6 +289,10 @@ class Diagnostics:
         if observations:
             result["verdict"] = judge_ranks(observations).to_dict()
             result["ranks"] = [look.to_dict() for look in observations]
+        else:
+            self.remarks.close_meeting(job)
+        await self.remarks.settle(uid(job))
+        result["remarks"] = [{"kind": r.kind, "sentence": r.sentence} for r in self.remarks.of(uid(job))]
         return result
 
     async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:

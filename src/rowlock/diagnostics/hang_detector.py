@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 
 from rowlock.controllers.supervisor import ContainedTaskGroup
 from rowlock.diagnosis.hang import STOPPED, RankObservation, Verdict
+from rowlock.diagnosis.remarks import missing_for_group
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
-from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks
+from rowlock.diagnostics.rank_connections import Meeting, environment_of, loaded_packages
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, read_environ
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 
@@ -84,6 +86,7 @@ class WatchedJob:
     hang_since: float = 0.0
     next_search: float = 0.0
     reported_ranks: set[str] = field(default_factory=set)
+    meeting: Meeting = field(default_factory=Meeting)
 
 
 class HangDetector:
@@ -105,6 +108,7 @@ class HangDetector:
                 if time.monotonic() - swept_at > _SWEEP_INTERVAL:
                     swept_at = time.monotonic()
                     await asyncio.to_thread(self._diagnostics.failures.prune_old_jobs)
+                    await asyncio.to_thread(self._diagnostics.remarks.prune_old_jobs)
                 await asyncio.sleep(max(SAMPLE_INTERVAL, (cost + sampling_cost) / _COST))
 
     def _update_jobs(self, running_pods: Sequence[RunningPod], now: float) -> None:
@@ -113,10 +117,12 @@ class HangDetector:
         for subject in running_pods:
             pods_by_job[uid(subject.job)].append(subject)
         for ended_job in self._jobs.keys() - pods_by_job.keys():
-            del self._jobs[ended_job]
+            self._diagnostics.remarks.close_meeting(self._jobs.pop(ended_job).job)
+            self._diagnostics.remarks.meetings.pop(ended_job, None)
             self._diagnostics.set_hang(ended_job, [])
         for job, pods_of_job in pods_by_job.items():
             watched = self._jobs.setdefault(job, WatchedJob(pods_of_job[0].job, now, next_search=now + _FIRST))
+            self._diagnostics.remarks.meetings.setdefault(job, watched.meeting)
             if [s.run for s in pods_of_job] != [s.run for s in watched.running_pods]:
                 watched.scanned_at = 0.0
             watched.running_pods = pods_of_job
@@ -136,7 +142,9 @@ class HangDetector:
         ):
             return
         coroutine: Coroutine[None, None, None] | None = None
-        if self._is_suspicious(watched, now):
+        if watched.meeting.is_late and watched.still_since is None:
+            coroutine = self._report_alone(watched)
+        elif self._is_suspicious(watched, now):
             coroutine = self._examine_stacks(job, watched)
         elif watched.still_since is None and now >= watched.next_search:
             coroutine = self._search_straggler(watched)
@@ -230,6 +238,13 @@ class HangDetector:
         ) is not None:
             self._report_straggler(watched, verdict)
 
+    async def _report_alone(self, watched: WatchedJob) -> None:
+        """The ranks work, and none has ever been connected to another."""
+        rank = watched.ranks[0]
+        stacks = await self._diagnostics.dump_rank_stacks([rank])
+        hint = await asyncio.to_thread(_missing_for_group, rank, stacks.get(rank.name), watched)
+        self._diagnostics.remarks.warn_of_meeting(watched.job, hint)
+
     def _report_straggler(self, watched: WatchedJob, verdict: Verdict) -> None:
         """Once for each culprit."""
         if not watched.reported_ranks >= set(verdict.culprits):
@@ -255,6 +270,7 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
             watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
         if len(watched.ranks) > 1 or watched.samples or (watched.ranks and desired_pods(watched.job) > 1):
             samples[uid(watched.job)] = {rank: _sample_rank(rank, now) for rank in watched.ranks}
+            watched.meeting.look(watched.ranks)
     return samples, time.thread_time() - started
 
 
@@ -264,3 +280,10 @@ def _sample_rank(rank: RankProcess, now: float) -> RankSample:
     return RankSample(
         now, stack_dumps.cpu_seconds(rank.pid), rank.running_pod.last_output_time(), STOPPED if is_stopped else "S"
     )
+
+
+def _missing_for_group(rank: RankProcess, stack: Stack | None, watched: WatchedJob) -> str:
+    """Runs in a thread."""
+    packages = loaded_packages(rank.pid) | (stack.packages if stack is not None else set())
+    variables = environment_of(read_environ(rank.pid))
+    return missing_for_group(packages, variables, watched.meeting.pods, str(watched.job.get("kind", "")))

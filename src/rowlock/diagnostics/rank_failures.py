@@ -5,8 +5,6 @@ death is written twice. Kept for the newest jobs only.
 """
 
 import contextlib
-import json
-import os
 from pathlib import Path
 
 from rowlock.diagnosis.error_reports import MAX_REPORT_BYTES, parse_error_report
@@ -14,39 +12,27 @@ from rowlock.diagnosis.log_errors import find_error
 from rowlock.diagnosis.log_lines import last_line
 from rowlock.diagnosis.root_cause import RankFailure, ending_signal, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError
+from rowlock.diagnostics.job_records import JobRecords
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
 from rowlock.objects import Object, controller_of, dig, name
 from rowlock.workloads import pods as ranks
 
-MAX_JOBS = 1000
-"""Jobs whose failures are kept."""
 _MAX_FAILURES_PER_JOB = 2000
 """Failures that are kept for each job: one that crashes for ever fails the same way each time."""
 _TAIL_BYTES = 64 * 1024
-_MAX_STORE_BYTES = 64 << 20
 
 
 class RankFailureStore:
     """The files of rank failures, one a job, in the directory `deaths` of the data directory."""
 
     def __init__(self, data: Path) -> None:
-        self._directory = data / "deaths"
-        self._by_job: dict[str, list[RankFailure]] = {}
+        self._records = JobRecords(data / "deaths", failure_from_dict)
 
     def failures_of(self, job: str) -> list[RankFailure]:
         """Every failure of a job's ranks (the job's uid), in the order in which they were noticed."""
-        if job not in self._by_job:
-            failures = []
-            with contextlib.suppress(OSError):
-                for line in untrusted.read_file(str(self._file(job)), _MAX_STORE_BYTES).splitlines():
-                    with contextlib.suppress(
-                        ValueError, TypeError, AttributeError, RecursionError
-                    ):  # the last line of a crash
-                        failures.append(failure_from_dict(json.loads(line)))
-            self._by_job[job] = failures
-        return self._by_job[job]
+        return self._records.of(job)
 
     def add(self, job: str, failure: RankFailure) -> bool:
         """Store a failure. False when it is stored already, or the job has too many."""
@@ -55,22 +41,12 @@ class RankFailureStore:
             (d.pod, d.run, d.started) == (failure.pod, failure.run, failure.started) for d in failures
         ):
             return False
-        failures.append(failure)
-        self._directory.mkdir(exist_ok=True, mode=0o700)
-        with self._file(job).open("a") as file:
-            file.write(json.dumps(failure.to_dict()) + "\n")
+        self._records.add(job, failure, failure.to_dict())
         return True
 
     def prune_old_jobs(self) -> None:
         """Keeps the files of the newest jobs."""
-        with contextlib.suppress(FileNotFoundError):
-            files = sorted(os.scandir(self._directory), key=lambda e: e.stat().st_mtime, reverse=True)
-            for entry in files[MAX_JOBS:]:
-                os.unlink(entry.path)
-                self._by_job.pop(entry.name.removesuffix(".jsonl"), None)
-
-    def _file(self, job: str) -> Path:
-        return self._directory / f"{job}.jsonl"
+        self._records.prune_old_jobs()
 
 
 def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankFailure | None:

@@ -84,7 +84,7 @@ class KubeDiagnostics:
         ]
         count = sum(int(spec.get("replicas", 1)) for spec in replica_specs(job).values())
         incidents = [_incident_json(incident, count) for incident in group_incidents(failures)]
-        return {"incidents": incidents, "verdict": None, "ranks": []}
+        return {"incidents": incidents, "verdict": None, "ranks": [], "remarks": []}
 
     async def _gone_pods(self, job_uid: str) -> list[Object]:
         try:

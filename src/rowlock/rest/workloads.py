@@ -468,7 +468,9 @@ async def why(call: RestCall) -> Any:
     workload = find_workload(call)
     diagnose = call.context.diagnose
     diagnosis = (
-        await diagnose(workload.job) if diagnose is not None else {"incidents": [], "verdict": None, "ranks": []}
+        await diagnose(workload.job)
+        if diagnose is not None
+        else {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
     )
     if call.context.observe_ranks is not None:
         diagnosis |= await call.context.observe_ranks(call.context.api, workload.job)

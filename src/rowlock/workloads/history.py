@@ -230,7 +230,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     verdict = diagnosis["verdict"]
     failures = [i["sentence"] for i in diagnosis["incidents"] if not i.get("asked")]
     last_failure = failures[-1] if failures else ""
-    message = status.message or ""
+    message, remarks = status.message or "", [str(r["sentence"]) for r in diagnosis.get("remarks", ())]
     if status.phase in ("Pending", "Creating"):
         sentence = _waiting_sentence(workload, all_events)
     elif status.phase in ("Stopping", "Stopped"):
@@ -240,13 +240,16 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif verdict is not None and verdict["kind"] not in ("moving", "blind"):
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
-        sentence = f"It completed, but before that: {last_failure}" if last_failure else _GOOD_END
+        doubts = [f"before that: {last_failure}"] if last_failure else []
+        sentence = _completed_sentence([*remarks, *doubts])
     elif verdict is not None and verdict["kind"] == "blind":
         sentence = last_failure or verdict["sentence"]  # what is known before what is not
     elif verdict is not None:
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
         sentence = last_failure or message or "No problem was found."
+    if status.phase in ("Running", "Degraded"):
+        sentence = " ".join((sentence, *(f"{text[:1].upper()}{text[1:]}." for text in remarks)))
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 
@@ -262,6 +265,11 @@ def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
         for event in events
         if event.get("reason") == _STOPPED and _is_about_pod(event)
     ]
+
+
+def _completed_sentence(doubts: Sequence[str]) -> str:
+    """`doubts`: clauses that stand behind "It completed, but"; the last one may have its full stop."""
+    return f"It completed, but {'; '.join(doubts).removesuffix('.')}." if doubts else _GOOD_END
 
 
 def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,10 @@ def index(line: CommandLine) -> int:
     return 0
 
 
+_DOUBT = "It completed, but"
+"""How the server begins what it has to say against the result of a completed job."""
+
+
 def _parse_phase(word: str | None) -> str:
     """The phase that the flag names. Raises CommandError with the nearest one."""
     phase = (word or "").capitalize()
@@ -128,7 +132,7 @@ def _row(workload: dict[str, Any], with_project: bool, idle: int | None) -> tupl
         f"{workload['runningPods']}/{workload['requestedPods']['number']}",
         format_number(requested_gpus),
         format_age(workload["createdAt"]),
-        _shorten(reasons[0]) if reasons and workload["phase"] != "Completed" else "",
+        _shorten(reasons[0]) if reasons and (workload["phase"] != "Completed" or reasons[0].startswith(_DOUBT)) else "",
     )
 
 

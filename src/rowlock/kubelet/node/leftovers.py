@@ -18,7 +18,7 @@ from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.runtime import processes
 
-_DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths")
+_DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths", "remarks")
 """What belongs to the objects of one cluster. Images belong to the machine."""
 
 

@@ -43,6 +43,8 @@ class Exit:
     """Seconds from then to its end."""
     used_grace: bool = False
     """The grace was over, and it was killed."""
+    helpers_overuse: str = ""
+    """Why processes that it had started were killed for memory, though it ended with 0 itself."""
 
     @property
     def status_reason(self) -> str:

@@ -83,7 +83,9 @@ class Shim:
         if self._request.engine:
             return self._write_container_exit(self._request.engine, code)
         overuse = self._overuse_text or self._kernel_oom_message()
-        self._write_exit(code, signal_number, overuse if code else "", "OOMKilled" if overuse and code else "")
+        if not code:  # the kernel killed what it had started, and it went on without
+            return self._write_exit(code, signal_number, "", "", overuse)
+        self._write_exit(code, signal_number, overuse, "OOMKilled" if overuse else "")
 
     def prime_caches(self) -> None:
         """What every shim does while it lives, without effect."""
@@ -272,7 +274,7 @@ class Shim:
         fact = engine_proxy.collect_exit(self._request, engine, code)
         self._write_exit(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
 
-    def _write_exit(self, code: int, signal_number: int, message: str, reason: str) -> None:
+    def _write_exit(self, code: int, signal_number: int, message: str, reason: str, helpers_overuse: str = "") -> None:
         fact: dict[str, Any] = {
             "code": code,
             "signal": signal_number,
@@ -280,7 +282,8 @@ class Shim:
             "finished": time.time(),
         }
         message = message or self._termination_message(code)
-        fact |= {k: v for k, v in (("message", message), ("reason", reason)) if v}
+        fields = (("message", message), ("reason", reason), ("helpers_overuse", helpers_overuse))
+        fact |= {k: v for k, v in fields if v}
         if self._stop_begun:
             took = time.monotonic() - self._stop_at
             fact |= {"stopped": True, "stop_grace": round(self._stop_grace, 3), "stop_took": round(took, 3)}

@@ -173,6 +173,7 @@ ANSWERS: dict[str, Schema] = {
     "Diagnosis": record(
         name=TEXT, phase=_PHASE, sentence=TEXT, incidents=list_of(OBJECT), verdict=nullable(OBJECT), ranks=list_of(OBJECT),
         ends=_STOPS,
+        remarks=list_of(record(kind=TEXT, sentence=TEXT)),
     ),
     "RunHeader": record(**_RUN),
     "Runs": with_optional(record(runs=list_of(ref("RunHeader")), cut=TEXT, problem=TEXT), next=WHOLE),

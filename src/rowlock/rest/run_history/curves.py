@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import math
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from rowlock import objects
 from rowlock.api import LogOptions
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.curves.curves import Curve, CurveReader
+from rowlock.curves.lines import ENDS_OF_PIECES
 from rowlock.errors import ApiError, BadRequest
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
@@ -25,8 +25,6 @@ _MAX_ATTEMPTS = 100
 """How many attempts of a rank are read: the newest ones."""
 _MAX_PIECE = 1 << 16
 """Characters that are held of a piece that does not end."""
-_ENDS = re.compile("[\n\r\b]+")
-"""A bar goes back with carriage returns, or with backspaces (Keras): what stood there was a state of its own."""
 _NAMES_OF_VALUES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -74,7 +72,7 @@ async def split_pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
     """Lines, and the states of lines that are written over, without their ends; of one without end its beginning."""
     decode, rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
     async for chunk in chunks:
-        *pieces, rest = _ENDS.split(rest + decode(chunk))
+        *pieces, rest = ENDS_OF_PIECES.split(rest + decode(chunk))
         for piece in pieces:
             yield piece
         rest = rest[:_MAX_PIECE]

@@ -216,7 +216,7 @@ async def show_why(call: RestCall, run: PastRun) -> Any:
     """The verdict about a deleted workload, in one sentence."""
     call.validate_query()
     record = run.record
-    told = {"incidents": [], "verdict": None, "ranks": [], **(record.body.get("why") or {})}
+    told = {"incidents": [], "verdict": None, "ranks": [], "remarks": [], **(record.body.get("why") or {})}
     told["ends"] = history.stops_of(_events_of(run))
     return {**told, "name": record.name, "phase": record.phase, "sentence": record.verdict or "Nothing is known of it."}
 

@@ -55,7 +55,7 @@ _SETTLE = 2.0
 """Seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
 """Seconds for which a finished run stays in memory, because other ranks still end and events still arrive."""
-_NO_DIAGNOSIS: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": []}
+_NO_DIAGNOSIS: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
 DELETED = "Deleted"
 
 
@@ -431,10 +431,10 @@ class RunRecorder:
 
     def _note_event(self, event: Object) -> None:
         uid = run_of_event(event, self._pod_owners, self._cache)
-        notes = self._runs.get(uid) or self._leaving_runs.notes_of(event)
-        if notes is not None:
+        if (notes := self._runs.get(uid) or self._leaving_runs.notes_of(event)) is not None:
             notes.note_event(event)
-            if not notes.is_write_due:
-                self._write_soon(notes)
+            if notes.is_doubtful and notes.is_explained:
+                self._begin_explaining(notes)
+            self._write_soon(notes)
         elif uid in self._dirty or self._early_events.are_expected(uid):
             self._early_events.keep(uid, event)

@@ -13,6 +13,7 @@ from rowlock import objects
 from rowlock.archive import database, redaction
 from rowlock.archive.database import Statement
 from rowlock.archive.records import PhaseStep, PodRecord, RunRecord
+from rowlock.diagnosis.remarks import EVENT_REASONS
 from rowlock.objects import Object
 from rowlock.workloads import history, runai_json
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
@@ -21,6 +22,7 @@ from rowlock.workloads.projects import Project
 MAX_EVENTS = 500
 """Events of a run that are kept: the newest ones."""
 MAX_PHASES = 2000
+_REMARKS = frozenset(EVENT_REASONS.values())
 
 
 @dataclass(slots=True)
@@ -37,6 +39,8 @@ class RunNotes:
     """The pods as they were last seen, by uid."""
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     """Pod's name → its lives (uid and restart) → when it was seen to run, and to have ended."""
+    is_remarked: bool = False
+    """An event says that something is wrong with its result."""
     secrets: list[str] = field(default_factory=list)
     project: Project | None = None
     job: Object | None = None
@@ -65,6 +69,7 @@ class RunNotes:
         self.wait_sentence = history.wait_sentence(event) or self.wait_sentence
         if history.is_echo(event, (self.wait_sentence,)):
             return
+        self.is_remarked = self.is_remarked or event.get("reason") in _REMARKS
         uid = objects.uid(event)
         self.event_texts.pop(uid, None)
         self.event_texts[uid] = msgspec.json.encode(without_bookkeeping(event))
@@ -81,10 +86,20 @@ class RunNotes:
         by = objects.annotations(self.job).get(STOPPED_BY_ANNOTATION) if self.job else None
         return f"It was deleted{f' by `{by}`' if by else ''} while it was {phase.lower()}."
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it has completed, and something is wrong with its result."""
+        return self.is_remarked and self.record.phase == "Completed"
+
     def had_trouble(self) -> bool:
-        """Whether the run failed or had restarts, so that the verdict needs evidence from its ranks."""
+        """Whether the run failed, had restarts or a doubtful result, so that the verdict needs evidence from its ranks."""
         record = self.record
-        return record.attempts > 1 or record.phase == "Failed" or any(has_failed(pod) for pod in self.pods.values())
+        return (
+            self.is_remarked
+            or record.attempts > 1
+            or record.phase == "Failed"
+            or any(has_failed(pod) for pod in self.pods.values())
+        )
 
     def note_pod(self, uid: str, pod: Object, deleted: float | None) -> None:
         """Note a pod that has reached another stage or was deleted."""

@@ -1,0 +1,142 @@
+"""What is said of a job beside its failures: it goes on, or has completed, and still something is wrong with its result.
+
+A remark is a clause that can stand behind "It completed, but"; it claims what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rowlock.diagnosis.root_cause import format_duration, join_names
+
+ALONE, NOT_FINITE, UNCHANGED, LENGTHS, KILLED_HELPERS = "alone", "not-finite", "unchanged", "lengths", "killed-helpers"
+"""Kinds of remarks."""
+EVENT_REASONS = {
+    ALONE: "RanksNeverMet", NOT_FINITE: "LossNotFinite", UNCHANGED: "LossUnchanged", LENGTHS: "RanksDiffer",
+    KILLED_HELPERS: "OOMKilling",
+}  # fmt: skip
+"""Kind → the reason of the Event that tells it."""
+_WORLD_OF_ONE = re.compile(
+    r"\brank[ =:]{1,2}0 ?(?:of|/) ?1\b|\bworld[_ ]?size\W{1,4}1\b|\bMEMBER: 1/1\b|\bnum_processes\W{1,4}1\b",
+    re.IGNORECASE,
+)
+_SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """`sentence` has neither a capital at its begin nor a full stop at its end. `at`: when it was found, seconds since the epoch."""
+
+    kind: str
+    sentence: str
+    at: float = 0.0
+    rank: str = ""
+    """Whose it is; "" = of all."""
+
+    @property
+    def event_message(self) -> str:
+        return f"{self.sentence[:1].upper()}{self.sentence[1:]}."
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def remark_from_dict(fields: dict[str, Any]) -> Remark:
+    """The inverse of `Remark.to_dict`. Raises TypeError for fields that it does not know."""
+    return Remark(**fields)
+
+
+def says_world_of_one(log: str) -> bool:
+    """Whether a program says that it is the only one."""
+    return _WORLD_OF_ONE.search(log) is not None
+
+
+def non_finite_loss(rank: str, metric: str, place: str, value: float) -> Remark:
+    """`place` as `step 30`."""
+    word = "nan" if math.isnan(value) else "infinite"
+    return Remark(NOT_FINITE, f"{metric} of {rank} is {word} from {place} on", rank=rank)
+
+
+def constant_loss(rank: str, metric: str, value: float, points: int) -> Remark:
+    return Remark(
+        UNCHANGED,
+        f"{metric} of {rank} was {value:g} in all {points} lines that tell it: nothing was learned",
+        rank=rank,
+    )
+
+
+def length_difference(places: Mapping[str, tuple[str, float]]) -> Remark | None:
+    """Rank → (axis, position) of its last step; None where they are equal or not of one axis."""
+    if len({axis for axis, _ in places.values()}) != 1 or len({x for _, x in places.values()}) < 2:
+        return None
+    (axis,) = {axis for axis, _ in places.values()}
+    furthest = max(x for _, x in places.values())
+    short = {rank: x for rank, (_, x) in places.items() if x < furthest}
+    named = join_names([f"{rank} at {axis} {x:g}" for rank, x in short.items()])
+    return Remark(LENGTHS, f"its ranks did not end at the same {axis}: {named}, the others at {axis} {furthest:g}")
+
+
+def memory_kills(rank: str, why: str) -> Remark:
+    return Remark(
+        KILLED_HELPERS,
+        f"processes of {rank} were killed for memory ({why}), and its program went on without them",
+        rank=rank,
+    )
+
+
+def separate_ranks(ranks: Sequence[str], looks: int, seconds: float, hint: str) -> Remark:
+    """Ranks that never had a connection with each other."""
+    who = f"its {len(ranks)} ranks" if len(ranks) > 2 else f"{join_names(ranks)}"
+    text = (
+        f"{who} never connected to each other ({looks} looks over {format_duration(seconds)}):"
+        f" each works alone, as the only one{f'; {hint}' if hint else ''}"
+    )
+    return Remark(ALONE, text)
+
+
+def missing_for_group(packages: Collection[str], variables: Mapping[str, str], pods: int, kind: str) -> str:
+    """What is known to be missing where ranks do not find each other; "" where that is not known.
+
+    `packages`: what the program has loaded; `variables`: its environment. Measured with the versions in docs/frameworks.md."""
+    has_local_rank = "LOCAL_RANK" in variables
+    world = next((variables[name] for name in _SIZE_VARIABLES if variables.get(name, "1") not in ("", "1")), "")
+    rows: tuple[tuple[bool, str], ...] = (
+        (
+            "speechbrain" in packages and not has_local_rank,
+            "SpeechBrain forms a group only where LOCAL_RANK is set, and it is not: set it to 0, or start with torchrun",
+        ),
+        (
+            "deepspeed" in packages and not has_local_rank,
+            "DeepSpeed asks MPI for its rank where LOCAL_RANK is not set: set it to 0, or start with torchrun",
+        ),
+        (
+            bool({"lightning", "pytorch_lightning", "lightning_fabric"} & set(packages)),
+            f"Lightning trains on one node unless it is told num_nodes={pods}"
+            + ("" if has_local_rank else ", and needs LOCAL_RANK or torchrun to know its rank"),
+        ),
+        (
+            "paddle" in packages,
+            "Paddle reads PADDLE_* alone: a PaddleJob whose command is `python -m paddle.distributed.launch` has them",
+        ),
+        (
+            "ray" in packages,
+            "each pod began a Ray cluster of its own: one needs `ray start --head`, the others its address",
+        ),
+        (
+            "mpi4py" in packages and bool(world),
+            f"mpirun began {world} ranks, and the program's MPI counts one: it is not the MPI that mpirun belongs to",
+        ),
+        ("mpi4py" in packages, "MPI knows other ranks only under mpirun: submit an MPIJob"),
+        (
+            "tensorflow" in packages and "TF_CONFIG" not in variables and kind != "PyTorchJob",
+            "TensorFlow finds the others in TF_CONFIG, which is not set",
+        ),
+        ("torch" in packages, "torch.distributed.init_process_group() was not called, or was told world_size=1"),
+        ("tensorflow" in packages, "no strategy for several workers is in use"),
+        ("jaxlib" in packages, "jax.distributed.initialize() was not called"),
+    )
+    return next((text for applies, text in rows if applies), "")

@@ -1,0 +1,111 @@
+"""What is wrong with the results of jobs beside their failures: kept, told as Events, and answered."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.controllers.recorder import Recorder
+from rowlock.diagnosis import remarks
+from rowlock.diagnosis.remarks import Remark, remark_from_dict
+from rowlock.diagnostics.job_records import JobRecords
+from rowlock.diagnostics.log_remarks import remarks_of_logs
+from rowlock.diagnostics.rank_connections import Meeting
+from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.pod.pod_state import PodState
+from rowlock.objects import Object, uid
+from rowlock.workloads.pods import rank_label, sort_by_rank
+
+
+@dataclass(slots=True)
+class KubeletContext:
+    """What diagnostics need of the kubelet."""
+
+    view: View
+    pods: Mapping[str, PodState]
+    directory: Callable[[str, str], Path]
+    recorder: Recorder
+    clock: Callable[[], float] = time.time
+
+
+class JobRemarks:
+    """Of the jobs of one kubelet; by uid of the job, in the directory `remarks` of the data directory."""
+
+    def __init__(
+        self, context: KubeletContext, data: Path, record_event: Callable[[Object, str, str, str], None]
+    ) -> None:
+        self._context, self._record_event = context, record_event
+        self._records = JobRecords(data / "remarks", remark_from_dict)
+        self.meetings: dict[str, Meeting] = {}
+        """Running jobs of several pods: whether their ranks have met. Kept by the hang detector."""
+        self._log_checks: dict[str, asyncio.Task[None]] = {}
+
+    def handle_good_exit(self, job: Object, pod: Object, container: str, run: Run) -> None:
+        """See what its log and its control group say; the logs of a job's ranks together when the last of them has ended."""
+        if run.exit is not None and run.exit.helpers_overuse:
+            self.add(job, remarks.memory_kills(rank_label(job, pod), run.exit.helpers_overuse))
+        logs = self._logs_of_ended(job) if pod["spec"]["containers"][0]["name"] == container else []
+        if logs and uid(job) not in self._log_checks:
+            task = asyncio.get_running_loop().create_task(self._check_logs(job, logs))
+            self._log_checks[uid(job)] = task
+            task.add_done_callback(lambda _: self._log_checks.pop(uid(job), None))
+
+    def _logs_of_ended(self, job: Object) -> list[tuple[str, Path]]:
+        """Rank and log of each pod on this machine; none while the program of one of them runs, or has not begun."""
+        found = []
+        for pod in sort_by_rank(self._context.view.by_owner(kinds.POD, uid(job))):
+            pod_state = self._context.pods.get(uid(pod))
+            main_container = pod["spec"]["containers"][0]["name"]
+            facts = pod_state.containers.get(main_container) if pod_state is not None else None
+            if facts is None or facts.run is None or facts.run.exit is None:
+                return []
+            log = self._context.directory(uid(pod), main_container) / f"log.{facts.run.number}"
+            found.append((rank_label(job, pod), log))
+        return found
+
+    async def _check_logs(self, job: Object, logs: list[tuple[str, Path]]) -> None:
+        for remark in await asyncio.to_thread(remarks_of_logs, logs):
+            self.add(job, remark)
+
+    def add(self, job: Object, remark: Remark) -> None:
+        """Store what is wrong with a job's result, and say it as an Event of the job; once of each kind and rank."""
+        if all((known.kind, known.rank) != (remark.kind, remark.rank) for known in self._records.of(uid(job))):
+            remark = replace(remark, at=remark.at or self._context.clock())
+            self._records.add(uid(job), remark, remark.to_dict())
+            self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], remark.event_message)
+
+    def close_meeting(self, job: Object) -> None:
+        """Of a job whose ranks run no more, or were seen to train: store that they have never met, if that is so."""
+        meeting = self.meetings.get(uid(job))
+        if meeting is not None and (remark := meeting.remark) is not None:
+            meeting.is_told = True
+            self.add(job, remark)
+
+    def warn_of_meeting(self, job: Object, hint: str) -> None:
+        """Say of ranks that run that they have never met; `hint`: what is missing. It is stored where they train already."""
+        meeting = self.meetings[uid(job)]
+        meeting.note_hint(hint)
+        if meeting.trains:
+            self.close_meeting(job)
+        elif (remark := meeting.remark) is not None:
+            self._record_event(job, "Warning", remarks.EVENT_REASONS[remark.kind], f"So far, {remark.sentence}.")
+
+    def of(self, job: str) -> list[Remark]:
+        """What is wrong with a job's result (its uid), with what holds so far."""
+        meeting = self.meetings.get(job)
+        so_far = meeting.remark if meeting is not None and meeting.is_warned else None
+        found = [*self._records.of(job), *([so_far] if so_far is not None else [])]
+        are_alone = any(remark.kind == remarks.ALONE for remark in found)  # then they end when they like
+        return [remark for remark in found if remark.kind != remarks.LENGTHS or not are_alone]
+
+    async def settle(self, job: str) -> None:
+        """Wait until the logs of a job that has just ended are read."""
+        if (check := self._log_checks.get(job)) is not None:
+            await asyncio.shield(check)
+
+    def prune_old_jobs(self) -> None:
+        """Keeps those of the newest jobs."""
+        self._records.prune_old_jobs()

@@ -1,0 +1,61 @@
+"""What the logs of ranks that have ended with 0 say of their result: the end of each is read, the whole only on suspicion."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rowlock.curves.curves import Curve
+from rowlock.curves.endings import Point, last_place, not_finite_since, read_text, unchanged_since
+from rowlock.diagnosis import remarks
+from rowlock.diagnosis.remarks import Remark
+from rowlock.kubelet.files import untrusted
+
+MAX_RANKS = 16
+"""Ranks whose logs are compared."""
+_TAIL_BYTES = 8 * 1024
+_MAX_BYTES = 4 << 20
+"""Of a log that is read whole; of a longer one, its end."""
+_GAPS = 2.0
+"""How many intervals of a rank's own lines its last step must lie behind the others': ranks may write at different steps."""
+
+
+def remarks_of_logs(logs: Sequence[tuple[str, Path]]) -> list[Remark]:
+    """`logs`: rank and log of every rank that has ended, in the order of ranks. Runs in a thread."""
+    found: list[Remark] = []
+    places: dict[str, tuple[Point, float]] = {}
+    for rank, path in logs[:MAX_RANKS]:
+        curves = read_text(_read_tail(path, _TAIL_BYTES))
+        if not any(remark.kind in (remarks.NOT_FINITE, remarks.UNCHANGED) for remark in found):
+            found += _remarks_of_loss(rank, path, curves)
+        if (place := last_place(curves)) is not None:
+            places[rank] = place
+    if len(logs) > 1 and len(places) == len(logs) and (remark := _compare_lengths(places)) is not None:
+        found.append(remark)
+    return [replace(remark, at=time.time()) for remark in found]
+
+
+def _remarks_of_loss(rank: str, path: Path, tail: dict[str, Curve]) -> list[Remark]:
+    if not_finite_since(tail) is None and unchanged_since(tail) is None:
+        return []
+    curves = read_text(_read_tail(path, _MAX_BYTES))
+    if (point := not_finite_since(curves)) is not None:
+        return [remarks.non_finite_loss(rank, point.metric, f"{point.axis} {point.x:g}", point.value)]
+    if (point := unchanged_since(curves)) is not None:
+        return [remarks.constant_loss(rank, point.metric, point.value, len(curves[point.metric].points))]
+    return []
+
+
+def _compare_lengths(places: dict[str, tuple[Point, float]]) -> Remark | None:
+    furthest = max(point.x for point, _ in places.values())
+    if not any(furthest - point.x > _GAPS * max(gap, 1.0) for point, gap in places.values()):
+        return None
+    return remarks.length_difference({rank: (point.axis, point.x) for rank, (point, _) in places.items()})
+
+
+def _read_tail(path: Path, size: int) -> str:
+    """Without the line in whose middle it would begin."""
+    tail = untrusted.read_tail(str(path), size)
+    if len(tail) == size:
+        tail = tail.partition(b"\n")[2]
+    return tail.decode(errors="replace")

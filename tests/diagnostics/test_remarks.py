@@ -1,0 +1,180 @@
+"""Real processes that end well, and what is wrong with their results all the same."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.diagnostics.test_diagnostics import Job, hasty, on_job
+from tests.kubelet.conftest import until
+
+from rowlock.diagnosis import remarks
+from rowlock.diagnostics import rank_connections
+from rowlock.diagnostics.job_records import JobRecords
+from rowlock.diagnostics.rank_connections import are_connected
+from rowlock.kubelet.shim.fact_files import ticks
+
+__all__ = ["hasty"]
+
+RANK = """
+import os, socket, sys, time
+here = os.path.dirname(os.path.abspath(__file__))
+how, *more = sys.argv[1:]
+if how == "serve":
+    server = socket.create_server(("127.0.0.1", 0))
+    with open(here + "/port.new", "w") as file:
+        file.write(str(server.getsockname()[1]))
+    os.rename(here + "/port.new", here + "/port")
+    peer, _ = server.accept()
+elif how == "call":
+    while not os.path.exists(here + "/port"):
+        time.sleep(0.01)
+    peer = socket.create_connection(("127.0.0.1", int(open(here + "/port").read())))
+if how == "mute":
+    import glob, mmap
+    for path in glob.glob(here + "/site-packages/*/native.so"):
+        with open(path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+if how == "nan":
+    for step in range(40):
+        print(f"step={step} loss={float('nan') if step > 29 else 1 / (step + 1)}", flush=True)
+elif how in ("short", "long"):
+    for step in range(20 if how == "short" else 40):
+        print(f"step={step} loss={1 / (step + 1)}", flush=True)
+else:
+    step = 0
+    while not os.path.exists(here + "/end"):
+        if how != "mute":
+            print(f"step={step} loss={1 / (step + 1)}", flush=True)
+        step += 1
+        began = time.process_time()
+        while time.process_time() - began < 0.02:
+            pass
+"""
+
+
+@pytest.fixture
+def impatient(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_connections, "MIN_SECONDS", 0.3)
+
+
+def begin(job: Job) -> None:
+    (job.place / "rank.py").write_text(RANK)
+
+
+async def remarks_of(job: Job) -> list[str]:
+    return [str(remark["kind"]) for remark in (await job.why())["remarks"]]
+
+
+def test_a_loss_that_is_nan_at_the_end_is_told(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        begin(job)
+        await job.start("nan", "nan")
+        said = await job.event("LossNotFinite")
+        assert said == "Loss of rank 0 is nan from step 30 on."
+        uid = job.object["metadata"]["uid"]
+        assert (
+            job.attached.status_message(uid, "Completed") == "It completed, but loss of rank 0 is nan from step 30 on."
+        )
+        assert job.attached.status_message(uid, "Failed") == ""
+        again: Any = JobRecords(job.node.data / "remarks", remarks.remark_from_dict)
+        assert [remark.kind for remark in again.of(uid)] == [remarks.NOT_FINITE]
+
+    on_job(tmp_path, body)
+
+
+def test_ranks_that_end_at_different_steps_are_told(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        begin(job)
+        await job.start("long", "short")
+        assert (await job.event("RanksDiffer")).endswith("rank 1 at step 19, the others at step 39.")
+
+    on_job(tmp_path, body)
+
+
+def test_ranks_that_train_without_each_other_are_told_while_they_run(tmp_path: Path, impatient: None) -> None:
+    async def body(job: Job) -> None:
+        begin(job)
+        await job.start("alone", "alone")
+        said = await job.event("RanksNeverMet")
+        assert said.startswith("Rank 0 and rank 1 never connected to each other (")
+        assert job.attached.status_message(job.object["metadata"]["uid"], "Running") == said
+        (job.place / "end").touch()
+        await job.node.ended("j-master-0")
+        await job.node.ended("j-worker-0")
+        assert await remarks_of(job) == ["alone"]
+
+    on_job(tmp_path, body)
+
+
+def test_connected_ranks_are_left_alone(tmp_path: Path, impatient: None) -> None:
+    async def body(job: Job) -> None:
+        begin(job)
+        await job.start("serve", "call")
+        uid = job.object["metadata"]["uid"]
+
+        def met() -> bool:
+            meeting = job.attached.remarks.meetings.get(uid)
+            return meeting is not None and meeting.has_met
+
+        await until(met, "a look that has seen the connection")
+        (job.place / "end").touch()
+        await job.node.ended("j-master-0")
+        await job.node.ended("j-worker-0")
+        assert "alone" not in await remarks_of(job)
+
+    on_job(tmp_path, body)
+
+
+@pytest.mark.parametrize("package", ["torch", "numpy"])
+def test_ranks_without_figures_are_judged_at_their_end(tmp_path: Path, impatient: None, package: str) -> None:
+    """By what they have loaded: native code of a framework, here a file that is mapped from where it would lie."""
+
+    async def body(job: Job) -> None:
+        begin(job)
+        place = job.place / "site-packages" / package
+        place.mkdir(parents=True)
+        (place / "native.so").write_bytes(b"x")
+        await job.start("mute", "mute")
+        meetings, uid = job.attached.remarks.meetings, job.object["metadata"]["uid"]
+        await until(lambda: uid in meetings and meetings[uid].looks > 5 * rank_connections.MIN_LOOKS, "enough looks")
+        assert (await job.why())["remarks"] == []
+        (job.place / "end").touch()
+        await job.node.ended("j-master-0")
+        await job.node.ended("j-worker-0")
+        if package == "torch":
+            assert "never connected" in await job.event("RanksNeverMet")
+        assert await remarks_of(job) == (["alone"] if package == "torch" else [])
+
+    on_job(tmp_path, body)
+
+
+def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:
+    hold = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); print(flush=True); sys.stdin.read()"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        with far:
+            programs = [
+                subprocess.Popen(
+                    [sys.executable, "-c", hold, str(end.fileno())],
+                    pass_fds=[end.fileno()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+                for end in (near, far)
+            ]
+            for program in programs:
+                assert program.stdout is not None
+                program.stdout.readline()
+            assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")])
+            assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "a")]) is False
+    for program in programs:
+        program.communicate(timeout=60)
+    assert are_connected([rank(programs[0].pid, "a"), rank(programs[1].pid, "b")]) is None, "they have ended"
+
+
+def rank(pid: int, pod: str) -> Any:
+    return SimpleNamespace(pid=pid, start_ticks=ticks(pid), running_pod=SimpleNamespace(pod={"metadata": {"uid": pod}}))
