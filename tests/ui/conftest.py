@@ -48,17 +48,19 @@ class Ui:
         if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
             self.said.append(message.text)
 
-    def choose_program(self, command: str) -> None:
-        """In the form of a new training: this command, with this machine's programs."""
+    def choose_program(self, command: str, directory: str = "") -> None:
+        """In the form of a new training: this command, with this machine's programs, in this directory."""
         if environment := self.site.environment:
             self.page.get_by_role("radio", name=environment).check()
             self.page.get_by_label("Command", exact=True).fill(command)
+            self.page.get_by_label("Working directory").fill(directory)
             return
         self.page.get_by_role("button", name="NEW ENVIRONMENT").click()
         dialog = self.page.get_by_role("dialog")
         dialog.get_by_label("Environment name").fill("of-the-test")
         dialog.get_by_label("Image URL").fill(self.site.image)
         dialog.get_by_label("Command", exact=True).fill(command)
+        dialog.get_by_label("Working directory").fill(directory)
         dialog.get_by_role("button", name="CREATE ENVIRONMENT").click()
         self.page.get_by_role("radio", name="of-the-test").wait_for()
 

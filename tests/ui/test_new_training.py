@@ -231,7 +231,7 @@ def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     page = begin(ui, "by-form")
     page.get_by_role("group", name="Distributed training configuration").get_by_label("Workers only").check()
     page.get_by_role("button", name="CONTINUE").click()
-    ui.choose_program("sleep 600")
+    ui.choose_program("sleep 600", "/tmp")
     page.get_by_role("radio", name="half-gpu").check()
     page.get_by_role("button", name="CONTINUE").click()
     command = page.locator(".command code").inner_text()
@@ -239,6 +239,7 @@ def test_the_command_does_what_the_form_does(ui: Ui) -> None:
     expect(ui.row("by-form")).to_contain_text("All 2 pods run.")
     ui.cluster.run(*(word.replace("by-form", "by-command") for word in shlex.split(command)))
     made = [submitted(ui, name) for name in ("by-form", "by-command")]
+    assert {parts["workingDir"] for _, _, parts, _ in made[0].values()} == {"/tmp"}
     assert made[0] == made[1], command
 
 
@@ -251,7 +252,7 @@ def submitted(ui: Ui, name: str) -> Any:
         (container,) = replica["template"]["spec"]["containers"]
         annotations = replica["template"]["metadata"].get("annotations", {})
         program = [*container.get("command", []), *container.get("args", [])]
-        parts = {field: container.get(field) for field in ("image", "resources")}
+        parts = {field: container.get(field) for field in ("image", "resources", "workingDir")}
         asked[role] = (replica["replicas"], program, parts, {k: v for k, v in annotations.items() if "gpu" in k})
     return asked
 

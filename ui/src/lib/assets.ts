@@ -44,10 +44,11 @@ export const PROGRAM_FIELDS: FormField[] = [
   need("image", "Image URL"),
   text("command", "Command", "the image's own"),
   text("args", "Arguments"),
+  text("workingDir", "Working directory", "the image's own"),
   { path: "environmentVariables", title: "Environment variables", type: "pairs" },
 ];
 /** Of this machine's own programs: no image, and no entrypoint that arguments could follow. */
-export const HOST_FIELDS: FormField[] = [need("command", "Command", "python train.py"), ...PROGRAM_FIELDS.slice(3)];
+export const HOST_FIELDS: FormField[] = [need("command", "Command", "python train.py"), text("workingDir", "Working directory", "/home/you/project"), ...PROGRAM_FIELDS.slice(4)];
 /** Of a template, which may leave the image to whoever uses it. */
 export const OPEN_FIELDS: FormField[] = PROGRAM_FIELDS.map((field) => ({ ...field, isRequired: false }));
 const PULL_POLICIES = [["", "the node's default"], ["Always", "Always"], ["IfNotPresent", "IfNotPresent"], ["Never", "Never"]] as const;
@@ -56,7 +57,6 @@ export const ENVIRONMENT: AssetForm = {
   fields: [
     ...PROGRAM_FIELDS,
     { path: "imagePullPolicy", title: "When to pull the image", type: "choice", options: PULL_POLICIES },
-    text("workingDir", "Working directory", "the image's own"),
     number("runAsUid", "User id", { placeholder: "the image's own" }),
     number("runAsGid", "Group id", { placeholder: "the image's own" }),
     { path: "capabilities", title: "Linux capabilities", type: "words", placeholder: "NET_ADMIN, SYS_PTRACE" },
