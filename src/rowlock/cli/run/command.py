@@ -24,6 +24,7 @@ from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
+from rowlock.cli.run.changed_news import tell_changed
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, submission
@@ -160,12 +161,14 @@ def _launch(line: CommandLine, prepare: Prepare, follow: Follow) -> int:
         tell(f"Job {name} submitted to project {project(line)}{pods}.")
         if prepared.beginning:
             tell(prepared.beginning)
-        if sentence := shell_environment.describe(prepared.shell, shell_environment.of_parent()):
-            tell(sentence)
-        if prepared.shell and (sentence := shell_environment.describe_unsent(os.environ)):
-            tell(sentence)
-        if sentence := _describe_python(prepared.body.get("code") or {}):
-            tell(sentence)
+        tell_changed(
+            data_dir(line),
+            {
+                "environment": shell_environment.describe(prepared.shell, shell_environment.of_parent()),
+                "unsent": shell_environment.describe_unsent(os.environ) if prepared.shell else "",
+                "python": _describe_python(prepared.body.get("code") or {}),
+            },
+        )
         if copy:
             source.settle(server, copy, identity)
         if line.detach:
