@@ -221,5 +221,42 @@ def seconds(text: str | None) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
+LATE_LOOK = 2.0
+"""Seconds by which a look at what has ended may be late without being taken for another time: times in objects are whole seconds."""
+
+
+def end_time(job: Object, pods: Iterable[Object], now: float, *, is_told: bool = True) -> float:
+    """When a job that has ended by now did so: when its pods' last program ended, where all have and say so; else when its status
+    says, which counts where `is_told`. `now` for one that is looked at in time: a server may have been down when it ended."""
+    known = _last_end(pods)
+    if known is None and is_told:
+        failed = condition(job, "Failed") or {}
+        since = failed.get("lastTransitionTime") if failed.get("status") == "True" else None
+        known = _time_or_zero(dig(job, "status.completionTime", None) or since)
+    created = _time_or_zero(meta(job).get("creationTimestamp"))
+    return known if known and created <= known < now - LATE_LOOK else now
+
+
+def _last_end(pods: Iterable[Object]) -> float | None:
+    """None while a pod may run, and where none says when it ended."""
+    ends = list[float]()
+    for pod in pods:
+        if phase(pod) not in ("Succeeded", "Failed"):
+            return None
+        ends += [
+            _time_or_zero(dig(status, "state.terminated.finishedAt", None))
+            for status in dig(pod, "status.containerStatuses", None) or ()
+        ]
+    return max(ends, default=0.0) or None
+
+
+def _time_or_zero(text: Any) -> float:
+    """Anybody who may write a status may write anything there."""
+    try:
+        return seconds(str(text or ""))
+    except ValueError:
+        return 0.0
+
+
 def by_name(objects: Iterable[Object]) -> dict[str, Object]:
     return {name(o): o for o in objects}

@@ -15,7 +15,7 @@ from typing import Literal
 
 from rowlock.api import Create, Decision, Delete, Patch, Record, Update, Write
 from rowlock.kinds import POD, SERVICE, Kind
-from rowlock.objects import Object, is_deleting, name, namespace, timestamp
+from rowlock.objects import Object, end_time, is_deleting, name, namespace, timestamp
 from rowlock.training.conditions import Condition, Conditions, equal_except_times, is_condition_true, set_condition
 from rowlock.training.model import DEFAULT, Job, Parity, Replica, group_by_replica_type
 
@@ -85,7 +85,9 @@ class ReconcileContext:
             self.start_time = timestamp(self.now)
 
     def set_completion_time(self) -> None:
-        self.completion_time = self.completion_time or timestamp(self.now)
+        """As the operator does; of a job that ended while nobody looked, the time that its pods tell, not that of the look."""
+        if self.completion_time is None:
+            self.completion_time = timestamp(end_time(self.job.object, self.observed.pods, self.now, is_told=False))
 
     # ---------------------------------------------------------------- events and writes
 

@@ -209,12 +209,12 @@ class RunRecorder:
         pods, group = self._cache.own_pods(uid), self._cache.group_of(uid)
         notes.take_objects(job, group, project, self._cache.cluster)
         phase, message = phase_and_message(job, pods, group)
-        notes.note_phase(now, phase, message)
+        notes.note_phase(notes.end_time(job, pods, now) if phase in TERMINAL else now, phase, message)
         self._note_pods(notes, pods, now)
         notes.next_look = now + len(pods) * _LOOK_PER_POD
         if phase in TERMINAL:
             if notes.record.finished is None:
-                notes.record.finished = now
+                notes.record.finished = notes.phases[-1].at
             if not notes.is_explained:
                 self._begin_explaining(notes)
         if notes.is_changed:
@@ -295,9 +295,9 @@ class RunRecorder:
         phase, message = phase_and_message(without_deletion(job), (), None)
         if phase not in TERMINAL or any(step.phase in (phase, "Deleting") for step in notes.phases[-2:]):
             return
-        notes.job = job
-        notes.note_phase(now, phase, message)
-        notes.record.finished = notes.record.finished or now
+        notes.job, ended = job, notes.end_time(job, (), now)
+        notes.note_phase(ended, phase, message)
+        notes.record.finished = notes.record.finished or ended
         if not notes.is_explained:
             notes.record.verdict = message if phase == "Failed" else ""
             self._begin_explaining(notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -63,6 +64,11 @@ class RunNotes:
         self.record.phase = phase
         self.is_changed = True
         return True
+
+    def end_time(self, job: Object, pods: Iterable[Object], now: float) -> float:
+        """When the job ended; not before the phase that it had last."""
+        ended = objects.end_time(job, pods, now)
+        return max(ended, self.phases[-1].at) if self.phases and self.phases[-1].at <= now else ended
 
     def note_event(self, event: Object) -> None:
         """What each pod of a gang is told of the gang's waiting would push all else out."""
