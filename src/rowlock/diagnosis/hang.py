@@ -19,7 +19,7 @@ from rowlock.diagnosis.tracebacks import LoggedError
 
 STOPPED = "T"
 """The state of a process that was stopped by a signal, as in /proc."""
-_IDLE, _BUSY = 0.1, 0.9
+_IDLE, _BUSY, _WOKEN, _HALF = 0.1, 0.9, 0.01, 0.5
 """In CPUs: 1.0 is one CPU fully used."""
 _QUIET = 1024.0
 """Bytes a second, read and written: keep-alives and heartbeats of a rank that makes no progress are fewer."""
@@ -82,13 +82,22 @@ class RankObservation:
         talks = (
             self.transferred > _QUIET and self.awaited_collective not in MEETINGS
         )  # torch's store asks itself who came
-        is_at_work = talks or self.helpers > _IDLE or (self.queued > _IDLE and not self.polls)
+        is_at_work = talks or self.helpers > _IDLE or (self.is_starved and not self.polls)
         return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
 
     @property
     def is_at_rest(self) -> bool:
         """Whether it stands still and computes nothing, nor would if it had a CPU."""
-        return self.is_standing_still and (self.cpu + self.queued < _IDLE or self.polls)
+        return self.is_standing_still and (self.is_idle or self.polls)
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether it would compute, had it a CPU; a rank that waits is woken now and then, and queues a little on a busy machine, too."""
+        return self.cpu > _WOKEN and self.cpu + self.queued > _HALF
+
+    @property
+    def is_idle(self) -> bool:
+        return self.cpu < _IDLE and not self.is_starved
 
     @property
     def is_absent(self) -> bool:
@@ -98,7 +107,7 @@ class RankObservation:
     @property
     def is_failed(self) -> bool:
         """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
-        is_idle = self.is_standing_still or (self.stack is None and self.cpu + self.queued < _IDLE)
+        is_idle = self.is_standing_still or (self.stack is None and self.is_idle)
         return self.own_error is not None and not self.own_error.secondary and is_idle
 
     @property
@@ -362,9 +371,10 @@ def _moving_sentence(observations: Sequence[RankObservation]) -> str:
 
 def _activity_text(look: RankObservation) -> str:
     share = f"{look.cpu * 100:.0f}% of a CPU"
-    is_idle = look.cpu + look.queued < _IDLE
-    activity = "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if is_idle else "at work"
-    if look.queued > max(look.cpu, _IDLE):
+    activity = (
+        "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if look.is_idle else "at work"
+    )
+    if look.is_starved and look.queued > look.cpu:
         activity = "at work, but kept from the CPUs by other programs"
     return f"{activity} ({share}), silent for {format_duration(look.silent)}{_logged_text(look)}"
 

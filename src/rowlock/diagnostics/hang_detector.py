@@ -85,6 +85,8 @@ class WatchedJob:
     hang: Verdict | None = None
     hang_since: float = 0.0
     next_search: float = 0.0
+    blind_looks: int = 0
+    """Examinations in a row that could read no stack: a program that is being started is no Python for a moment."""
     reported_ranks: set[str] = field(default_factory=set)
     meeting: Meeting = field(default_factory=Meeting)
 
@@ -190,11 +192,12 @@ class HangDetector:
             ) == _rank_places(later_observations)
             if is_same:
                 return self._report_hang(job, watched, verdict, later_observations)
+        watched.blind_looks = watched.blind_looks + 1 if verdict.kind == "blind" else 0
         if since is None or (still_seconds := time.monotonic() - since) < SLOW:
             return
         if verdict.kind in ("slow", "behind"):
             self._report_straggler(watched, verdict)
-        elif verdict.kind == "blind" and watched.last_output and BLIND not in watched.reported_ranks:
+        elif verdict.kind == "blind" and watched.last_output and _is_any_idle(watched, observations):
             watched.reported_ranks.add(BLIND)
             message = f"No rank has written a line for {format_duration(still_seconds)}, and at least one of them uses no CPU. {verdict.sentence}"
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
@@ -250,6 +253,13 @@ class HangDetector:
         if not watched.reported_ranks >= set(verdict.culprits):
             watched.reported_ranks.update(verdict.culprits)
             self._diagnostics.record_event(watched.job, "Warning", "RankSlow", verdict.sentence)
+
+
+def _is_any_idle(watched: WatchedJob, observations: Iterable[RankObservation]) -> bool:
+    """Whether all ranks still live, and one of them used no CPU and was kept from none; said once for each job."""
+    are_alive = all(stack_dumps.process_state(rank.pid) not in ("", "X", "Z") for rank in watched.ranks)
+    is_new = BLIND not in watched.reported_ranks
+    return is_new and are_alive and watched.blind_looks > 1 and any(look.is_idle for look in observations)
 
 
 def _rank_places(observations: Iterable[RankObservation]) -> list[tuple[str, object]]:
