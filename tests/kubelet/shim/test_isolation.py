@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.kubelet.conftest import Node, on_node, pod, until
+from tests.kubelet.conftest import WAY, Node, on_node, pod, until
 from tests.processes import running
 
+from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.kubelet.mounts import pod_ipc
+from rowlock.objects import dig
 
 PROBLEM = pod_ipc.probe_isolation()
 pytestmark = pytest.mark.skipif(bool(PROBLEM), reason=f"pods cannot be kept apart here: {PROBLEM}")
@@ -181,5 +184,56 @@ def test_kill_1_ends_the_container(tmp_path: Path) -> None:
         await node.add(pod("a", "kill 1; sleep 600"))
         await node.ended("a")
         assert node.state("a", "state.terminated.exitCode") == 143
+
+    on_node(tmp_path, body)
+
+
+LIST_PROCESSES = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $$p/cmdline; echo; done"
+
+
+async def debug(node: Node, name: str, **more: Any) -> None:
+    """Adds the ephemeral container `look`, which lists the processes that it sees, as `kubectl debug` does."""
+    container = {"name": "look", "image": WAY.image, "command": ["sh", "-c", LIST_PROCESSES], **more}
+    await node.store.patch(
+        kinds.POD, "default", name, {"spec": {"ephemeralContainers": [container]}}, subresource="ephemeralcontainers"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "more"),
+    [({}, {"targetContainerName": "main"}), ({"shareProcessNamespace": True}, {})],
+    ids=["its target's", "those of a pod that shares them"],
+)
+def test_an_ephemeral_container_sees_the_processes_of_its_pod_alone(
+    tmp_path: Path, spec: dict[str, Any], more: dict[str, str]
+) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("other", "sleep 4713; true"), pod("a", "sleep 4712; true", spec=spec))
+        await node.phase("a", "Running")
+        await node.phase("other", "Running")
+        await debug(node, "a", **more)
+        await until(lambda: dig(node.pod("a"), "status.ephemeralContainerStatuses") is not None)
+
+        def ended() -> Any:
+            return dig(node.pod("a"), "status.ephemeralContainerStatuses")[0]["state"].get("terminated")
+
+        await until(ended, "the ephemeral container to end")
+        assert ended()["exitCode"] == 0
+        said = await node.log("a", container="look")
+        assert "sleep 4712" in said and "sleep 4713" not in said
+        assert node.state("a", "state.running") and node.state("a", "restartCount") == 0
+        await node.delete("a", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body)
+
+
+def test_a_pod_that_shares_processes_and_has_one_container_sees_its_own_alone(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("other", "sleep 4714; true"))
+        await node.phase("other", "Running")
+        await node.add(pod("a", LIST_PROCESSES, spec={"shareProcessNamespace": True}))
+        await node.ended("a")
+        assert "4714" not in await node.log("a") and "/proc/[0-9]" in await node.log("a")
+        assert "shareProcessNamespace" not in str(node.events("a"))
 
     on_node(tmp_path, body)

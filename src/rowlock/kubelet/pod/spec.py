@@ -170,6 +170,11 @@ class PodSpec:
         """Those of `containers` that have a program: all but the emulated init container."""
         return tuple(c for c in self.containers if not c.is_emulated_init)
 
+    @property
+    def shares_processes_of_several(self) -> bool:
+        """Its containers see each other's processes, and it has more than one that lasts."""
+        return self.is_process_namespace_shared and len([c for c in self.real_containers if not c.is_ephemeral]) > 1
+
     def container(self, name: str) -> ContainerSpec:
         """Raises KeyError when it has no such container."""
         return self.by_name[name]

@@ -33,7 +33,7 @@ def pod_warnings(
     `has_namespaces`: have pods that are processes networks of their own?"""
     warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
     warnings += network_warnings(pod, has_own_network=has_namespaces and not engine)
-    if pod.is_process_namespace_shared and not engine:
+    if pod.is_process_namespace_shared and not engine and pod.shares_processes_of_several:
         warnings.append(
             "shareProcessNamespace: its containers see and may signal all processes of this machine, not the pod's alone"
         )

@@ -15,7 +15,7 @@ from _signal import signal as handle  # type: ignore[import-not-found] # signal.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rowlock.kubelet.files import beneath
+from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.mounts import calls, rootfs, spare_roots, volume_mounts
 from rowlock.kubelet.mounts.cgroup_view import CgroupView
 from rowlock.kubelet.shim import cgroups, netns, stdio
@@ -50,6 +50,7 @@ class ContainerInit:
     ) -> None:
         self._request, self._netns, self._begin, self._spare_root = request, netns, begin, spare_root
         self._cgroup_view = CgroupView([], version="")
+        self._has_own_proc = "pid" in request.namespaces or bool(request.joined_run)
         self._shim = own_pid()
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
@@ -136,10 +137,10 @@ class ContainerInit:
             )
         if request.rootfs:
             return self._enter_root(request.rootfs, mount_specs)
-        is_isolated = "pid" in request.namespaces or request.shared_memory
+        is_isolated = self._has_own_proc or request.shared_memory
         if not request.network and (mount_specs or is_isolated or self._cgroup_view):
             calls.unshare_mounts()
-        if "pid" in request.namespaces:
+        if self._has_own_proc:
             calls.mount_proc()
         if request.shared_memory:
             calls.mount_shared_memory(request.shared_memory)
@@ -156,7 +157,7 @@ class ContainerInit:
         ):  # a pod's network begins where nothing that is mounted is seen elsewhere
             calls.unshare_mounts()
         hosts = request.network["hosts"] if request.network else ""
-        proc = calls.detached_proc() if "pid" in request.namespaces else -1
+        proc = calls.detached_proc() if self._has_own_proc else -1
         rootfs.enter(spec, mount_specs, hosts, self._spare_root if has_spare else -1)
         if request.shared_memory:
             calls.mount_shared_memory(request.shared_memory)
@@ -197,6 +198,24 @@ def commit_start_fact(request: ShimRequest) -> bool:
         os.rename(run_fact_path(request, "start") + ".begun", run_fact_path(request, "start"))
         return True
     return False
+
+
+def join_processes(start_fact: str) -> bool:
+    """What the calling process forks from now on lives among the processes of the container that the fact is about. False when that
+    does not run any more."""
+    fact = untrusted.read_object(start_fact) or {}
+    pid = untrusted.integer_of(fact, "pid")
+    try:
+        namespace = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if not pid or ticks(pid) != untrusted.integer_of(fact, "ticks", 1 << 62):
+            return False
+        calls.setns(namespace, calls.NEWPID)
+    finally:
+        os.close(namespace)
+    return True
 
 
 def apply_limits(rlimits: Mapping[str, Sequence[int]], procs_files: Sequence[str]) -> None:

@@ -129,6 +129,10 @@ class Shim:
         read_end, write_end = os.pipe()
         if "pid" in self._request.namespaces and self._request.network is None:
             process_tree.skip_pids(self._pid)
+        if self._request.joined_run and not container_init.join_processes(self._request.joined_run):
+            os.close(write_end)
+            os.close(read_end)
+            return "the container whose processes it is to see does not run any more"
         self._child = os.fork()
         if self._child == 0:
             signal.set_wakeup_fd(-1)
@@ -235,7 +239,7 @@ class Shim:
         for pid in handling or children:
             if pid not in self._passed_on_to:
                 self._passed_on_to.append(pid)
-                signal_all([process_tree.inner_pid(pid)], self._request.stop_signal)
+                signal_all([process_tree.inner_pid(pid) if self._is_init else pid], self._request.stop_signal)
         return True
 
     def _signal_tree(self, number: int) -> None:

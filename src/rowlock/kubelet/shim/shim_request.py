@@ -86,6 +86,8 @@ class ShimRequest(NamedTuple):
     """None = the machine's."""
     namespaces: Sequence[str] = ()
     """Those that are not the machine's: `pid` and `ipc` of the container alone, `pod-ipc` of all containers of the pod."""
+    joined_run: str = ""
+    """The `start.N` of the container whose processes it sees, where those are not its own; "" = none."""
     shared_memory: int = 0
     """The most bytes of a /dev/shm of its own; 0 = there is none but what `mounts` say, or the machine's."""
     mounts: Sequence[Mapping[str, Any]] = ()

@@ -107,6 +107,7 @@ class ProcessBackend:
             stop_signal=stop_signal,
             network=self.network.namespace_request(start.pod, start.card.ip),
             namespaces=namespaces,
+            joined_run=self._joined_run(start) if container.is_ephemeral else "",
             shared_memory=shared_memory,
             mounts=mounts,
             memory_volumes=memory_volumes,
@@ -126,11 +127,23 @@ class ProcessBackend:
         pod = start.pod
         if self.node.process_problem:
             return ()
-        sees_processes = pod.host_pid or pod.is_process_namespace_shared or start.container.target
+        sees_processes = pod.host_pid or (pod.is_process_namespace_shared and pod.shares_processes_of_several)
+        sees_processes |= start.container.is_ephemeral and bool(self._joined_run(start))
         processes = () if sees_processes else ("pid",)
         if pod.host_ipc or program.gpus.devices:
             return processes
         return (*processes, "pod-ipc" if len(pod.real_containers) > 1 else "ipc")
+
+    def _joined_run(self, start: ContainerStart) -> str:
+        """Whose processes an ephemeral container sees: those of its target, or of the only container of a pod that shares them."""
+        pod, target = start.pod, start.container.target
+        if not target and pod.is_process_namespace_shared:
+            target = pod.main_containers[0].name
+        if not target or target not in start.running or pod.host_pid or pod.shares_processes_of_several:
+            return ""
+        return (
+            "" if self.node.process_problem else str(start.directory.parent / target / f"start.{start.running[target]}")
+        )
 
     def _shared_memory(self, start: ContainerStart, program: Program) -> int:
         """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there.
