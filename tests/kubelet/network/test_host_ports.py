@@ -14,7 +14,7 @@ from tests.kubelet.network.test_namespaces import on_namespaces
 
 from rowlock.kubelet.network.host_ports import HostPort, host_ports
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
-from rowlock.kubelet.pod.unsupported import network_warnings
+from rowlock.kubelet.pod.unsupported import field_warnings, network_warnings
 from rowlock.objects import Object
 
 pytestmark = pytest.mark.timeout(120)
@@ -150,13 +150,23 @@ def test_which_ports_are_led_and_who_may_have_them() -> None:
         ({}, {"dnsConfig": {"nameservers": ["192.0.2.1"]}}, True, "dnsConfig: pods ask no name server."),
         ({}, {"runtimeClassName": "gvisor"}, False, "runtimeClassName is not applied on this machine"),
         ({}, {"hostUsers": False}, True, "hostUsers: false is not applied on this machine"),
-        ({}, {"hostUsers": True, "dnsPolicy": "ClusterFirst"}, True, ""),
+        ({}, {"hostUsers": True, "dnsPolicy": "ClusterFirst", "os": {"name": "linux"}}, True, ""),
+        ({}, {"hostnameOverride": "a"}, True, "hostnameOverride is not applied on this machine"),
+        ({}, {"resources": {"limits": {"cpu": "1"}}}, True, "spec.resources is neither counted nor enforced"),
+        (
+            {},
+            {"readinessGates": [{"conditionType": "x/y"}]},
+            True,
+            "readinessGates: the pod is Ready without the condition x/y",
+        ),
+        ({}, {"os": {"name": "windows"}}, True, "os.name windows: its programs run on this machine"),
         ({"ports": [{"containerPort": 1, "hostPort": 2, "protocol": "UDP"}]}, {}, True, "hostPort over UDP: only TCP"),
         ({"ports": [{"containerPort": 1, "protocol": "UDP"}, {"containerPort": 1, "hostPort": 2}]}, {}, True, ""),
     ],
 )
-def test_what_of_the_network_is_not_there_is_said(
+def test_what_of_the_host_is_not_there_is_said(
     container: dict[str, Any], more: dict[str, Any], own: bool, said: str
 ) -> None:
-    found = network_warnings(spec(container, **more), has_own_network=own)
+    made = spec(container, **more)
+    found = network_warnings(made, has_own_network=own) + field_warnings(made.object["spec"])
     assert len(found) == bool(said) and all(text.startswith(said) for text in found)

@@ -69,15 +69,31 @@ def test_what_a_shell_leaves_behind_is_asked_too_and_gets_the_rest_of_the_grace(
     on_node(tmp_path, body)
 
 
+def test_a_container_is_asked_by_the_signal_that_it_names(tmp_path: Path) -> None:
+    saved, ready = tmp_path / "saved", tmp_path / "ready"
+    program = f"trap 'echo saved > {saved}; exit 0' USR1; echo > {ready}; while :; do sleep 0.1; done"
+
+    async def body(node: Node) -> None:
+        named = {"lifecycle": {"stopSignal": "SIGUSR1"}}
+        made = pod("a", program, container=named, spec={"os": {"name": "linux"}})
+        await node.add(made)
+        await until(ready.exists)
+        await node.delete("a", DeleteOptions(grace=60))
+        assert saved.read_text() == "saved\n"
+
+    on_node(tmp_path, body)
+
+
 def test_what_a_pipe_leads_to_is_asked_after_the_program_that_saves(tmp_path: Path) -> None:
     """A `tee` that died first would break the pipe that the program writes to while it saves."""
-    saved, ready = tmp_path / "saved", tmp_path / "ready"
+    saved = tmp_path / "saved"
     save = f"trap 'echo saving; sleep 0.3; echo on; echo saved > {saved}; exit 0' TERM"
-    program = f"{save}; echo > {ready}; while :; do sleep 0.1; done"
+    program = f"{save}; echo begun; while :; do sleep 0.1; done"
 
     async def body(node: Node) -> None:
         await node.add(pod("a", f'bash -c "{program}" 2>&1 | tee log; echo not reached'))
-        await until(ready.exists)
+        await node.phase("a", "Running")
+        await node.said("a", "begun")  # by tee: before it runs, nobody reads the pipe
         await node.delete("a", DeleteOptions(grace=20))
         assert saved.read_text() == "saved\n"
 

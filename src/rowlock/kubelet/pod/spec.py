@@ -42,6 +42,8 @@ class ContainerSpec:
     readiness_probe: Fields | None
     post_start: Fields | None
     pre_stop: Fields | None
+    stop_signal: str
+    """The signal that asks it to end; "" = the image's."""
     tty: bool
     stdin: bool
     stdin_once: bool
@@ -268,6 +270,7 @@ def parse_container(container: Fields, field: str = "containers") -> ContainerSp
         readiness_probe=container.get("readinessProbe") or None,
         post_start=lifecycle.get("postStart") or None,
         pre_stop=lifecycle.get("preStop") or None,
+        stop_signal=str(lifecycle.get("stopSignal") or ""),
         tty=bool(container.get("tty")),
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),

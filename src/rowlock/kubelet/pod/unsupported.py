@@ -33,6 +33,7 @@ def pod_warnings(
     `has_namespaces`: have pods that are processes networks of their own?"""
     warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
     warnings += network_warnings(pod, has_own_network=has_namespaces and not engine)
+    warnings += field_warnings(pod.object.get("spec") or {})
     if pod.is_process_namespace_shared and not engine and pod.shares_processes_of_several:
         warnings.append(
             "shareProcessNamespace: its containers see and may signal all processes of this machine, not the pod's alone"
@@ -65,9 +66,21 @@ def network_warnings(pod: PodSpec, *, has_own_network: bool) -> list[str]:
             "dnsConfig: pods ask no name server. Names of pods and services are in /etc/hosts, the proxy of the pod looks up others; "
             "add names with hostAliases"
         )
-    unused = [name for name in ("runtimeClassName", "setHostnameAsFQDN") if spec.get(name)]
+    return warnings
+
+
+def field_warnings(spec: Fields) -> list[str]:
+    """What else of a pod's spec has no effect anywhere on this machine, a sentence each."""
+    unused = [name for name in ("runtimeClassName", "setHostnameAsFQDN", "hostnameOverride") if spec.get(name)]
     unused += ["hostUsers: false"] if spec.get("hostUsers") is False else []
-    return warnings + [f"{name} is not applied on this machine" for name in unused]
+    warnings = [f"{name} is not applied on this machine" for name in unused]
+    if spec.get("resources"):
+        warnings.append("spec.resources is neither counted nor enforced: write requests and limits into each container")
+    if gates := [str(gate.get("conditionType")) for gate in spec.get("readinessGates") or ()]:
+        warnings.append(f"readinessGates: the pod is Ready without the condition {', '.join(gates)}")
+    if (system := (spec.get("os") or {}).get("name") or "linux") != "linux":
+        warnings.append(f"os.name {system}: its programs run on this machine all the same")
+    return warnings
 
 
 def unknown_names_warning(names: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ class EngineBackend:
                 "name": pod_config.container_name(container.name, start.number),
                 "create": engine_spec.container_create_body(pod_config, config, start.number),
                 "sandbox": engine_spec.sandbox_create_spec(pod_config),
-                "stop_signal": image.stop_signal or "SIGTERM",
+                "stop_signal": start.container.stop_signal or image.stop_signal or "SIGTERM",
             },
         )
 

@@ -98,7 +98,7 @@ class ProcessBackend:
         own_directory = work if directory == cwd == work else image_copy.copy if image_copy.contains(cwd) else ""
         argv = [paths.map_path(program.space.argument(word, env)) for word in program.command]
         argv = argv if start.context.has_own_address else self.network.rewrite_command(start.pod.namespace, argv)
-        stop_signal = images.signal_number(image.stop_signal) or signal.SIGTERM
+        stop_signal = images.signal_number(container.stop_signal or image.stop_signal) or signal.SIGTERM
         return request._replace(
             argv=argv,
             env=env,
