@@ -11,7 +11,7 @@ from tests.kubelet.conftest import Node, on_node, pod
 from tests.kubelet.network.test_env_rewrite import known, ports
 
 from rowlock import kinds
-from rowlock.kubelet.network.command_rewrite import rewrite_command, unknown_names
+from rowlock.kubelet.network.command_rewrite import MOST_CHARACTERS, rewrite_command, unknown_names
 from rowlock.objects import phase
 
 M = ports("t/job-master-0", 29500)
@@ -119,3 +119,10 @@ def test_a_name_that_does_not_resolve_is_said(tmp_path: Path) -> None:
         assert not [text for _, _, text in node.events("b") if "tracking" in text]
 
     on_node(tmp_path, body, network="rewrite")
+
+
+def test_a_long_word_is_looked_through_once() -> None:
+    """A word of a hundred thousand letters may begin at each of them: that took minutes of the event loop."""
+    for word in ("x" * 120_000, "a." * 60_000, "x://" * 30_000, "a-" * 60_000):
+        assert unknown_names([word], lambda _: "") == []
+    assert unknown_names(["x" * (MOST_CHARACTERS + 1), "a:1"], lambda name: name) == []

@@ -18,9 +18,12 @@ HOST_FLAGS: Mapping[str, tuple[str, int]] = {
 }
 """A flag whose value is a name, the flag with its port, and the port that is meant where that is not given. They are those of torchrun
 and DeepSpeed, of accelerate, of Lightning's Fabric; all take `_` for `-`."""
-_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?"
-_ADDRESS = re.compile(rf"(?<![\w.@/$-])(?:\w+://)?({_HOST}):(\d{{1,5}})(?![\w.])|\w+://({_HOST})(?![\w.:@-])")
-"""`name:port`, also in a URL, or a URL without a port."""
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
+_SCHEME = r"(?<!\w)\w{1,32}://"
+_ADDRESS = re.compile(rf"(?<![\w.@/$-])(?:{_SCHEME})?({_HOST}):(\d{{1,5}})(?![\w.])|{_SCHEME}({_HOST})(?![\w.:@-])")
+"""`name:port`, also in a URL, or a URL without a port. Each part has a length, as no word of a pod need have one."""
+MOST_ADDRESSES, MOST_CHARACTERS = 64, 128 << 10
+"""Addresses behind one flag that are rewritten in a command; characters in which unknown names are looked for."""
 
 
 def rewrite_command(argv: Sequence[str], resolve: PodResolver, port_of: PortLookup) -> list[str]:
@@ -34,7 +37,7 @@ def rewrite_command(argv: Sequence[str], resolve: PodResolver, port_of: PortLook
             target = resolve(match[2])
             return f"{match[1]}{LOOPBACK}:{port_of(target, int(match[3] or default))}" if target else match[0]
 
-        text = pattern.sub(endpoint, text)
+        text = pattern.sub(endpoint, text, count=MOST_ADDRESSES)
     for flag, (port_flag, default) in HOST_FLAGS.items():
         text = _rewrite_host_flag(text, flag, (port_flag, default), (resolve, port_of))
     return text.split("\0") if words else []
@@ -64,7 +67,11 @@ def _flag_pattern(flag: str) -> str:
 def unknown_names(texts: Iterable[str], resolve: PodResolver) -> list[str]:
     """The addresses in these texts (words of commands, values of variables) that name a pod or service, as they are written."""
     found: dict[str, None] = {}
+    left = MOST_CHARACTERS
     for text in texts:
+        left -= len(text)
+        if left < 0:  # the names are said for people, who write less
+            break
         for match in _ADDRESS.finditer(text):
             if resolve(match[1] or match[3]):
                 found[match[0]] = None
