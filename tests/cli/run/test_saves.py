@@ -139,7 +139,9 @@ def line_of(directory: Path, **values: Any) -> CommandLine:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
-    monkeypatch.setattr(saves, "ServerClient", lambda *_: type("Own", (), {"delete": lambda *_, **__: made.deleted.set()})())
+    monkeypatch.setattr(
+        saves, "ServerClient", lambda *_: type("Own", (), {"delete": lambda *_, **__: made.deleted.set()})()
+    )
     return made
 
 

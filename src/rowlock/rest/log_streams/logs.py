@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from rowlock.errors import ApiError, BadRequest, NotFound
 from rowlock.objects import Object
 from rowlock.rest.call import RestCall
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.log_streams.backlog import BacklogOrder, started_before
 from rowlock.rest.log_streams.bars import show_bars
 from rowlock.rest.log_streams.lines import (
     STATE,
@@ -33,6 +35,7 @@ from rowlock.rest.log_streams.lines import (
 )
 from rowlock.rest.log_streams.log_response import LogResponse
 from rowlock.rest.log_streams.options import PARAMETERS, parse_bool, parse_count, parse_log_options
+from rowlock.rest.log_streams.rows import split_stamp
 from rowlock.rest.workloads import find_workload
 from rowlock.workloads import pods as ranks
 from rowlock.workloads.body_fields import did_you_mean
@@ -48,6 +51,8 @@ _DRAIN_STEP = 0.05
 _RESTARTED_RANK_GRACE = 30.0
 """Seconds after the end of a job in which restarted ranks are still followed."""
 _QUEUE_SIZE = 1000
+_YOUNG_S, _PAST_TIMEOUT = 2.0, 2.0
+"""Seconds: younger logs are told as they come, and nobody waits longer to know where the past of one ends."""
 
 
 # ---------------------------------------------------------------- endpoints
@@ -348,6 +353,7 @@ class _LogSource:
         """Start a follower for every life of every rank; when the workload is over, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         followed_names: set[str] = set()
+        order = BacklogOrder(await self._ends_of_past(log_options))
         async with asyncio.TaskGroup() as tasks:
             if earlier is not None:
                 followers[_EARLIER] = tasks.create_task(_copy_to_queue(earlier, queue))
@@ -358,7 +364,7 @@ class _LogSource:
                         tag = line_tag(workload.job, pod)
                         followed_names.add(objects.name(pod))
                         followers[attempt(pod)] = tasks.create_task(
-                            self._follow_into_queue(pod, tag, queue, log_options)
+                            self._follow_into_queue(pod, tag, queue, log_options, order)
                         )
                 if self._is_finished():
                     break
@@ -420,15 +426,44 @@ class _LogSource:
 
         await self.cache.wait_until(self.uid, has_news, grace or None)
 
-    async def _follow_into_queue(self, pod: Object, tag: LineTag, queue: _LineQueue, log_options: LogOptions) -> None:
+    async def _ends_of_past(self, log_options: LogOptions) -> dict[tuple[str, int], bytes]:
+        """The time of the last line of each log that is there already, for those that started a while ago; {} where there is nothing to
+        put in order."""
+        workload, options = self.cache.workload(self.uid), replace(log_options, follow=False, tail=1, timestamps=True)
+        pods = [pod for pod in workload.pods if started_before(pod, self.clock() - _YOUNG_S)] if workload else []
+        if len(pods) < 2 or log_options.tail == 0:
+            return {}
+
+        async def last_stamp(pod: Object) -> bytes:
+            with suppress(ApiError, OSError, TimeoutError):
+                async with asyncio.timeout(_PAST_TIMEOUT):
+                    lines = [line async for line in split_lines(self.read_pod(pod, options), stamped=True)]
+                    return lines[-1].partition(b" ")[0] if lines else b""
+            return b""
+
+        stamps = await asyncio.gather(*map(last_stamp, pods))
+        ends = {attempt(pod): stamp for pod, stamp in zip(pods, stamps, strict=True) if stamp}
+        return ends if len(ends) > 1 else {}
+
+    async def _follow_into_queue(
+        self, pod: Object, tag: LineTag, queue: _LineQueue, log_options: LogOptions, order: BacklogOrder
+    ) -> None:
+        life, is_stamped = attempt(pod), log_options.timestamps or not order.is_over
         try:
             read = self.read_pod if objects.uid(pod) else self.read_gone_pod
-            chunks = read(pod, log_options)
-            lines = split_lines(chunks, states=True, stamped=log_options.timestamps)
+            chunks = read(pod, replace(log_options, timestamps=is_stamped))
+            lines = split_lines(chunks, states=True, stamped=is_stamped)
             async for line in lines if self.has_states else show_bars(lines):
                 state = STATE if line.startswith(STATE) else b""
-                await queue.put(state + tag.put_before(line[len(state) :], stamped=log_options.timestamps))
+                stamp, text = split_stamp(line[len(state) :], is_stamped)
+                if not order.is_over and not state:
+                    await order.wait_for_turn(life, stamp.rstrip())
+                shown = stamp + text if log_options.timestamps else text
+                await queue.put(state + tag.put_before(shown, stamped=log_options.timestamps))
+                order.note_told(life, stamp.rstrip())
         except (NotFound, BadRequest):
             return  # the pod was deleted before it was read: its next life has its own follower
         except Exception as error:  # noqa: BLE001 (said; the other ranks go on)
             await queue.put(tag.failure_line(error))
+        finally:
+            order.leave(life)
