@@ -23,7 +23,7 @@ POLLED = replace(BEFORE, cpu=8.0, own_cpu=8.0, system_cpu=2.0)
         (replace(POLLED, system_cpu=1.1), False),
         (replace(POLLED, faults=90_000), False),
         (replace(POLLED, transferred=1 << 20), False),
-        (replace(BEFORE, own_cpu=5.1, system_cpu=1.1), False),
+        (replace(BEFORE, own_cpu=5.01, system_cpu=1.01), False),
     ],
 )
 def test_who_asks_the_kernel_and_does_nothing_else_polls(after: Activity, polls: bool) -> None:

@@ -10,7 +10,7 @@ from rowlock.kubelet.shim.process_tree import children, descendants
 _MAX_BYTES, _MAX_COMMAND = 64 * 1024, 80
 """Bytes of a file of `/proc` that are read; characters of a command line that are shown."""
 _MAX_DEPTH, _MAX_THREADS = 64, 256
-_MIN_CPU, _KERNEL_SHARE, _QUIET_BYTES, _FEW_FAULTS = 0.3, 0.15, 4096, 64
+_MIN_CPU, _KERNEL_SHARE, _QUIET_BYTES, _FEW_FAULTS = 0.02, 0.15, 4096, 64
 """Of a process that polls: seconds of CPU that it uses at least, the part of them inside of system calls; bytes and page faults that are fewer."""
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
