@@ -16,7 +16,7 @@ from tests.kubelet.conftest import WAY, Node, on_node, pod, remove_pod, shim_req
 from tests.processes import running
 
 from rowlock import kinds
-from rowlock.api import DeleteOptions, LogOptions
+from rowlock.api import Change, DeleteOptions, LogOptions
 from rowlock.errors import BadRequest, NotFound
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
@@ -394,6 +394,20 @@ def test_a_shim_noticed_while_its_directory_goes_leaves_nothing_behind(
         await node.delete("a")
         await until(lambda: seen == [False], f"the directory to go without a new end: {seen}")
         await until(lambda: not list((tmp_path / "pods").iterdir()), "the directory to go")
+
+    on_node(tmp_path, body)
+
+
+def test_a_change_from_before_a_pods_end_that_comes_late_brings_nothing_back(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "true"))
+        await node.ended("a")
+        before = node.pod("a")
+        await node.delete("a")
+        await until(lambda: not list((tmp_path / "pods").iterdir()), "the directory to go")
+        node.kubelet.pod_workers.handle_change(Change("Modified", 0, kinds.POD, before))
+        assert not list((tmp_path / "pods").iterdir())
+        assert before["metadata"]["uid"] not in node.kubelet.pod_states
 
     on_node(tmp_path, body)
 

@@ -110,12 +110,18 @@ class PodWorkers:
         elif dig(pod, "spec.nodeName") in self._node.nodes:
             try:
                 if uid not in self._pod_states:
+                    if not self._is_stored(pod):  # a change from before its end: its directory may have gone already
+                        return
                     self._add_pod(pod)
             except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
                 self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
                 return
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
+
+    def _is_stored(self, pod: Object) -> bool:
+        stored = self._view.get(kinds.POD, *key(pod))
+        return stored is not None and uid_of(stored) == uid_of(pod)
 
     def _outdate_names(self, change: Change) -> None:
         """A pod or a service has come or gone, or a service has changed."""
