@@ -7,6 +7,7 @@ from typing import Any
 from tests.rest.test_tenants import GUEST, MARK, MINE, OWNER, THEIRS, Tenancy, play
 
 from rowlock import kinds
+from rowlock.system.unix_accounts import UNIX_ACCOUNT_ANNOTATION
 
 SPACE, QUEUE, FOREIGN = f"runai-{MINE}-plain", f"{MINE}-plain", f"{THEIRS}-{MARK}"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
@@ -26,6 +27,14 @@ def job(name: str, queue: str) -> dict[str, Any]:
         "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name},
         "spec": {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": {"replicas": 1, "template": template}}},
     }  # fmt: skip
+
+
+def editor_binding(role: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": "editor", "apiGroup": kinds.ROLE.group}],
+    }
 
 
 def test_an_editor_names_no_queue_of_another_project() -> None:
@@ -57,13 +66,29 @@ def test_who_may_use_a_queue_names_it() -> None:
     async def check(tenancy: Tenancy) -> None:
         rule = {"apiGroups": [kinds.QUEUE.group], "resources": ["queues"], "verbs": ["use"], "resourceNames": [FOREIGN]}
         await tenancy.store.create(kinds.CLUSTER_ROLE, {"metadata": {"name": "guest-of-theirs"}, "rules": [rule]})
-        binding = {
-            "metadata": {"name": "guest-of-theirs"},
-            "roleRef": {"apiGroup": kinds.ROLE.group, "kind": "ClusterRole", "name": "guest-of-theirs"},
-            "subjects": [{"kind": "User", "name": "editor", "apiGroup": kinds.ROLE.group}],
-        }
-        await tenancy.store.create(kinds.CLUSTER_ROLE_BINDING, binding)
+        await tenancy.store.create(kinds.CLUSTER_ROLE_BINDING, editor_binding("guest-of-theirs"))
         assert (await tenancy.ask(EDITOR, "POST", JOBS, job("guest", FOREIGN))).status_code == 201
         assert (await tenancy.ask(EDITOR, "POST", JOBS, job("guest-2", "another"))).status_code == 403
+
+    play(check)
+
+
+def test_the_owner_alone_says_as_whom_a_namespace_runs() -> None:
+    """Whoever may write namespaces could otherwise run pods as another user of the machine."""
+
+    async def check(tenancy: Tenancy) -> None:
+        rule = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create", "patch", "update"]}
+        await tenancy.store.create(kinds.CLUSTER_ROLE, {"metadata": {"name": "spaces"}, "rules": [rule]})
+        await tenancy.store.create(kinds.CLUSTER_ROLE_BINDING, editor_binding("spaces"))
+        path, merge = f"/api/v1/namespaces/{SPACE}", {"content_type": "application/merge-patch+json"}
+        named = {"metadata": {"annotations": {UNIX_ACCOUNT_ANNOTATION: "other uid=1234 gid=1234 groups=1234"}}}
+        answer = await tenancy.ask(EDITOR, "PATCH", path, named, **merge)
+        assert answer.status_code == 403 and "only the cluster's owner" in answer.json()["message"], answer.text
+        new = {"metadata": {"name": "fresh", **named["metadata"]}}
+        assert (await tenancy.ask(EDITOR, "POST", "/api/v1/namespaces", new)).status_code == 403
+        assert (
+            await tenancy.ask(EDITOR, "PATCH", path, {"metadata": {"labels": {"a": "b"}}}, **merge)
+        ).status_code == 200
+        assert (await tenancy.ask(OWNER, "PATCH", path, named, **merge)).status_code == 200
 
     play(check)
