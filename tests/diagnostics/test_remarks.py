@@ -14,7 +14,9 @@ from tests.kubelet.conftest import until
 from rowlock.diagnosis import remarks
 from rowlock.diagnostics import rank_connections
 from rowlock.diagnostics.job_records import JobRecords
+from rowlock.diagnostics.job_remarks import JobRemarks
 from rowlock.diagnostics.rank_connections import are_connected
+from rowlock.kubelet.pod.facts import Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks
 
 __all__ = ["hasty"]
@@ -150,6 +152,25 @@ def test_ranks_without_figures_are_judged_at_their_end(tmp_path: Path, impatient
         assert await remarks_of(job) == (["alone"] if package == "torch" else [])
 
     on_job(tmp_path, body)
+
+
+def test_the_pods_of_a_job_of_many_are_not_gone_through_at_each_end(tmp_path: Path) -> None:
+    def refuse(*_: object) -> Any:
+        pytest.fail("all pods of the job were looked up")
+
+    context: Any = SimpleNamespace(view=SimpleNamespace(by_owner=refuse), pods={}, directory=refuse)
+    told: list[object] = []
+    kept = JobRemarks(context, tmp_path, lambda *said: told.append(said))
+    job = {
+        "kind": "PyTorchJob",
+        "metadata": {"uid": "j"},
+        "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1000}}},
+    }
+    for index in ("0", "7"):
+        labels = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": index}
+        worker: Any = {"metadata": {"uid": index, "labels": labels}, "spec": {"containers": [{"name": "main"}]}}
+        kept.handle_good_exit(job, worker, "main", Run(0, exit=Exit(0, 1.0, 2.0)))
+    assert told == []
 
 
 def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:

@@ -12,12 +12,13 @@ from rowlock.controllers.recorder import Recorder
 from rowlock.diagnosis import remarks
 from rowlock.diagnosis.remarks import Remark, remark_from_dict
 from rowlock.diagnostics.job_records import JobRecords
-from rowlock.diagnostics.log_remarks import remarks_of_logs
+from rowlock.diagnostics.log_remarks import MAX_RANKS, remarks_of_logs
 from rowlock.diagnostics.rank_connections import Meeting
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.objects import Object, uid
-from rowlock.workloads.pods import rank_label, sort_by_rank
+from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.pods import rank_label, replica_index, sort_by_rank
 
 
 @dataclass(slots=True)
@@ -47,24 +48,30 @@ class JobRemarks:
         """See what its log and its control group say; the logs of a job's ranks together when the last of them has ended."""
         if run.exit is not None and run.exit.helpers_overuse:
             self.add(job, remarks.memory_kills(rank_label(job, pod), run.exit.helpers_overuse))
-        logs = self._logs_of_ended(job) if pod["spec"]["containers"][0]["name"] == container else []
+        logs = self._logs_to_read(job, pod) if pod["spec"]["containers"][0]["name"] == container else []
         if logs and uid(job) not in self._log_checks:
             task = asyncio.get_running_loop().create_task(self._check_logs(job, logs))
             self._log_checks[uid(job)] = task
             task.add_done_callback(lambda _: self._log_checks.pop(uid(job), None))
 
-    def _logs_of_ended(self, job: Object) -> list[tuple[str, Path]]:
-        """Rank and log of each pod on this machine; none while the program of one of them runs, or has not begun."""
-        found = []
-        for pod in sort_by_rank(self._context.view.by_owner(kinds.POD, uid(job))):
-            pod_state = self._context.pods.get(uid(pod))
-            main_container = pod["spec"]["containers"][0]["name"]
-            facts = pod_state.containers.get(main_container) if pod_state is not None else None
-            if facts is None or facts.run is None or facts.run.exit is None:
-                return []
-            log = self._context.directory(uid(pod), main_container) / f"log.{facts.run.number}"
-            found.append((rank_label(job, pod), log))
-        return found
+    def _logs_to_read(self, job: Object, pod: Object) -> list[tuple[str, Path]]:
+        """Rank and log of each pod of a job of few, when the last one has ended; of a job of many, that of a role's first pod,
+        so that the ends of a thousand pods are not looked up a thousand times."""
+        if desired_pods(job) > MAX_RANKS:
+            pods = [pod] if replica_index(pod) == 0 else []
+        else:
+            pods = sort_by_rank(self._context.view.by_owner(kinds.POD, uid(job)))
+        found = [self._log_of_ended(job, each) for each in pods]
+        return [log for log in found if log is not None] if None not in found else []
+
+    def _log_of_ended(self, job: Object, pod: Object) -> tuple[str, Path] | None:
+        """None while its program runs or has not begun, and where it is not on this machine."""
+        pod_state = self._context.pods.get(uid(pod))
+        main_container = pod["spec"]["containers"][0]["name"]
+        facts = pod_state.containers.get(main_container) if pod_state is not None else None
+        if facts is None or facts.run is None or facts.run.exit is None:
+            return None
+        return rank_label(job, pod), self._context.directory(uid(pod), main_container) / f"log.{facts.run.number}"
 
     async def _check_logs(self, job: Object, logs: list[tuple[str, Path]]) -> None:
         for remark in await asyncio.to_thread(remarks_of_logs, logs):
