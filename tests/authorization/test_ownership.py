@@ -74,3 +74,26 @@ def test_devices_are_the_schedulers_to_give() -> None:
         assert "leave it out" in refusal(kind, None, obj, PROJECT, lambda _: True)
     given = {**noted, "spec": {}}
     assert refusal(kinds.POD, noted, given, PROJECT, lambda _: True) == "", "what the scheduler has written may stay"
+
+
+@pytest.mark.parametrize(
+    "junk", [1, "text", [], [1], True, {"labels": 1}, {"metadata": 1}, {"metadata": {"labels": [1], "annotations": 1}}]
+)
+def test_what_is_not_validated_yet_is_no_error(junk: Any) -> None:
+    """Whose queue it is, is asked before the shape of an object is: what is wrong with that is said there."""
+    objects_of_junk: list[tuple[Kind, Object]] = [
+        (kinds.PYTORCHJOB, {"metadata": {"labels": junk}, "spec": junk}),
+        (kinds.PYTORCHJOB, {"metadata": {}, "spec": {"pytorchReplicaSpecs": junk, "runPolicy": junk}}),
+        (kinds.PYTORCHJOB, job(junk)),
+        (kinds.PYTORCHJOB, {"metadata": {}, "spec": {"pytorchReplicaSpecs": {"Master": junk}}}),
+        (
+            kinds.PYTORCHJOB,
+            {"metadata": {"labels": {"runai/queue": junk}, "annotations": {"rowlock.dev/devices": junk}}},
+        ),
+        (kinds.POD, {"metadata": {"labels": junk, "annotations": junk}}),
+        (kinds.POD_GROUP, {"metadata": {}, "spec": junk}),
+        (kinds.NAMESPACE, {"metadata": {"labels": {"runai/queue": junk}}}),
+    ]
+    for kind, obj in objects_of_junk:
+        assert isinstance(refusal(kind, None, obj, PROJECT, lambda _: False), str)
+        assert isinstance(refusal(kind, obj, obj, PROJECT, lambda _: False), str)

@@ -7,8 +7,9 @@ who may write in one project would use, and evict from, the quota of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from rowlock import kinds, objects
+from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Object, dig, labels, namespace
 from rowlock.scheduling.model.from_objects import (
@@ -48,14 +49,14 @@ def refusal(
 def named_queues(kind: Kind, obj: Object) -> Iterator[str]:
     """Each queue that the object names, in any place from which a scheduler reads it."""
     if kind is kinds.NAMESPACE:
-        yield from filter(None, (labels(obj).get(NAMESPACE_QUEUE_LABEL),))
+        yield from filter(None, (_text(obj, "labels", NAMESPACE_QUEUE_LABEL),))
         return
     places = [obj, *(template for _, template in _templates(obj))] if kind in kinds.JOBS else [obj]
-    labelled = [queue for place in places for label in QUEUE_LABELS if (queue := labels(place).get(label))]
+    labelled = [queue for place in places for label in QUEUE_LABELS if (queue := _text(place, "labels", label))]
     yield from labelled
     if kind in kinds.JOBS:
         found = (
-            "" if labelled else labels(obj).get(PROJECT_LABEL),
+            "" if labelled else _text(obj, "labels", PROJECT_LABEL),
             dig(obj, "spec.runPolicy.schedulingPolicy.queue", ""),
         )
         yield from (str(queue) for queue in found if queue)
@@ -63,14 +64,22 @@ def named_queues(kind: Kind, obj: Object) -> Iterator[str]:
         yield str(queue)
 
 
-def _templates(job: Object) -> Iterator[tuple[str, Object]]:
-    """The replica types of a job, whatever its framework, and the templates of their pods."""
-    for field, replicas in (job.get("spec") or {}).items():
+def _text(obj: Any, field: str, name: str) -> str:
+    """A label or an annotation of an object that has not been validated yet: what is no text there is refused later."""
+    entries = dig(obj, f"metadata.{field}")
+    value = entries.get(name) if isinstance(entries, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _templates(job: Object) -> Iterator[tuple[str, Any]]:
+    """The replica types of a job, whatever its framework, and the templates of their pods. Nothing of it has been validated yet."""
+    spec = job.get("spec")
+    for field, replicas in spec.items() if isinstance(spec, dict) else ():
         if field.endswith("ReplicaSpecs") and isinstance(replicas, dict):
             for role, replica in replicas.items():
-                yield f"{field}.{role}", (replica or {}).get("template") or {}
+                yield f"{field}.{role}", dig(replica, "template")
 
 
 def _devices(kind: Kind, obj: Object) -> set[tuple[str, str]]:
     places = [("", obj), *(_templates(obj) if kind in kinds.JOBS else ())]
-    return {(where, text) for where, place in places if (text := objects.annotations(place).get(DEVICES_ANNOTATION))}
+    return {(where, text) for where, place in places if (text := _text(place, "annotations", DEVICES_ANNOTATION))}
