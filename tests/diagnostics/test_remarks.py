@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from rowlock.diagnosis import remarks
 from rowlock.diagnostics import rank_connections
 from rowlock.diagnostics.job_records import JobRecords
 from rowlock.diagnostics.job_remarks import JobRemarks
-from rowlock.diagnostics.rank_connections import are_connected
+from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, are_connected
 from rowlock.kubelet.pod.facts import Exit, Run
 from rowlock.kubelet.shim.fact_files import ticks
 
@@ -61,6 +62,7 @@ else:
 @pytest.fixture
 def impatient(hasty: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_connections, "MIN_SECONDS", 0.3)
+    monkeypatch.setattr(rank_connections, "SHARE", 10.0)
 
 
 def begin(job: Job) -> None:
@@ -152,6 +154,26 @@ def test_ranks_without_figures_are_judged_at_their_end(tmp_path: Path, impatient
         assert await remarks_of(job) == (["alone"] if package == "torch" else [])
 
     on_job(tmp_path, body)
+
+
+def test_looks_take_a_small_share_of_a_cpu_and_each_job_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_connections, "SHARE", 0.0)
+    looked: list[str] = []
+
+    class Costly(Meeting):
+        def look(self, ranks: Any) -> None:
+            looked.append(ranks[0])
+            end = time.thread_time() + 0.03
+            while time.thread_time() < end:
+                pass
+
+    looks, jobs = MeetingLooks(), [(Costly(), (name, name)) for name in "abc"]
+    for _ in range(5):
+        looks.look(jobs)  # type: ignore[arg-type] # names stand for ranks
+    assert looked == ["a", "b", "c", "a"], "a tenth of a second is saved up, and no more comes"
+    monkeypatch.setattr(rank_connections, "SHARE", 1e6)
+    looks.look(jobs)  # type: ignore[arg-type]
+    assert looked[4] == "b", "whose turn it is"
 
 
 def test_the_pods_of_a_job_of_many_are_not_gone_through_at_each_end(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
-from rowlock.diagnostics.rank_connections import Meeting, environment_of, loaded_packages
+from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, environment_of, loaded_packages
 from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, read_environ
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
@@ -97,6 +97,7 @@ class HangDetector:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._jobs: dict[str, WatchedJob] = {}
+        self._meetings = MeetingLooks()
 
     async def run(self) -> None:
         swept_at = 0.0
@@ -104,7 +105,9 @@ class HangDetector:
             while True:
                 running_pods, cost = await self._diagnostics.all_running_pods()
                 self._update_jobs(running_pods, time.monotonic())
-                samples, sampling_cost = await asyncio.to_thread(_sample_jobs, list(self._jobs.values()))
+                watched_jobs = list(self._jobs.values())
+                samples, sampling_cost = await asyncio.to_thread(_sample_jobs, watched_jobs)
+                await asyncio.to_thread(self._meetings.look, [(each.meeting, each.ranks) for each in watched_jobs])
                 for job, watched in self._jobs.items():
                     self._check_job(job, watched, samples.get(job, {}), tasks)
                 if time.monotonic() - swept_at > _SWEEP_INTERVAL:
@@ -280,7 +283,6 @@ def _sample_jobs(jobs: Iterable[WatchedJob]) -> tuple[Mapping[str, dict[RankProc
             watched.ranks, watched.scanned_at = find_ranks(watched.running_pods), now
         if len(watched.ranks) > 1 or watched.samples or (watched.ranks and desired_pods(watched.job) > 1):
             samples[uid(watched.job)] = {rank: _sample_rank(rank, now) for rank in watched.ranks}
-            watched.meeting.look(watched.ranks)
     return samples, time.thread_time() - started
 
 

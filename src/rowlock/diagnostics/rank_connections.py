@@ -18,12 +18,14 @@ MAX_RANKS = 16
 MIN_LOOKS, MIN_SECONDS = 4, 3.0
 """Looks without a connection, and seconds from the first to the last, before it is said that there was none: counted from
 the moment at which ranks of two pods were seen to train, or over the whole life of a job that has ended."""
+SHARE, MAX_CREDIT = 0.003, 0.1
+"""CPUs that looks may take; and seconds of CPU that are saved up for the first ones."""
 LONG_S = 120.0
 """Seconds without a connection after which it is said while ranks run, though no log shows that they train."""
 FRAMEWORKS = frozenset({"torch", "tensorflow", "jaxlib", "paddle", "mpi4py", "xgboost", "lightgbm", "mindspore"})
 """Packages by whose native code a program is known to train."""
 _MAX_DESCRIPTORS, _MAX_PROCESSES, _MAX_TABLE = 4096, 256, 4 << 20
-_TAIL_BYTES = 8 * 1024
+_TAIL_BYTES = 2 * 1024
 _ESTABLISHED = b"01"
 
 Connection = tuple[str, str]
@@ -107,6 +109,27 @@ class Meeting:
             self.packages = loaded_packages(seen[0].pid)
         self.first = now if self.looks == 1 else self.first
         self.last = now
+
+
+class MeetingLooks:
+    """Looks at the ranks of all jobs that have not met, within a small share of a CPU: of many jobs each is looked at more rarely."""
+
+    def __init__(self) -> None:
+        self._credit, self._at, self._turn = MAX_CREDIT, time.monotonic(), 0
+
+    def look(self, jobs: Sequence[tuple[Meeting, Sequence[RankProcess]]]) -> None:
+        """At some of `jobs`, each with its ranks; at most once at each. Runs in a thread."""
+        now = time.monotonic()
+        self._credit, self._at = min(MAX_CREDIT, self._credit + SHARE * (now - self._at)), now
+        unmet = [(meeting, ranks) for meeting, ranks in jobs if meeting.is_open and len(ranks) > 1]
+        for number in range(len(unmet)):
+            if self._credit <= 0:
+                self._turn += number
+                return
+            began = time.thread_time()
+            meeting, ranks = unmet[(self._turn + number) % len(unmet)]
+            meeting.look(ranks)
+            self._credit -= time.thread_time() - began
 
 
 def are_connected(ranks: Sequence[RankProcess]) -> bool | None:
