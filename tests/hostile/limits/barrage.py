@@ -128,8 +128,8 @@ class Barrage:
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": media}
             connection.request(verb, path, payload, headers | ({"Impersonate-User": user} if user else {}))
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            with connection.getresponse() as answer:  # it keeps the socket where the server closes the connection
+                return answer.status, answer.read()
         except (OSError, http.client.HTTPException):
             return 0, b""
         finally:
