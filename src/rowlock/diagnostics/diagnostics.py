@@ -38,6 +38,7 @@ from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
 from rowlock.objects import Object, controller_of, dig, is_digits, name, seconds, uid
+from rowlock.workloads.history import completed_sentence
 from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
 
 SOURCE = "rowlock"
@@ -108,7 +109,7 @@ class Diagnostics:
                 return judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence
             return " ".join(remark.event_message for remark in self.remarks.of(job))
         if phase == "Completed" and (found := self.remarks.of(job)):
-            return f"It completed, but {'; '.join(remark.sentence for remark in found)}."
+            return completed_sentence([remark.sentence for remark in found])
         failures = (
             [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
             if phase == "Failed"

@@ -105,9 +105,7 @@ class HangDetector:
             while True:
                 running_pods, cost = await self._diagnostics.all_running_pods()
                 self._update_jobs(running_pods, time.monotonic())
-                watched_jobs = list(self._jobs.values())
-                samples, sampling_cost = await asyncio.to_thread(_sample_jobs, watched_jobs)
-                await asyncio.to_thread(self._meetings.look, [(each.meeting, each.ranks) for each in watched_jobs])
+                samples, sampling_cost = await asyncio.to_thread(self._look_at_jobs, list(self._jobs.values()))
                 for job, watched in self._jobs.items():
                     self._check_job(job, watched, samples.get(job, {}), tasks)
                 if time.monotonic() - swept_at > _SWEEP_INTERVAL:
@@ -115,6 +113,12 @@ class HangDetector:
                     await asyncio.to_thread(self._diagnostics.failures.prune_old_jobs)
                     await asyncio.to_thread(self._diagnostics.remarks.prune_old_jobs)
                 await asyncio.sleep(max(SAMPLE_INTERVAL, (cost + sampling_cost) / _COST))
+
+    def _look_at_jobs(self, jobs: Sequence[WatchedJob]) -> tuple[Mapping[str, dict[RankProcess, RankSample]], float]:
+        """The samples and their cost, as of `_sample_jobs`; looks at ranks that have not met have a budget of their own. Runs in a thread."""
+        sampled = _sample_jobs(jobs)
+        self._meetings.look([(each.meeting, each.ranks) for each in jobs])
+        return sampled
 
     def _update_jobs(self, running_pods: Sequence[RunningPod], now: float) -> None:
         """Take over which jobs run and their pods."""

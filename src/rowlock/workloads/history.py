@@ -241,7 +241,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
         doubts = [f"before that: {last_failure}"] if last_failure else []
-        sentence = _completed_sentence([*remarks, *doubts])
+        sentence = completed_sentence([*remarks, *doubts])
     elif verdict is not None and verdict["kind"] == "blind":
         sentence = last_failure or verdict["sentence"]  # what is known before what is not
     elif verdict is not None:
@@ -267,7 +267,7 @@ def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
     ]
 
 
-def _completed_sentence(doubts: Sequence[str]) -> str:
+def completed_sentence(doubts: Sequence[str]) -> str:
     """`doubts`: clauses that stand behind "It completed, but"; the last one may have its full stop."""
     return f"It completed, but {'; '.join(doubts).removesuffix('.')}." if doubts else _GOOD_END
 
