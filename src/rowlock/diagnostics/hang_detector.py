@@ -22,8 +22,8 @@ from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
-from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, environment_of, loaded_packages
-from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, read_environ
+from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, loaded_packages
+from rowlock.diagnostics.rank_processes import RankProcess, RunningPod, find_ranks, read_variables
 from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 
@@ -301,5 +301,4 @@ def _sample_rank(rank: RankProcess, now: float) -> RankSample:
 def _missing_for_group(rank: RankProcess, stack: Stack | None, watched: WatchedJob) -> str:
     """Runs in a thread."""
     packages = loaded_packages(rank.pid) | (stack.packages if stack is not None else set())
-    variables = environment_of(read_environ(rank.pid))
-    return missing_for_group(packages, variables, watched.meeting.pods, str(watched.job.get("kind", "")))
+    return missing_for_group(packages, read_variables(rank.pid), watched.meeting.pods, str(watched.job.get("kind", "")))

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.curves.endings import last_place, read_text
@@ -213,8 +213,3 @@ def _socket_inodes(pid: int) -> Iterator[bytes]:
                 target = os.readlink(f"/proc/{each}/fd/{name}")
                 if target.startswith("socket:["):
                     yield target[8:-1].encode()
-
-
-def environment_of(environ: Mapping[bytes, bytes]) -> dict[str, str]:
-    """As text."""
-    return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in environ.items()}

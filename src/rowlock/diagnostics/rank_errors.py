@@ -41,8 +41,8 @@ def read_rank_errors(ranks: Iterable[RankProcess]) -> dict[int, LoggedError]:
 
 
 def read_logged_errors(ranks: Iterable[RankProcess], now: float) -> dict[int, LoggedError]:
-    """By pid, the error with which the log of a rank's pod ends, where nothing was written since. A log of several ranks counts for the one that its last error names, or
-    (what it names none, as under mpirun) for all: whose it is other evidence tells."""
+    """By pid, the error with which the log of a rank's pod ends, where nothing was written since. The log of several ranks counts for
+    the one that the error names; where it names none, as under mpirun, for all: whose it is other evidence tells."""
     by_log: dict[Path, list[RankProcess]] = {}
     for rank in ranks:
         if now - rank.running_pod.last_output_time() > MIN_SILENCE:

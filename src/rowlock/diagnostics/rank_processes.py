@@ -183,3 +183,8 @@ def read_command_line(pid: int) -> list[str]:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return [word.decode(errors="replace") for word in file.read(_MAX_COMMAND).split(b"\0")]
     return []
+
+
+def read_variables(pid: int) -> dict[str, str]:
+    """The variables with which a process was started (`read_environ`), as text."""
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in read_environ(pid).items()}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
-from rowlock.diagnostics.rank_processes import RankProcess, read_command_line, read_environ
+from rowlock.diagnostics.rank_processes import RankProcess, read_command_line, read_variables
 from rowlock.diagnostics.stack_dumps import dump_variables
 from rowlock.kubelet.files import untrusted
 
@@ -30,5 +30,4 @@ def _of_torchrun(pid: int) -> Rendezvous | None:
     words = read_command_line(pid)
     if not any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:4]):
         return None
-    environ = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in read_environ(pid).items()}
-    return torchrun_rendezvous(words, environ)
+    return torchrun_rendezvous(words, read_variables(pid))
