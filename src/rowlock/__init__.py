@@ -17,7 +17,7 @@ _CLIENT = {
     "AsyncClient": "async_client",
     "AsyncJobHandle": "async_client",
 }
-_ERRORS = ("ClientError", "JobFailed", "RequestRefused", "ServerUnreachable")
+_ERRORS = ("ClientError", "JobFailed", "RequestRefused", "ServerUnreachable", "ServerWarning")
 
 
 def __getattr__(name: str) -> object:

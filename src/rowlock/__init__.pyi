@@ -9,6 +9,7 @@ from rowlock.sdk.client_errors import ClientError as ClientError
 from rowlock.sdk.client_errors import JobFailed as JobFailed
 from rowlock.sdk.client_errors import RequestRefused as RequestRefused
 from rowlock.sdk.client_errors import ServerUnreachable as ServerUnreachable
+from rowlock.sdk.client_errors import ServerWarning as ServerWarning
 
 __version__: str
 KUBERNETES: str

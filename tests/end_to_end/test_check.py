@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.end_to_end.cluster import REPO, Cluster
+
+import rowlock
+from rowlock.sdk.submission_body import job_request
 
 BAD = """
 apiVersion: kubeflow.org/v1
@@ -112,3 +116,34 @@ def test_an_image_that_is_nowhere_here_is_told_with_what_makes_it_known(cluster:
 
 def _checked(cluster: Cluster, file: Path) -> list[dict[str, Any]]:
     return list(json.loads(cluster.run("rowlock", "check", "-f", str(file), "--json"))["results"])
+
+
+LOOKUP = ["sh", "-c", "exec sleep 600 http://tracking:8000"]
+
+
+def test_every_submit_says_what_check_and_the_event_say(cluster: Cluster) -> None:
+    cluster.up("--network", "rewrite")
+    cluster.run("kubectl", "create", "service", "clusterip", "tracking", "--clusterip=None", "--tcp=8000")
+    sentence = "http://tracking:8000: with --network rewrite programs cannot look up names of pods and services"
+    ways = (
+        ("rowlock", "run", "-d", "--name", "j0"),
+        ("runai", "submit", "j1", "-i", "rowlock.dev/host", "-p", "default", "--command"),
+        ("runai", "training", "standard", "submit", "j2", "-i", "rowlock.dev/host", "-p", "default", "--command"),
+    )
+    for words in ways:
+        assert f"warning: {sentence}" in cluster.run(*words, "--", *LOOKUP), words
+    for name in ("j0", "j1", "j2"):
+        cluster.until(lambda: sentence in cluster.run("kubectl", "describe", "pod", f"{name}-master-0"), "no event")  # noqa: B023
+    with rowlock.Client(data_dir=cluster.data) as client:
+        with pytest.warns(rowlock.ServerWarning, match=sentence):
+            client.submit("j3", LOOKUP)
+        body = job_request(name="j4", command=LOOKUP).body("default")
+        preview = client.request("POST", "/api/v1/workloads/distributed", query={"dryRun": True}, body=body)
+        (remark,) = preview["remarks"]
+        assert remark.startswith(sentence)
+        manifest = preview["objects"][-1]
+    file = cluster.data.parent / "job.yaml"
+    file.write_text(json.dumps(manifest))
+    assert f"note: {remark}" in cluster.run("rowlock", "check", "-f", str(file))
+    said = cluster.run("runai", "workload", "submit", "-p", "default", "-f", str(file))
+    assert f"warning: {remark}" in said

@@ -101,8 +101,8 @@ ObserveRanks = Callable[[Api, Object], Awaitable[dict[str, Any]]] | None
 """Where the running ranks of a job stand (`verdict`, `ranks`), by the rights of whose API it is; None where `Diagnose` says so already."""
 
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
-PodRemarks = Callable[[Object], list[str]] | None
 """Why images of such a pod cannot be run here; None without embedded nodes."""
+PodRemarks = Callable[[Object], list[str]] | None
 
 
 CatchUp = Callable[[str], Awaitable[None]] | None

@@ -53,7 +53,7 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
         result["remarks"] = [] if refused else advice.job_remarks(kind, placed) + await _pod_remarks(call, placed)
     if not refused:
         result["remarks"] += await image_problems(call, kind, placed)
-        result["remarks"] += _machine_remarks(call, kind, placed)
+        result["remarks"] += machine_remarks(call, kind, placed)
     return {**result, "refused": refused, "hint": advice.hint_for(refused) if refused else ""}
 
 
@@ -73,11 +73,13 @@ async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[
     return list(dict.fromkeys(problems))
 
 
-def _machine_remarks(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
+def machine_remarks(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
     """What its pods ask for and do not get here, a sentence each; None without embedded nodes."""
     if call.context.pod_remarks is None:
         return []
-    remarks = [text for pod in _pod_templates(kind, obj) for text in call.context.pod_remarks(pod)]
+    place = {"namespace": objects.namespace(obj)}  # short names of Services belong to it
+    templates = [{**pod, "metadata": {**(pod.get("metadata") or {}), **place}} for pod in _pod_templates(kind, obj)]
+    remarks = [text for pod in templates for text in call.context.pod_remarks(pod)]
     return list(dict.fromkeys(remarks))
 
 

@@ -23,7 +23,7 @@ from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.list_rows.known_words import refuse_unknown_words
 from rowlock.rest.list_rows.selection import select_rows
-from rowlock.rest.manifest_check import image_problems
+from rowlock.rest.manifest_check import image_problems, machine_remarks
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.run_history.past_workloads import deleted_workloads
 from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
@@ -119,11 +119,13 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
         *credential_secrets(request, project, identity, secrets_of_submit(call, request, only_shown=dry_run)),
     ]
     await check_pods(call, job, request.body)
+    remarks = machine_remarks(call, _kind(job), job)
+    call.notices.extend(remarks)
     if dry_run:
         made = [*(claim for claim, _ in claims), *secrets, job]
         await require_queue(call, job)
         await try_creation(call, made)
-        return preview(call, made)
+        return preview(call, made, remarks)
     is_again = find_earlier_try(cache, job) is not None
     if not is_again:
         await ensure_name_is_free(cache, project, request.name)

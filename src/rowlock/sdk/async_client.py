@@ -18,7 +18,15 @@ from rowlock.sdk.calls import ApiCall, ItemPage
 from rowlock.sdk.client import choose_login
 from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
-from rowlock.sdk.http_answers import DEFAULT_TIMEOUT, Tries, client_options, decode_answer, stream_broken, unreachable
+from rowlock.sdk.http_answers import (
+    DEFAULT_TIMEOUT,
+    Tries,
+    client_options,
+    decode_answer,
+    stream_broken,
+    unreachable,
+    warn_of,
+)
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
 from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
@@ -137,7 +145,10 @@ class AsyncClient:
         if answer.status_code == 401 and self.address.login is not None:
             self._token = ""
             answer = await self._send(call)
-        return call.read(decode_answer(answer))
+        value = call.read(decode_answer(answer))
+        if call.key:
+            warn_of(answer)
+        return value
 
     async def _send(self, call: ApiCall[Any]) -> httpx.Response:
         headers, tries = {**await self._authorization(), **call.headers()}, Tries(call)

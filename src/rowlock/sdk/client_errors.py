@@ -1,4 +1,5 @@
-"""What can go wrong for a program that uses the client: the server cannot be reached, it refuses, or a run ended badly."""
+"""What can go wrong for a program that uses the client: the server cannot be reached, it refuses, or a run ended badly; and what
+it is warned of."""
 
 from __future__ import annotations
 
@@ -23,6 +24,10 @@ class RequestRefused(ClientError):
         """HTTP status, 400 to 599."""
         self.issues = issues
         """Pairs of a field (`spec.image`) and what is wrong with it."""
+
+
+class ServerWarning(UserWarning):
+    """What the server says of a job that it has taken: fields of its pods that have no effect, for one."""
 
 
 class JobFailed(ClientError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Any
 
 import httpx
 
 from rowlock import submit_fields
 from rowlock.sdk.calls import ApiCall
-from rowlock.sdk.client_errors import ServerUnreachable, refusal
+from rowlock.sdk.client_errors import ServerUnreachable, ServerWarning, refusal
 from rowlock.sdk.server_address import ServerAddress
 
 DEFAULT_TIMEOUT = 90.0
@@ -53,6 +55,12 @@ def decode_answer(answer: httpx.Response) -> Any:
     if answer.status_code >= 400:
         raise refusal(answer.status_code, body)
     return body
+
+
+def warn_of(answer: httpx.Response) -> None:
+    """Warn of what the server says beside its answer to a submit: the job was taken all the same."""
+    if text := re.fullmatch(r'299 - "(.*)"', answer.headers.get("Warning", "")):
+        warnings.warn(re.sub(r"\\(.)", r"\1", text[1]), ServerWarning, stacklevel=5)  # where `submit` was called
 
 
 def unreachable(address: ServerAddress, error: httpx.HTTPError) -> ServerUnreachable:

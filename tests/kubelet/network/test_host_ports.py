@@ -168,5 +168,5 @@ def test_what_of_the_host_is_not_there_is_said(
     container: dict[str, Any], more: dict[str, Any], own: bool, said: str
 ) -> None:
     made = spec(container, **more)
-    found = network_warnings(made, has_own_network=own) + field_warnings(made.object["spec"])
+    found = network_warnings(made.object["spec"], has_own_network=own) + field_warnings(made.object["spec"])
     assert len(found) == bool(said) and all(text.startswith(said) for text in found)

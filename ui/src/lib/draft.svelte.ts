@@ -41,6 +41,7 @@ export class Draft {
   issues = $state.raw<Issue[]>([]);
   problem = $state("");
   outcomes = $state.raw<Outcome[]>([]);
+  remarks = $state.raw<string[]>([]); // what its pods ask for and do not get on this machine
   /** Why nobody knows whether it would start now; "" where that is known, or was not this user's to ask. */
   unforeseen = $state("");
   manifest = $state("");
@@ -187,7 +188,8 @@ export class Draft {
     this.problem = "";
     const { path, asked } = this.#question(step === 1);
     try {
-      const answer = await call<{ objects: { kind: string }[] }>("POST", `${path}?dryRun=true`, asked);
+      const answer = await call<{ objects: { kind: string }[]; remarks: string[] }>("POST", `${path}?dryRun=true`, asked);
+      this.remarks = step > 1 ? answer.remarks : []; // before, there is no environment
       this.manifest = JSON.stringify(answer.objects.length === 1 ? answer.objects[0] : { apiVersion: "v1", kind: "List", items: answer.objects }, null, 2);
       this.yaml = this.isYaml && step > 1 && !this.isTemplate ? await this.#readYaml() : ""; // before, there is no image: it is shown in the last step
       if (step === 2 && !this.isTemplate) await this.#foresee(answer.objects);

@@ -32,7 +32,7 @@ def pod_warnings(
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers;
     `has_namespaces`: have pods that are processes networks of their own?"""
     warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
-    warnings += network_warnings(pod, has_own_network=has_namespaces and not engine)
+    warnings += network_warnings(pod.object.get("spec") or {}, has_own_network=has_namespaces and not engine)
     warnings += field_warnings(pod.object.get("spec") or {})
     if pod.is_process_namespace_shared and not engine and pod.shares_processes_of_several:
         warnings.append(
@@ -48,15 +48,17 @@ def pod_warnings(
     return warnings
 
 
-def network_warnings(pod: PodSpec, *, has_own_network: bool) -> list[str]:
+def network_warnings(spec: Fields, *, has_own_network: bool) -> list[str]:
     """What of its host's network and names the pod asks for and does not get, a sentence each."""
-    spec, warnings = pod.object.get("spec") or {}, []
-    if pod.host_network and has_own_network:
+    warnings = []
+    if spec.get("hostNetwork") and has_own_network:
         warnings.append(
             "hostNetwork: the pod has a network of its own all the same. 127.0.0.1 on this machine leads to its declared ports; "
             "to reach this machine's, start with rowlock up --host-ports and use host.rowlock.internal, or start with --network rewrite"
         )
-    other = {p.get("protocol") for c in pod.containers for p in c.ports if p.get("hostPort")} - {"TCP", None}
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    ports = [port for container in containers for port in container.get("ports") or ()]
+    other = {port.get("protocol") for port in ports if port.get("hostPort")} - {"TCP", None}
     if other:
         warnings.append(
             f"hostPort over {', '.join(sorted(map(str, other)))}: only TCP ports of this machine lead to pods"

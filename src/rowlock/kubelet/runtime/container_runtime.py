@@ -21,6 +21,7 @@ from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import PodSpec
+from rowlock.kubelet.pod.unsupported import pod_warnings, unknown_names_warning
 from rowlock.kubelet.runtime import engine_spec
 from rowlock.kubelet.runtime.engine_images import EngineImages
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX
@@ -57,6 +58,17 @@ class ContainerRuntime:
     def network_name(self) -> str:
         """The name of the pods' network in the engine."""
         return f"rowlock-{self.cluster}"
+
+    def unmet_wishes(self, pod: PodSpec, limits_mode: str, *, is_contained: bool) -> list[str]:
+        """What the pod asks for and does not get here, a sentence each: its event, `rowlock check` and every submit say these."""
+        engine, network = self.engine_images.name if is_contained else "", self.network
+        sentences = pod_warnings(pod, limits_mode, engine=engine, has_namespaces=network.has_namespaces)
+        if not network.has_namespaces and not is_contained:
+            commands = [[*c.command, *c.args] for c in pod.containers]
+            variables = [variable for c in pod.containers for variable in c.env]
+            if names := network.unknown_names(pod.namespace, commands, variables):
+                sentences.append(unknown_names_warning(names))
+        return sentences
 
     # ------------------------------------------------------------ what they need
 

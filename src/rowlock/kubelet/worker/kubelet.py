@@ -32,7 +32,6 @@ from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.pod_state import PodState, PodStates
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.unsupported import field_warnings, network_warnings
 from rowlock.kubelet.prober.probe_handlers import HandlerRunner
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
@@ -200,10 +199,10 @@ class Kubelet:
         self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
 
     def pod_remarks(self, template: Object) -> list[str]:
-        """What such a pod asks of its host and does not get here, a sentence each."""
-        is_contained = self.engine_images.needs_engine(pod := parse_pod_spec(template))
-        own_network = self.network.has_namespaces and not is_contained
-        return network_warnings(pod, has_own_network=own_network) + field_warnings(template.get("spec") or {})
+        """What such a pod asks for and does not get here, a sentence each."""
+        pod, runtime = parse_pod_spec(template), self._runtime
+        is_contained = self.engine_images.needs_engine(pod)
+        return runtime.unmet_wishes(pod, self.node.limits_mode, is_contained=is_contained)
 
     def _announce_pod(self, pod_key: Key) -> None:
         self.logs.announce_pod(pod_key)

@@ -137,17 +137,7 @@ class PodWorker:
         state.are_warnings_sent = True
         if state.has_started():
             return
-        engine = self._runtime.engine_images.name if state.card.contained else ""
-        network = self._runtime.network
-        sentences = unsupported.pod_warnings(
-            pod, self._node.limits_mode, engine=engine, has_namespaces=network.has_namespaces
-        )
-        if not network.has_own_address(state.card):
-            commands = [[*c.command, *c.args] for c in pod.containers]
-            variables = [variable for c in pod.containers for variable in c.env]
-            if names := network.unknown_names(pod.namespace, commands, variables):
-                sentences.append(unsupported.unknown_names_warning(names))
-        for sentence in sentences:
+        for sentence in self._runtime.unmet_wishes(pod, self._node.limits_mode, is_contained=state.card.contained):
             self._record_event(pod.object, "Warning", "Unsupported", sentence, "")
         for sentence in gpus.remarks(pod, self._node.nodes.get(state.card.node)):
             self._record_event(pod.object, "Normal", "SharedGPU", sentence, "")

@@ -14,6 +14,7 @@ from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.scopes import require_project
+from rowlock.rest.manifest_check import machine_remarks
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
 from rowlock.rest.workload_routes.job_creation import create_job
@@ -54,6 +55,7 @@ async def create(call: RestCall) -> Any:
         job = await dress_for_scheduler(call, job, lambda scheduler, _: scheduler.dress_manifest(job))
         await require_queue(call, job)
     await ensure_name_is_free(cache, project, request.name)
+    call.notices.extend(machine_remarks(call, kind, job))
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         created = await create_job(call, job, (), (), options=_OPTIONS, has_gang=is_dressed)
         uid = objects.uid(created)

@@ -31,9 +31,10 @@ async def try_creation(call: RestCall, made: list[Object]) -> None:
             )
 
 
-def preview(call: RestCall, made: list[Object]) -> Any:
-    """The objects as JSON, or as YAML documents for `kubectl create -f` when the Accept header asks for YAML."""
+def preview(call: RestCall, made: list[Object], remarks: list[str]) -> Any:
+    """The objects, and what its pods ask for in vain, as JSON; or the objects as YAML documents for `kubectl create -f` when the
+    Accept header asks for YAML."""
     if "yaml" not in call.request.headers.get("accept", ""):
-        return {"objects": made}
+        return {"objects": made, "remarks": remarks}
     text = yaml.dump_all(made, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
     return Response(text, media_type="application/yaml")
