@@ -211,3 +211,28 @@ def test_a_login_is_small(play: Any) -> None:
         assert (await platform.ask("POST", TOKEN, {"grantType": "x" * 20_000}, "")).status_code == 413
 
     play(check)
+
+
+def test_the_next_application_of_a_name_has_none_of_the_rights(play: Any) -> None:
+    """Rules of the REST API and bindings of `kubectl`, in one project and in all; others of the same binding keep theirs."""
+
+    async def check(platform: Platform) -> None:
+        await platform.make()
+        rules = "/api/v1/authorization/access-rules"
+        rule = {"subjectType": "app", "subjectId": "ci", "roleName": "viewer", "scopeType": "cluster"}
+        assert (await platform.ask("POST", rules, rule)).status_code == 201
+        await platform.bind("app:ci")
+        group = kinds.ROLE.group
+        people = [{"apiGroup": group, "kind": "User", "name": who} for who in ("app:ci", "eve", "app:ci", "ci")]
+        shared = {
+            "metadata": {"name": "shared", "namespace": "default"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "edit"}, "subjects": people,
+        }  # fmt: skip
+        await platform.store.create(kinds.ROLE_BINDING, shared)
+        assert (await platform.ask("DELETE", f"{APPLICATIONS}/ci")).status_code == 202
+        token = await platform.log_in(await platform.make())
+        assert (await platform.ask("GET", "/api/v1/nodes", token=token)).status_code == 403
+        left = platform.store.view.get(kinds.ROLE_BINDING, "default", "shared")
+        assert left is not None and [one["name"] for one in left["subjects"]] == ["eve", "ci"]
+
+    play(check)

@@ -121,3 +121,16 @@ def test_it_is_forgiven_in_time() -> None:
         b.turn()
         b.now += HOUR
     assert contend(b) == {"a": "2", "b": "2"}
+
+
+def test_a_queue_with_the_name_of_a_deleted_one_has_used_nothing() -> None:
+    """Deleted and made again between two looks of the scheduler, too."""
+    b = bench(6 * HOUR)
+    day(b)
+    for pod in list(b.all(POD).values()):
+        b.store.core.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], DeleteOptions(grace=0))
+    old = b.all(QUEUE)["a"]
+    b.store.core.delete(QUEUE, "", "a")
+    b.store.core.create(QUEUE, {"metadata": {"name": "a"}, "spec": old["spec"]})
+    b.store.commit()
+    assert contend(b) == {"a": "2", "b": "2"}

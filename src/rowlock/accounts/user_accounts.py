@@ -133,6 +133,7 @@ class UserAccounts:
         async with self._writing:
             self.find(name)
             await self._replace({key: value for key, value in self._accounts.items() if key != name})
+        self._by_account.forget(name)
 
     def _check_free(self, name: str) -> None:
         if name in self._accounts:

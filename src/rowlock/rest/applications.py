@@ -4,6 +4,8 @@ logins."""
 from __future__ import annotations
 
 import secrets
+from functools import partial
+from operator import eq
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -12,12 +14,14 @@ from rowlock.accounts.login_limits import LoginLimits
 from rowlock.authentication.oidc.logins import LoginPending
 from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests, Unauthorized, Unsupported
 from rowlock.objects import Object
+from rowlock.rest.accounts import access_rules
 from rowlock.rest.accounts.provider_logins import FIELDS, ProviderLogins, grant_of
 from rowlock.rest.accounts.user_credentials import user_key
 from rowlock.rest.call import AccessToken, JsonResult, RestCall, RestSettings
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.selectors import parse_labels
 from rowlock.workloads.accounts import applications
+from rowlock.workloads.accounts.access_rules import RuleSubject
 
 _GRANTS = {
     "client_credentials": ("clientid", "clientsecret"),
@@ -49,16 +53,18 @@ async def index(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /applications/{id}: delete an application, by id or name, and end its tokens. Raises NotFound, Unsupported."""
+    """DELETE /applications/{id}: delete an application, by id or name, with its access rules, credentials and tokens. Raises
+    NotFound, Unsupported."""
     call.validate_query()
     _refuse_on_real_cluster(call)
     wanted = str(call.path["id"])
     for secret in await _list_secrets(call):
         if wanted in (objects.uid(secret), applications.application_name(secret)):
+            name = applications.application_name(secret)
+            await access_rules.delete_rules_of(call, partial(eq, RuleSubject("app", name)))
             await call.context.api.delete(kinds.SECRET, applications.NAMESPACE, objects.name(secret))
             if (credentials := call.context.settings.credentials) is not None:
-                name = applications.USER_PREFIX + applications.application_name(secret)
-                await credentials.forget(user_key(name, is_owner=False))
+                await credentials.forget(user_key(applications.USER_PREFIX + name, is_owner=False))
             return JsonResult(202, ACCEPTED)
     raise NotFound(f"Resource id not found: there is no application {wanted!r}. GET /api/v1/applications lists them.")
 

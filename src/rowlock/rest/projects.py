@@ -13,6 +13,8 @@ from rowlock import kinds, objects
 from rowlock.api import DeleteOptions
 from rowlock.errors import AlreadyExists, ApiError, BadRequest, Conflict, NotFound
 from rowlock.objects import Object
+from rowlock.rest.accounts import access_rules
+from rowlock.rest.assets.asset_store import delete_assets_of
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.informers import InformerCache
 from rowlock.rest.inventory.clusters import check_cluster_id
@@ -20,6 +22,7 @@ from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_
 from rowlock.rest.inventory.scopes import unknown_project
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS
 from rowlock.workloads import list_query, projects
+from rowlock.workloads.accounts.access_rules import is_of_namespace
 from rowlock.workloads.inventory import quotas
 from rowlock.workloads.phase import TERMINAL
 from rowlock.workloads.projects import Project, ProjectRequest
@@ -162,7 +165,10 @@ async def _create_or_take_up(call: RestCall, queue: Object) -> bool:
             return False
     if call.rights is not None or not _is_left_behind(cache, queue):
         raise AlreadyExists(f"there is a queue {name!r} already; choose another name for the project")
-    await api.patch(kinds.QUEUE, "", name, {"spec": queue["spec"]}, options=WRITE_OPTIONS)
+    await api.delete(
+        kinds.QUEUE, "", name
+    )  # an earlier project's, perhaps: its limits and what it has used are not this one's
+    await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
     return True
 
 
@@ -214,8 +220,8 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /org-unit/projects/{id}: delete the namespace and the queue of a project without unfinished workloads.
-    Raises NotFound, Conflict."""
+    """DELETE /org-unit/projects/{id}: delete the namespace and the queue of a project without unfinished workloads, its policies, and
+    what its service accounts may do elsewhere. Raises NotFound, Conflict."""
     call.validate_query()
     project = find_project(call)
     call.require(
@@ -230,6 +236,9 @@ async def delete(call: RestCall) -> Any:
         names = ", ".join(sorted(unfinished)[:3]) + (" …" if len(unfinished) > 3 else "")
         line = f"`rowlock delete -p {project.name} {min(unfinished) if single else '--all'}`"
         raise Conflict(f"project {project.name!r} has {count} ({names}); delete {them} first: {line}")
+    if call.context.settings.dialect is None:  # bindings of a real cluster are its administrators'
+        await access_rules.delete_rules_of(call, lambda subject: is_of_namespace(subject, project.namespace))
+        await delete_assets_of(call, "project", project.id)
     await api.delete(kinds.NAMESPACE, "", project.namespace, options=DeleteOptions(propagation="Background"))
     if cache.queue(project.queue) is not None:
         await api.delete(kinds.QUEUE, "", project.queue)

@@ -155,6 +155,7 @@ class Scheduler:
         session = self.tracker.planner.session
         if self.usage.measured_at is None:
             self.usage.restore(view.all(QUEUE), now)
+        self.usage.forget_deleted(view.all(QUEUE))
         self.usage.advance(now, {name: q.allocated for name, q in session.queues.items()}, session.total)
         wait = self.usage_saved_at + SAVE_INTERVAL - now
         if 0 < wait <= SAVE_INTERVAL:

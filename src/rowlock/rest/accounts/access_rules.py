@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rowlock import kinds, objects
@@ -24,6 +25,7 @@ from rowlock.workloads.accounts.access_rules import (
     rules_of,
     to_binding,
     without_subject,
+    without_subjects,
 )
 from rowlock.workloads.body_fields import did_you_mean
 
@@ -195,21 +197,26 @@ async def add_rule(call: RestCall, subject: RuleSubject, role: Role, namespace: 
     return next(rules_of([made]))
 
 
-async def delete_rules_of(call: RestCall, subject: RuleSubject) -> None:
-    """Delete every rule of one subject, as far as the caller may, so that a later subject of the same name does not
-    inherit them."""
-    bindings = [*(await call.context.api.list(kinds.ROLE_BINDING)).items, *await _list_all(call.context.api, call, "")]
-    while theirs := [rule for rule in rules_of(bindings) if rule.subject == subject]:
-        await _remove(call, theirs[0])
-        bindings = [one for one in bindings if one is not theirs[0].binding]
+async def delete_rules_of(call: RestCall, is_gone: Callable[[RuleSubject], bool]) -> None:
+    """Take every rule from the subjects that go, so that a later subject of the same name does not inherit them. Who may delete
+    them may do so in all projects: the server does it."""
+    api = call.context.server_api or call.context.api
+    for kind in (kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING):
+        bindings = (await api.list(kind)).items
+        for rule in {objects.uid(one.binding): one for one in rules_of(bindings) if is_gone(one.subject)}.values():
+            await _write_back(api, rule, without_subjects(rule, is_gone))
 
 
 async def _remove(call: RestCall, rule: AccessRule) -> None:
-    name, left = objects.name(rule.binding), without_subject(rule)
+    await _write_back(call.context.api, rule, without_subject(rule))
+
+
+async def _write_back(api: Api, rule: AccessRule, left: Object | None) -> None:
+    """The binding of the rule as it is from now on; None deletes it."""
     if left is None:
-        await call.context.api.delete(rule.kind, rule.namespace, name)
+        await api.delete(rule.kind, rule.namespace, objects.name(rule.binding))
     else:
-        await call.context.api.update(rule.kind, left, options=WRITE_OPTIONS)
+        await api.update(rule.kind, left, options=WRITE_OPTIONS)
 
 
 async def _find(call: RestCall) -> AccessRule:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
+from functools import partial
+from operator import eq
 from typing import Any
 
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
@@ -88,10 +90,10 @@ async def delete(call: RestCall) -> Any:
     """DELETE /users/{id}: delete a user with credentials, access rules and tokens. Raises NotFound."""
     call.validate_query()
     account = _accounts(call).find(str(call.path["id"]))
+    await access_rules.delete_rules_of(call, partial(eq, RuleSubject("user", account.name)))
     if (credentials := call.context.settings.credentials) is not None:
         await credentials.forget(user_key(account.name, is_owner=False))
     await _accounts(call).delete(account.name)
-    await access_rules.delete_rules_of(call, RuleSubject("user", account.name))
     return JsonResult(202, ACCEPTED)
 
 

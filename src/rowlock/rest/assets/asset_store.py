@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,17 @@ from rowlock.objects import timestamp
 from rowlock.rest.call import RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.scopes import require_department, require_project
-from rowlock.workloads.assets.asset_objects import SHARED_NAMESPACE, Asset, AssetMeta, is_policy, object_name, to_object
+from rowlock.selectors import parse_labels
+from rowlock.workloads.assets.asset_objects import (
+    LABEL,
+    SHARED_NAMESPACE,
+    Asset,
+    AssetMeta,
+    is_policy,
+    object_name,
+    read_object,
+    to_object,
+)
 
 ACCEPTED = {"code": 202, "message": "Request has been accepted."}
 _OPTIONS = WriteOptions(manager="rowlock")
@@ -96,6 +107,16 @@ async def delete_asset(call: RestCall, asset: Asset) -> None:
     await call.context.api.delete(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id))
     cache = call.context.cache
     await cache.wait_until("", lambda: all(one.id != asset.id for one in cache.assets()))
+
+
+async def delete_assets_of(call: RestCall, scope: str, scope_id: str) -> None:
+    """Delete what was made for a department or project that goes, its policies too: the next one of that name has none of it."""
+    api = call.context.server_api or call.context.api
+    page = await api.list(kinds.CONFIG_MAP, SHARED_NAMESPACE, labels=parse_labels(LABEL))
+    for asset in map(read_object, page.items):
+        if asset is not None and (asset.scope, asset.scope_id) == (scope, scope_id):
+            with suppress(NotFound):  # somebody else was faster
+                await api.delete(kinds.CONFIG_MAP, SHARED_NAMESPACE, object_name(asset.id))
 
 
 def project_name(call: RestCall, asset: Asset) -> str:

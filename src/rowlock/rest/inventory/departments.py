@@ -9,6 +9,7 @@ from rowlock import kinds, objects
 from rowlock.api import WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from rowlock.objects import Object
+from rowlock.rest.assets.asset_store import delete_assets_of
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.inventory.clusters import check_cluster_id
 from rowlock.rest.inventory.queue_quotas import parse_resources_body, set_queue_quota
@@ -117,7 +118,8 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /org-unit/departments/{id}: delete a department without projects. Raises NotFound, Conflict."""
+    """DELETE /org-unit/departments/{id}: delete a department without projects, with its policies and assets. Raises NotFound,
+    Conflict."""
     call.validate_query()
     queue = find_department(call)
     cache, name = call.context.cache, objects.name(queue)
@@ -128,6 +130,7 @@ async def delete(call: RestCall) -> Any:
         title = departments.department_name(queue)
         count, them = (f"{len(members)} projects", "them") if len(members) > 1 else ("1 project", "it")
         raise Conflict(f"department {title!r} has {count} ({names}); delete {them} first")
+    await delete_assets_of(call, "department", departments.department_id(queue))
     await call.context.api.delete(kinds.QUEUE, "", name)
     await cache.wait_until("", lambda: cache.queue(name) is None)
     return JsonResult(202, {"code": 202, "message": "Request has been accepted."})

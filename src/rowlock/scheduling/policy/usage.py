@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import log
 from typing import Any
 
-from rowlock.objects import Object, dig, name
+from rowlock.objects import Object, dig, name, uid
 from rowlock.scheduling.model.resources import ResourceVector
 
 UsageShare = tuple[float, float, float]
@@ -31,6 +31,16 @@ class QueueUsage:
     measured_at: float | None = None
     weight: float = 0.0
     shares: dict[str, UsageShare] = field(default_factory=dict)
+    _uids: dict[str, str] = field(default_factory=dict)
+    """Whose the shares are: a queue that takes a deleted one's name has used nothing."""
+
+    def forget_deleted(self, queues: Iterable[Object]) -> None:
+        """Of all queues that there are now: what others used that had their names is gone with those."""
+        uids = {name(queue): uid(queue) for queue in queues}
+        for queue, known in self._uids.items():
+            if uids.get(queue) != known:
+                self.shares.pop(queue, None)
+        self._uids = uids
 
     def advance(self, now: float, allocated: Mapping[str, ResourceVector], total: ResourceVector) -> None:
         """Since the last call every queue held this much of the total."""

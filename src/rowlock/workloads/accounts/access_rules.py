@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from rowlock import kinds, objects
@@ -167,6 +167,22 @@ def without_subject(rule: AccessRule) -> Object | None:
     """The binding without this rule; None where nothing is left of it."""
     left = [entry for index, entry in enumerate(rule.binding["subjects"]) if index != rule.position]
     return {**rule.binding, "subjects": left} if left else None
+
+
+def without_subjects(rule: AccessRule, is_gone: Callable[[RuleSubject], bool]) -> Object | None:
+    """The binding of this rule without all subjects that are gone; None where nothing is left of it."""
+    namespace = objects.namespace(rule.binding)
+    left = [entry for entry in rule.binding["subjects"] if not is_gone(_from_kubernetes(entry, namespace))]
+    return {**rule.binding, "subjects": left} if left else None
+
+
+def is_of_namespace(subject: RuleSubject, namespace: str) -> bool:
+    """Whether it is a service account of the namespace, or all of them."""
+    if subject.type == "service-account":
+        return subject.id.startswith(f"{namespace}:")
+    if subject.type == "group":
+        return subject.id == f"system:serviceaccounts:{namespace}"
+    return subject.type == "user" and subject.id.startswith(f"system:serviceaccount:{namespace}:")
 
 
 def rule_json(rule: AccessRule, scope: tuple[str, str], cluster: str) -> dict[str, Any]:
