@@ -147,6 +147,7 @@ class Server:
             ca_certificate,
             retention=retention,
             requires_unix_accounts=options.system is not None,
+            accepts_loss=options.accept_loss,
             **operator_settings,
         )
 

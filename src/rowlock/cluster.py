@@ -71,6 +71,8 @@ class ClusterSettings:
     """How long the archive keeps what."""
     requires_unix_accounts: bool = False
     """Whether pods run only in projects that have a Unix account: the machine is its users' together."""
+    accepts_loss: bool = False
+    """Whether a database that lacks changes which it once had is gone on with."""
     half_life: float = 0.0
     """Of time-based fair share, in seconds; 0 = the past does not count."""
 
@@ -92,12 +94,13 @@ class LocalCluster:
         if "kubelet" not in settings.disabled_parts:
             leftovers.refuse_copy(settings.data_dir)
         self.store = Store.open(
-            settings.data_dir / "cluster.db", admission=admission, patches=Patcher(), log_source=self._read_log
-        )
+            settings.data_dir / "cluster.db", admission=admission, patches=Patcher(), log_source=self._read_log,
+            accepts_loss=settings.accepts_loss,
+        )  # fmt: skip
         self.service_accounts = ServiceAccountTokens(settings.data_dir / KEY_FILE, self.store.view)
         self.authorizer = RbacAuthorizer(self.store.view)
-        self.notice = "" if any(self.store.view.all(NAMESPACE)) else leftovers.set_aside(settings.data_dir, time.time())
-        """A sentence that a person who starts the cluster should read."""
+        self.notice = self._describe_leftovers()
+        """What a person who starts the cluster should read, in sentences."""
         planning = Planning(half_life=settings.half_life)
         self.scheduler = Scheduler(planning, stopwatch=time.perf_counter) if has_scheduler else None
         self.archive = Archive(
@@ -111,6 +114,14 @@ class LocalCluster:
         self.kubelet: Kubelet | None = None
         """None before the cluster is entered, and where that part is disabled."""
         self.diagnostics: diagnostics.Diagnostics | None = None
+
+    def _describe_leftovers(self) -> str:
+        directory, view = self.settings.data_dir, self.store.view
+        if not any(view.all(NAMESPACE)):
+            return leftovers.set_aside(directory, time.time())
+        if not self.store.notice:
+            return ""
+        return ". ".join(filter(None, (self.store.notice, leftovers.describe_unknown(directory, view))))
 
     async def __aenter__(self) -> Self:
         has_kubelet = "kubelet" not in self.settings.disabled_parts

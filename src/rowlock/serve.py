@@ -70,6 +70,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
     parser.add_argument("--keep-runs", type=float, default=90 * 86400, help="seconds after the end of a run")
     parser.add_argument("--archive-size", type=int, default=4 << 30, help="bytes of the archive")
+    parser.add_argument(
+        "--accept-loss", action="store_true", help="go on with a database that lacks changes it once had"
+    )
     parser.add_argument("--restart-backoff", type=float, default=10.0, help="seconds before a second restart")
     parser.add_argument("--parity", choices=("default", "strict", "fixed"), default="default")
     parser.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +59,36 @@ def test_a_lost_database_deletes_no_claim(cluster: Cluster, loss: str) -> None:
     assert kept == ["precious\n"]
     cluster.run("rowlock", "down", "--yes")
     assert "missing or empty" not in cluster.run("rowlock", "up", "-d"), "said once"
+
+
+@pytest.mark.timeout(240)
+def test_an_older_database_deletes_no_claim(cluster: Cluster) -> None:
+    """Neither before a person has decided, nor when the loss is accepted."""
+    cluster.up()
+    cluster.run("rowlock", "down", "--yes")
+    database, older = cluster.data / "cluster.db", cluster.data.parent / "older"
+    shutil.copy(database, older)
+    cluster.up()
+    cluster.api("POST", "/api/v1/namespaces/default/persistentvolumeclaims", CLAIM)
+    cluster.api("POST", "/api/v1/namespaces/default/pods", POD)
+    path = "/api/v1/namespaces/default/pods/writer"
+    cluster.until(lambda: cluster.api("GET", path)["status"].get("phase") == "Succeeded", "the pod to end")
+    cluster.run("rowlock", "down", "--yes")
+    shutil.copy(older, database)
+    refusal = cluster.run("rowlock", "up", "-d", code=1)
+    assert "cluster.db ends at revision" in refusal and "`rowlock up --accept-loss` goes on" in refusal
+    output = cluster.run("rowlock", "up", "-d", "--accept-loss")
+    assert "changes after revision" in output and "are lost" in output
+    assert (
+        "no object any more: claims default/data; pods default/writer. The directories of these claims are kept"
+        in output
+    )
+    marks = cluster.data / "claims" / ".gone"
+    cluster.until(lambda: any(marks.glob("default_data_*")), "the collector to have looked at the claim")
+    assert [path.read_text() for path in cluster.data.glob("claims/default_data_*/weights")] == ["precious\n"]
+    assert "belongs to a claim that this cluster does not know" in (cluster.data / "server.log").read_text()
+    cluster.run("rowlock", "down", "--yes")
+    assert "lost" not in cluster.run("rowlock", "up", "-d"), "said once"
 
 
 def test_a_new_directory_has_nothing_to_set_aside(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 
 from rowlock.errors import ApiError, Unavailable
-from rowlock.storage.journal import Journal, SupersededRow
+from rowlock.storage.journal import Journal
 from rowlock.storage.log_format import Row
+from rowlock.storage.recovery import SupersededRow
 from rowlock.storage.state import StoredChange
 from rowlock.storage.write_verbs import Core
 

@@ -12,14 +12,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from rowlock.errors import Unavailable
-from rowlock.storage import log_format
+from rowlock.storage import log_format, revision_note
 from rowlock.storage.log_format import COLUMNS, Row, TranslateErrors, read_rows, row_checksum, row_fields
+from rowlock.storage.recovery import Recovery, check_step_back, examine_database, read_recovery
 
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _LOCK_PATIENCE = 1.0
@@ -30,42 +29,62 @@ is as few statements as can be."""
 _DELETE_ROWS = "DELETE FROM log WHERE revision IN (SELECT value FROM json_each(?))"
 
 
-@dataclass(frozen=True, slots=True)
-class SupersededRow:
-    """Row `revision` stopped mattering at revision `since`."""
-
-    since: int
-    revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """What a journal holds: the live rows, sorted by key; and what compaction still has to remove."""
-
-    revision: int
-    compacted: int
-    live: list[Row]
-    garbage: list[SupersededRow]
-
-
 class Journal:
-    """An open log. Raises Unavailable with one sentence for everything that a user has to do something about."""
+    """An open log. Raises Unavailable with one sentence for everything that a user has to do something about. `accepts_loss`: one that
+    lacks changes that were durable once is opened all the same."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, accepts_loss: bool = False) -> None:
         self.path = path
+        self.notice = ""
+        """What was lost or made anew at this start, in a sentence."""
         self._lock = acquire_lock(path.with_name("lock"))
         try:
-            self._log = self._connect()
+            found = self._examine()
+            self._note = revision_note.RevisionNote(path)
+            try:
+                self._recovery = self._compare(found, accepts_loss)
+                self._log = self._connect()
+            except BaseException:
+                self._note.close()
+                raise
         except BaseException:
             self._lock.close()
             raise
 
+    def _examine(self) -> Recovery | None:
+        """What is there, before anything is written to it; None for a new database or one of an older format."""
+        if os.path.lexists(self.path):
+            self._make_private()
+        found = examine_database(self.path)
+        if not self.path.exists() or not self.path.stat().st_size:
+            revision_note.forget(self.path)
+        return found
+
+    def _compare(self, found: Recovery | None, accepts_loss: bool) -> Recovery | None:
+        """With the note of the last revision. Raises Unavailable for a step back."""
+        path, note = self.path, self._note
+        if found is None:
+            return None
+        sound = check_step_back(path, found, note.revision, accepts_loss=accepts_loss)
+        if note.is_damaged:
+            self.notice = f"{note.path} could not be read and was made anew: whether {path.name} lacks its latest changes cannot be told"
+        elif sound is not found:
+            self.notice = (
+                f"--accept-loss: the {note.revision - found.revision} changes after revision {found.revision} of {path.name}"
+                f" are lost, up to revision {note.revision}"
+            )
+        return sound
+
     def _connect(self) -> sqlite3.Connection:
         with TranslateErrors(self.path):
-            self._create_private()
+            self._make_private()
             log = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare(log)
+                if self._recovery is None:
+                    self._recovery = read_recovery(log, self.path)
+                log.execute("UPDATE mark SET compacted = ? WHERE compacted < ?", [self._recovery.compacted] * 2)
+                self._note.write(self._recovery.revision)
             except BaseException:
                 log.close()
                 raise
@@ -83,36 +102,25 @@ class Journal:
         elif version < log_format.FORMAT:
             log_format.upgrade(log, self.path, version)
 
-    def _create_private(self) -> None:
+    def _make_private(self) -> None:
         """The file holds Secrets: nobody else may read it, nor the `-wal` and `-shm` beside it, which SQLite gives its rights."""
-        try:
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-            for suffix in ("", "-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    os.chmod(f"{self.path}{suffix}", 0o600)
-        except OSError as error:
-            raise Unavailable(
-                f"{self.path} cannot be used ({error.strerror}): look at the rights of the file and of its directory"
-            ) from error
+        for path in (self.path, *(self.path.with_name(self.path.name + suffix) for suffix in ("-wal", "-shm"))):
+            flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if path is self.path else 0)
+            try:
+                with open(os.open(path, flags, 0o600), "rb") as file:
+                    os.fchmod(file.fileno(), 0o600)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise Unavailable(
+                    f"{path} cannot be used ({error.strerror}): look at what it is, at its rights and at those of its directory"
+                ) from error
 
     def recover(self) -> Recovery:
-        """Read the whole log once. Rows of a damaged file raise; the file is left as it is."""
-        newest: dict[tuple[str, str, str], Row] = {}
-        garbage: list[SupersededRow] = []
-        last_revision = 0
-        with TranslateErrors(self.path):
-            compacted = int(self._log.execute("SELECT compacted FROM mark").fetchone()[0])
-            for row in read_rows(self._log, f"SELECT {COLUMNS} FROM log ORDER BY revision", self.path):
-                key, last_revision = (row.kind, row.namespace, row.name), row.revision
-                superseded = newest.pop(key, None)
-                if superseded is not None:
-                    garbage.append(SupersededRow(row.revision, superseded.revision))
-                if row.verb == "Deleted":
-                    garbage.append(SupersededRow(row.revision, row.revision))
-                else:
-                    newest[key] = row
-        live = [newest[key] for key in sorted(newest)]
-        return Recovery(max(last_revision, compacted), compacted, live, garbage)
+        """What the log held when it was opened; once."""
+        recovery, self._recovery = self._recovery, None
+        assert recovery is not None
+        return recovery
 
     def append(self, rows: Sequence[Row], drop: Sequence[int] = (), compacted: int = 0) -> None:
         """Make `rows` durable, and forget the rows `drop`; all or nothing."""
@@ -123,6 +131,7 @@ class Journal:
         with TranslateErrors(self.path):
             if len(inserts) == 1 and not drop:  # a statement alone is a transaction
                 self._log.execute(*inserts[0])
+                self._note.write(rows[-1].revision)
                 return
             try:
                 self._log.execute("BEGIN IMMEDIATE")
@@ -132,6 +141,8 @@ class Journal:
                     self._log.execute(_DELETE_ROWS, (f"[{','.join(map(str, drop))}]",))
                     self._log.execute("UPDATE mark SET compacted = max(compacted, ?)", (compacted,))
                 self._log.execute("COMMIT")
+                if rows:
+                    self._note.write(rows[-1].revision)
             except sqlite3.Error:
                 if self._log.in_transaction:
                     self._log.execute("ROLLBACK")
@@ -155,6 +166,7 @@ class Journal:
     def close(self) -> None:
         """Release the database and its lock; whatever was committed is on disk."""
         self._log.close()
+        self._note.close()
         self._lock.close()
 
 
@@ -187,8 +199,9 @@ def acquire_lock(path: Path) -> IO[str]:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
         os.fchmod(file.fileno(), 0o600)  # who can open it can hold it
     except OSError as error:
+        todo = "choose another directory" if not os.path.lexists(path) else "remove that file, it is made anew"
         raise Unavailable(
-            f"the data directory {path.parent} cannot be used ({error.strerror}): choose another one"
+            f"the data directory {path.parent} cannot be used ({path.name}: {error.strerror}): {todo}"
         ) from error
     try:
         _flock(file)

@@ -95,13 +95,15 @@ class Store:
         new_uid: Callable[[], str] | None = None,
         window: int = WATCH_WINDOW,
         log_source: LogSource = no_logs,
+        accepts_loss: bool = False,
     ) -> Store:
         """The store in the file `path`, or one in memory. `admission` makes what checks each write, for a view of the objects
-        as that write finds them. Raises Unavailable with what to do about it."""
+        as that write finds them. `accepts_loss`: a file that lacks its latest changes is opened all the same. Raises Unavailable with
+        what to do about it."""
         core = Core(Dependencies(admission, patches or AlwaysAdmit(), clock, new_uid or partial(next, _uuids())))
         if path is None:
             return cls(core, window=window, log_source=log_source)
-        journal = Journal(path)
+        journal = Journal(path, accepts_loss=accepts_loss)
         try:
             return _recover(partial(cls, core, journal=journal, window=window, log_source=log_source), core, journal)
         except ApiError:
@@ -124,6 +126,11 @@ class Store:
     @property
     def revision(self) -> int:
         return self.core.state.revision
+
+    @property
+    def notice(self) -> str:
+        """What was lost or made anew when the store was opened, in a sentence; "" = nothing."""
+        return self._journal.notice if self._journal else ""
 
     @property
     def commits(self) -> int:

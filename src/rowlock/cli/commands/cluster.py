@@ -57,6 +57,7 @@ SETTINGS = (
     "keep_runs",
     "archive_size",
     "event_ttl",
+    "accept_loss",
 )
 _POD_NETWORK_PORTS = (3128, 6443)
 """Ports of the pods' proxy and of the API server, at the address where pods reach this machine."""
@@ -86,25 +87,22 @@ def up(line: CommandLine) -> int:
     settings = {name: getattr(line, name) for name in SETTINGS if name in line.given_flags}
     _check_flags(line)
     _check_real_cluster(line, settings)
-    if line.half_life is not None:
-        settings["half_life"] = parse_duration(line.half_life, "--half-life")
+    for name in ("half_life", "keep_checkpoints", "keep_runs", "event_ttl"):
+        if name in settings:
+            settings[name] = parse_duration(getattr(line, name), f"--{name.replace('_', '-')}")
     if "log_limit" in settings:
         settings["log_limit"] = parse_size(line.log_limit, "--log-limit", minimum="1Mi")
-    if "keep_checkpoints" in settings:
-        settings["keep_checkpoints"] = parse_duration(line.keep_checkpoints, "--keep-checkpoints")
-    if "keep_runs" in settings:
-        settings["keep_runs"] = parse_duration(line.keep_runs, "--keep-runs")
     if "archive_size" in settings:
         settings["archive_size"] = parse_size(line.archive_size, "--archive-size", minimum="16Mi")
-    if "event_ttl" in settings:
-        settings["event_ttl"] = parse_duration(line.event_ttl, "--event-ttl")
-        if settings["event_ttl"] < 1:
-            raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
+    if settings.get("event_ttl", 1) < 1:
+        raise CommandError(f"--event-ttl must be at least 1s, but is {line.event_ttl}", 2)
     for name in ("users", "ui_cert", "ui_key", "tls_cert", "tls_key", "oidc_ca_file", "oidc_client_secret_file"):
         if name in settings:
             settings[name] = os.path.abspath(os.path.expanduser(settings[name]))
     if line.unit and not line.system:
         raise CommandError("--unit prints how systemd starts the server of --system: the two go together", 2)
+    if line.unit and line.accept_loss:
+        raise CommandError("--accept-loss is for one start, and --unit is for all: leave one of them out", 2)
     if line.system:
         settings["system"] = system_server.check_flags(line)
     if line.unit:

@@ -35,6 +35,7 @@ _MACHINE_FLAGS = (
     Flag("--archive-size", "text", "how much the archive keeps; its oldest runs go first", "4Gi", value="SIZE"),
     Flag("--event-ttl", "text", "how long to keep an Event after it was last seen", "1h", value="DURATION"),
     Flag("--parity", "default|strict|fixed", "follow Kubeflow's training operator: closely, exactly, or with bugs fixed", "default"),
+    Flag("--accept-loss", "switch", "go on with a cluster.db that lacks changes it once had, and say what is lost"),
     Flag("--pretend-nodes", "int", "fake nodes that run no programs, to try the scheduler", value="N"),
 )  # fmt: skip
 

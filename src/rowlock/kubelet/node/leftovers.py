@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rowlock import kinds
+from rowlock.api import View
 from rowlock.errors import Conflict
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.runtime import processes
+from rowlock.kubelet.volumes.volumes import claim_directory
+from rowlock.objects import uid
 
 _DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths", "remarks")
 """What belongs to the objects of one cluster. Images belong to the machine."""
+_MOST_NAMED = 10
 
 
 def set_aside(data_dir: Path, now: float) -> str:
@@ -38,6 +44,32 @@ def set_aside(data_dir: Path, now: float) -> str:
         f" {aside}, and programs of its pods may still run. To have that cluster back: `rowlock down`, put its cluster.db and"
         f" these directories where they were, `rowlock up`"
     )
+
+
+def describe_unknown(data_dir: Path, view: View) -> str:
+    """Directories of pods and claims whose objects the database lacks, in a sentence; "" where there are none."""
+    claims = set[str]()
+    with contextlib.suppress(OSError):
+        claims.update(name for name in os.listdir(data_dir / "claims") if name.count("_") == 2)
+    claims -= {claim_directory(claim) for claim in view.all(kinds.PERSISTENT_VOLUME_CLAIM)}
+    pods = {uid(pod) for pod in view.all(kinds.POD)}
+    cards = [card for card in PodDirectories(data_dir).read_cards() if card.uid not in pods]
+    parts = []
+    if claims:
+        parts.append(f"claims {_name_some(name.rpartition('_')[0].replace('_', '/', 1) for name in claims)}")
+    if cards:
+        parts.append(f"pods {_name_some(f'{card.namespace}/{card.name}' for card in cards)}")
+    if not parts:
+        return ""
+    kept = "The directories of these claims are kept for 7 days; " if claims else ""
+    ended = "programs of these pods are ended, and their logs kept" if cards else "no program is ended"
+    return f"What has a directory and no object any more: {'; '.join(parts)}. {kept}{ended}"
+
+
+def _name_some(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _MOST_NAMED} more" if len(ordered) > _MOST_NAMED else ""
+    return ", ".join(ordered[:_MOST_NAMED]) + more
 
 
 def refuse_copy(data_dir: Path) -> None:

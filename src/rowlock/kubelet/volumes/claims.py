@@ -3,16 +3,22 @@
 `claims/<namespace>_<name>_<uid>` is the directory; the claim says so in an annotation. Capacity is what was asked for: a
 directory cannot refuse to grow, so who has more is told (`ClaimUsageMonitor`), as a real volume would be full by then. The
 directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as claims on a real cluster have by
-default).
+default). One of a claim that this server never knew was not deleted by anybody: perhaps an older database was put back. It stays
+for `RETENTION_SECONDS`, counted from the first look, or from the last write to it, whichever is later.
+
+claims/.gone/<directory>     since when there is no such claim (the file's time)
 """
 
 import asyncio
+import logging
+import os
+import time
 from collections.abc import Callable, Collection, Iterable
 
 from rowlock import kinds
 from rowlock.api import Api, Record, View
 from rowlock.errors import NotFound
-from rowlock.kubelet.files.beneath import disk_usage
+from rowlock.kubelet.files.beneath import disk_usage, newest_change
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.shim.cgroups import format_bytes
 from rowlock.kubelet.volumes.directories import VolumeDirectories
@@ -23,6 +29,8 @@ from rowlock.system.volume_claims import claims_of
 
 DIRECTORY_ANNOTATION = "rowlock.dev/directory"
 CLAIM = kinds.PERSISTENT_VOLUME_CLAIM
+RETENTION_SECONDS = 7 * 86400.0
+log = logging.getLogger("rowlock.kubelet")
 
 
 async def bind(
@@ -32,6 +40,8 @@ async def bind(
     claim_volumes = {v.path: v for v in volumes if v.kind == "claim"}
     for claim in view.all(CLAIM, pod_namespace) if claim_volumes else ():
         volume = claim_volumes.get(claim_directory(claim))
+        if volume is not None:
+            directories.known_claims.add(claim_directory(claim))
         if volume is None or dig(claim, "status.phase") == "Bound":
             continue
         directory = str(directories.volume_path("", volume))
@@ -75,16 +85,43 @@ class ClaimUsageMonitor:
                 self._record(Record(claim, "Warning", "ClaimOverCapacity", text, "kubelet"))
 
 
-async def remove_unused(api: Api, directories: VolumeDirectories, claims_in_use: Collection[tuple[str, str]]) -> None:
-    """Removes the directories whose claim has gone and is not `used` any more."""
-    for directory in directories.claim_directories():
+async def remove_unused(
+    api: Api, directories: VolumeDirectories, claims_in_use: Collection[tuple[str, str]], now: float
+) -> None:
+    """Removes the directories whose claim has gone and is not used any more. `now`: seconds since the epoch."""
+    found = directories.claim_directories()
+    directories.known_claims.intersection_update(found)
+    for directory in found:
         claim_namespace, claim_name, claim_uid = directory.split("_", 2) if directory.count("_") == 2 else ("", "", "")
-        if (
-            claim_uid
-            and (claim_namespace, claim_name) not in claims_in_use
-            and not await _claim_exists(api, claim_namespace, claim_name, claim_uid)
+        if not claim_uid:
+            continue
+        if await _claim_exists(api, claim_namespace, claim_name, claim_uid):
+            directories.known_claims.add(directory)
+            directories.claim_mark(directory).unlink(missing_ok=True)
+        elif (claim_namespace, claim_name) not in claims_in_use and (
+            directory in directories.known_claims or await asyncio.to_thread(_is_expired, directories, directory, now)
         ):
             directories.remove_claim(directory)
+            directories.known_claims.discard(directory)
+            directories.claim_mark(directory).unlink(missing_ok=True)
+
+
+def _is_expired(directories: VolumeDirectories, directory: str, now: float) -> bool:
+    """Of a claim that nobody knows: has nobody known it for long enough? The first look is noted, and said."""
+    mark = directories.claim_mark(directory)
+    if not mark.exists():
+        mark.parent.mkdir(mode=0o700, exist_ok=True)
+        mark.touch()
+        os.utime(mark, (now, now))
+        log.warning(
+            "%s belongs to a claim that this cluster does not know; it is removed on %s, if nothing is written to it before",
+            directories.claim_path(directory), time.strftime("%d %B %Y", time.gmtime(now + RETENTION_SECONDS)),
+        )  # fmt: skip
+    if now - mark.stat().st_mtime <= RETENTION_SECONDS:
+        return False
+    newest = newest_change(directories.claim_path(directory))  # a walk through all of it: only when it may be the last
+    os.utime(mark, (newest, newest))
+    return now - newest > RETENTION_SECONDS
 
 
 async def _claim_exists(api: Api, claim_namespace: str, claim_name: str, claim_uid: str) -> bool:

@@ -38,6 +38,8 @@ class VolumeDirectories:
 
     def __init__(self, data: Path) -> None:
         self._pods, self._claims = data / "pods", data / "claims"
+        self.known_claims = set[str]()
+        """Names of directories of claims that were there since this server started: when such a claim goes, it was deleted."""
 
     def volume_path(self, pod: str, volume: Volume) -> Path:
         """The directory (or, for a host path, whatever it is) that stands for the volume of pod `pod` (its uid)."""
@@ -104,6 +106,10 @@ class VolumeDirectories:
         with contextlib.suppress(FileNotFoundError):
             return os.listdir(self._claims)
         return []
+
+    def claim_mark(self, directory: str) -> Path:
+        """The file whose time says since when nobody knows the claim of a directory of that name."""
+        return self._claims / ".gone" / directory
 
     def claim_path(self, directory: str) -> str:
         """Where a claim's directory of that name is."""

@@ -358,7 +358,8 @@ class Kubelet:
         cards = [pod_state.card for pod_state in self.pod_states.values()]
         pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
         with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
-            await claims.remove_unused(self._api, self._volume_directories, claims.used_claims(p for p in pods if p))
+            in_use = claims.used_claims(p for p in pods if p)
+            await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())
         await self._claim_usage.check_sizes(self._view, self._volume_directories)
 
 
