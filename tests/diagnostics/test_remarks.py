@@ -1,19 +1,21 @@
 """Real processes that end well, and what is wrong with their results all the same."""
 
+import asyncio
+import math
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.diagnostics.test_diagnostics import Job, hasty, on_job
 from tests.kubelet.conftest import until
 
 from rowlock.diagnosis import remarks
-from rowlock.diagnostics import rank_connections
+from rowlock.diagnostics import job_remarks, rank_connections
 from rowlock.diagnostics.job_records import JobRecords
 from rowlock.diagnostics.job_remarks import JobRemarks
 from rowlock.diagnostics.rank_connections import Meeting, MeetingLooks, are_connected
@@ -193,6 +195,40 @@ def test_the_pods_of_a_job_of_many_are_not_gone_through_at_each_end(tmp_path: Pa
         worker: Any = {"metadata": {"uid": index, "labels": labels}, "spec": {"containers": [{"name": "main"}]}}
         kept.handle_good_exit(job, worker, "main", Run(0, exit=Exit(0, 1.0, 2.0)))
     assert told == []
+
+
+def test_logs_of_jobs_that_end_together_are_read_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+
+    def read(ended: list[Any]) -> list[Any]:
+        turns.append(len(ended))
+        return remarks_of_jobs(ended)
+
+    def fail_on_b(logs: list[tuple[str, Path]]) -> list[remarks.Remark]:
+        if logs[0][1].name == "b":
+            raise ValueError("a log that nobody can read")
+        return [remarks.non_finite_loss("Master", "loss", "step 3", math.nan)]
+
+    remarks_of_jobs = job_remarks._remarks_of_jobs
+    monkeypatch.setattr(job_remarks, "_remarks_of_jobs", read)
+    monkeypatch.setattr(job_remarks, "remarks_of_logs", fail_on_b)
+    told: list[str] = []
+    kept = JobRemarks(
+        cast("Any", SimpleNamespace(clock=time.time)), tmp_path, lambda job, *_: told.append(job["metadata"]["uid"])
+    )
+    monkeypatch.setattr(kept, "_logs_to_read", lambda job, _: [("Master", Path(job["metadata"]["uid"]))])
+    pod = {"spec": {"containers": [{"name": "main"}]}}
+
+    async def end_three_jobs() -> None:
+        for uid in ("a", "b", "c"):
+            kept.handle_good_exit({"metadata": {"uid": uid}}, pod, "main", Run(0, exit=Exit(0, 1.0, 2.0)))
+        await kept.settle("c")
+        assert turns == [3]
+        assert told == ["a", "c"]
+        await kept.settle("c")
+        assert turns == [3], "nothing is left to wait for"
+
+    asyncio.run(end_three_jobs())
 
 
 def test_sockets_of_two_programs_are_told_apart_from_those_of_one() -> None:

@@ -1,6 +1,7 @@
 """What is wrong with the results of jobs beside their failures: kept, told as Events, and answered."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,10 @@ from rowlock.objects import Object, uid
 from rowlock.workloads.frameworks import desired_pods
 from rowlock.workloads.pods import rank_label, replica_index, sort_by_rank
 
+log = logging.getLogger("rowlock.diagnostics")
+
+_COLLECT_SECONDS = 0.05
+
 
 @dataclass(slots=True)
 class KubeletContext:
@@ -32,6 +37,21 @@ class KubeletContext:
     clock: Callable[[], float] = time.time
 
 
+_EndedJob = tuple[Object, list[tuple[str, Path]]]
+"""A job, and rank and log of each of its pods."""
+
+
+def _remarks_of_jobs(ended: list[_EndedJob]) -> list[tuple[Object, list[Remark]]]:
+    """Runs in a thread. A log on which the reading fails takes away the remarks of its own job alone."""
+    found = []
+    for job, logs in ended:
+        try:
+            found.append((job, remarks_of_logs(logs)))
+        except Exception:
+            log.exception("The logs of job %s could not be read for remarks", uid(job))
+    return found
+
+
 class JobRemarks:
     """Of the jobs of one kubelet; by uid of the job, in the directory `remarks` of the data directory."""
 
@@ -42,17 +62,22 @@ class JobRemarks:
         self._records = JobRecords(data / "remarks", remark_from_dict)
         self.meetings: dict[str, Meeting] = {}
         """Running jobs of several pods: whether their ranks have met. Kept by the hang detector."""
-        self._log_checks: dict[str, asyncio.Task[None]] = {}
+        self._unread: dict[str, _EndedJob] = {}
+        self._being_read: dict[str, _EndedJob] = {}
+        self._reading: asyncio.Task[None] | None = None
 
     def handle_good_exit(self, job: Object, pod: Object, container: str, run: Run) -> None:
         """See what its log and its control group say; the logs of a job's ranks together when the last of them has ended."""
         if run.exit is not None and run.exit.helpers_overuse:
             self.add(job, remarks.memory_kills(rank_label(job, pod), run.exit.helpers_overuse))
         logs = self._logs_to_read(job, pod) if pod["spec"]["containers"][0]["name"] == container else []
-        if logs and uid(job) not in self._log_checks:
-            task = asyncio.get_running_loop().create_task(self._check_logs(job, logs))
-            self._log_checks[uid(job)] = task
-            task.add_done_callback(lambda _: self._log_checks.pop(uid(job), None))
+        if logs:
+            self._unread[uid(job)] = (job, logs)
+            self._read_soon()
+
+    def _read_soon(self) -> None:
+        if self._unread and self._reading is None:
+            self._reading = asyncio.get_running_loop().create_task(self._read_logs())
 
     def _logs_to_read(self, job: Object, pod: Object) -> list[tuple[str, Path]]:
         """Rank and log of each pod of a job of few, when the last one has ended; of a job of many, that of a role's first pod,
@@ -62,7 +87,7 @@ class JobRemarks:
         else:
             pods = sort_by_rank(self._context.view.by_owner(kinds.POD, uid(job)))
         found = [self._log_of_ended(job, each) for each in pods]
-        return [log for log in found if log is not None] if None not in found else []
+        return [each for each in found if each is not None] if None not in found else []
 
     def _log_of_ended(self, job: Object, pod: Object) -> tuple[str, Path] | None:
         """None while its program runs or has not begun, and where it is not on this machine."""
@@ -73,9 +98,17 @@ class JobRemarks:
             return None
         return rank_label(job, pod), self._context.directory(uid(pod), main_container) / f"log.{facts.run.number}"
 
-    async def _check_logs(self, job: Object, logs: list[tuple[str, Path]]) -> None:
-        for remark in await asyncio.to_thread(remarks_of_logs, logs):
-            self.add(job, remark)
+    async def _read_logs(self) -> None:
+        """Where many short jobs end, a thread call for each of them costs more than the reading: read several in one."""
+        await asyncio.sleep(_COLLECT_SECONDS)
+        self._being_read, self._unread = self._unread, {}
+        try:
+            for job, found in await asyncio.to_thread(_remarks_of_jobs, list(self._being_read.values())):
+                for remark in found:
+                    self.add(job, remark)
+        finally:
+            self._being_read, self._reading = {}, None
+        self._read_soon()
 
     def add(self, job: Object, remark: Remark) -> None:
         """Store what is wrong with a job's result, and say it as an Event of the job; once of each kind and rank."""
@@ -110,8 +143,8 @@ class JobRemarks:
 
     async def settle(self, job: str) -> None:
         """Wait until the logs of a job that has just ended are read."""
-        if (check := self._log_checks.get(job)) is not None:
-            await asyncio.shield(check)
+        while self._reading is not None and (job in self._unread or job in self._being_read):
+            await asyncio.shield(self._reading)
 
     def prune_old_jobs(self) -> None:
         """Keeps those of the newest jobs."""
