@@ -18,7 +18,7 @@ from pathlib import Path
 
 PROGRAMS = (
     "sh bash echo uname find xargs tee ls cat sleep hostname ps mkdir cp ln rm mv touch chmod chown kill tar grep sed pwd true false date dd df "
-    "env id getent head tail wc tr cut sort seq test stat stty mount base64 printf nproc timeout setsid mktemp readlink"
+    "env id getent head tail wc tr cut sort seq test stat stty mount base64 printf nproc timeout setsid mktemp readlink ipcmk ipcs pkill"
 ).split()
 LIBRARIES = (
     "libnss_dns.so.2 libnss_files.so.2 libresolv.so.2 "  # loaded by name

@@ -108,6 +108,8 @@ def in_containers(docker: str, request: pytest.FixtureRequest, monkeypatch: pyte
         pytest.skip("Podman's memory volumes have no size, which an event says")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker}")
     monkeypatch.setattr(WAY, "image", IMAGE)
+    if "tmp_path" in request.fixturenames:
+        monkeypatch.setattr(WAY, "shared", str(request.getfixturevalue("tmp_path")))
     monkeypatch.setitem(WAY.settings, "runtime", "container")
     yield
     monkeypatch.setenv("DOCKER_HOST", f"unix://{docker}")  # a test may have had another

@@ -10,6 +10,20 @@ from tests.kubelet.prober.test_prober import (  # noqa: F401
     test_a_probe_that_hangs_has_failed,
     test_hooks_run_after_the_start_and_before_the_end,
 )
+from tests.kubelet.shim.test_isolation import (  # noqa: F401
+    test_a_container_is_asked_by_the_signal_that_it_names,
+    test_a_pod_that_kills_everything_kills_itself_alone,
+    test_a_pod_that_shares_processes_and_has_one_container_sees_its_own_alone,
+    test_a_program_without_a_handler_ends_at_once_and_may_kill_itself,
+    test_an_ephemeral_container_sees_the_processes_of_its_pod_alone,
+    test_containers_of_a_pod_share_ipc_and_memory,
+    test_kill_1_ends_the_container,
+    test_only_the_first_process_is_asked_to_end,
+    test_pods_that_ask_for_the_machines_namespaces_have_them,
+    test_two_pods_never_meet,
+    test_what_a_pipe_leads_to_is_asked_after_the_program_that_saves,
+    test_what_a_shell_leaves_behind_is_asked_too_and_gets_the_rest_of_the_grace,
+)
 from tests.kubelet.streams.test_exec_sessions import (  # noqa: F401
     test_an_exec_outlives_a_restart_of_neither_server_nor_container,
     test_what_cannot_be_entered,
@@ -41,3 +55,8 @@ from tests.kubelet.worker.test_kubelet import (  # noqa: F401
     test_the_operators_init_container_waits_for_the_master,
 )
 from tests.kubelet.worker.test_security_context import test_last_words  # noqa: F401
+from tests.kubelet.worker.test_stops import (  # noqa: F401
+    test_a_deadline_is_told,
+    test_a_deleted_pods_end_is_told,
+    test_a_failed_probe_is_told,
+)

@@ -40,6 +40,8 @@ class Way:
 
     image: str = "rowlock.dev/host"
     settings: dict[str, Any] = field(default_factory=dict)
+    shared: str = ""
+    """The test's directory, where pods must mount it to see it."""
 
 
 WAY = Way()
@@ -54,6 +56,12 @@ def pod(name: str, script: str, policy: str = "Never", **more: Any) -> Object:
         **more.pop("container", {}),
     }
     spec = {"restartPolicy": policy, "containers": [container], **more.pop("spec", {})}
+    if WAY.shared:
+        spec["volumes"] = [*spec.get("volumes", ()), {"name": "test", "hostPath": {"path": WAY.shared}}]
+        mounts = [*container.get("volumeMounts", ()), {"name": "test", "mountPath": WAY.shared}]
+        spec["containers"] = [
+            {**each, "volumeMounts": mounts} if each is container else each for each in spec["containers"]
+        ]
     meta = {"name": name, "namespace": "default", **more}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 

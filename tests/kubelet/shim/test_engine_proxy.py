@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from rowlock.kubelet.shim import engine_proxy
+from rowlock.kubelet.shim.engine import engine_proxy
+from rowlock.kubelet.shim.engine.engine_proxy import StreamPump
 from rowlock.kubelet.shim.engine_client import Stream
-from rowlock.kubelet.shim.engine_proxy import StreamPump
 
 REFUSED = b"[FATAL tini (7)] exec nobody failed: No such file or directory\n"
 

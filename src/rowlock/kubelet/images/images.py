@@ -275,13 +275,25 @@ def list_engine_images(env: Mapping[str, str]) -> list[Image]:
     return [Image(name, engine=f"{container_engine.name}://{id_}") for name, id_ in tagged if container_engine]
 
 
+_REAL_TIME = (("SIGRTMIN", "+"), ("SIGRTMAX", "-"))
+"""Signals that have no other name than their distance from the first or the last of them."""
+
+
 def signal_number(text: str) -> int | None:
-    """STOPSIGNAL: `SIGINT`, `INT`, `2`; None for what is no signal of this system."""
+    """STOPSIGNAL: `SIGINT`, `INT`, `2`, `SIGRTMIN+3`; None for what is no signal of this system."""
     if is_digits(text):
         return int(text) if 0 < int(text) < signal.NSIG else None
-    name = text.upper()
+    name, sign, offset = re.fullmatch(r"(.*?)(?:([+-])([0-9]{1,2}))?", text.upper(), re.DOTALL).groups()  # type: ignore[union-attr]
     found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
-    return int(found) if isinstance(found, signal.Signals) else None
+    if not isinstance(found, signal.Signals) or (sign and (found.name, sign) not in _REAL_TIME):
+        return None
+    number = int(found) + int(f"{sign or ''}{offset or 0}")
+    return number if 0 < number < signal.NSIG else None
+
+
+def stop_signal(image: Image, container: ContainerSpec) -> int:
+    """What asks the container's program to end: the pod says so, else the image."""
+    return signal_number(container.stop_signal or image.stop_signal) or int(signal.SIGTERM)
 
 
 def kind_of(image: Image) -> str:

@@ -177,6 +177,14 @@ class PodSpec:
         """Its containers see each other's processes, and it has more than one that lasts."""
         return self.is_process_namespace_shared and len([c for c in self.real_containers if not c.is_ephemeral]) > 1
 
+    def process_target(self, container: ContainerSpec) -> str:
+        """The container whose processes an ephemeral one sees: the one that it names, else the only one of a pod that shares them;
+        "" = none."""
+        if container.target or not container.is_ephemeral:
+            return container.target
+        is_only = self.is_process_namespace_shared and len(self.real_containers) == 1
+        return self.real_containers[0].name if is_only else ""
+
     def container(self, name: str) -> ContainerSpec:
         """Raises KeyError when it has no such container."""
         return self.by_name[name]

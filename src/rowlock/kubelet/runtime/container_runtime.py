@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import psutil
-
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import Problem
@@ -194,9 +192,3 @@ class ContainerRuntime:
 
 def _list_labelled(client: Engine, path: str, label: str) -> Any:
     return client.request("GET", f"{path}&filters={quote(json.dumps({'label': [label]}))}")
-
-
-def shared_memory_limit() -> int:
-    """The most that /dev/shm of a pod may hold: half of the machine's memory, as Linux has it for itself. It costs
-    nothing until it is used, and then it counts against the container's limit."""
-    return int(psutil.virtual_memory().total // 2)

@@ -115,7 +115,9 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
         **networking,
     }
     create_body["HostConfig"]["Mounts"] = [_mount(pod_config, bind) for bind in config.binds]
-    create_body["HostConfig"]["Init"] = not container.target  # among others' processes it would not be the first
+    create_body["HostConfig"]["Init"] = not pod_config.pod.process_target(
+        container
+    )  # among others' processes it would not be the first
     return create_body
 
 
@@ -220,8 +222,11 @@ def _security_options(pod_config: PodSandboxConfig, security_context: Mapping[st
 
 
 def _target_options(pod_config: PodSandboxConfig, container: ContainerSpec) -> dict[str, Any]:
-    """An ephemeral container that has a target sees the processes of that one."""
-    return {"PidMode": f"container:{pod_config.running_name(container.target)}"} if container.target else {}
+    """An ephemeral container sees the processes of its target, or of the pod where those are shared already."""
+    target = pod_config.pod.process_target(container)
+    if not target or pod_config.pod.host_pid or pod_config.pod.shares_processes_of_several:
+        return {}
+    return {"PidMode": f"container:{pod_config.running_name(target)}"}
 
 
 def _device_requests(pod_config: PodSandboxConfig, config: ContainerConfig) -> dict[str, Any]:

@@ -311,9 +311,9 @@ def start_error_message(error: Exception, argv: Sequence[str], cwd: str) -> str:
 def exec_program(request: ShimRequest) -> str:
     """A program's beginning: exec, or its container. Returns only by raising, or with why there is no container."""
     if request.engine:
-        from rowlock.kubelet.shim import (
-            engine_proxy,  # only where there are containers: every shim is a copy of its memory
-        )
+        from rowlock.kubelet.shim.engine import (
+            engine_proxy,
+        )  # only where there are containers: every shim is a copy of its memory
 
         return engine_proxy.run_container(request, request.engine)
     os.execvpe(request.argv[0], list(request.argv), request.env)

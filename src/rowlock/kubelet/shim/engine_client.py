@@ -84,6 +84,11 @@ class Engine:
         return EngineError(0, f"the container engine at {self.path} does not answer ({reason.lower()})")
 
 
+def connect_engine(engine_socket: Mapping[str, str]) -> Engine:
+    """The engine that a shim was told of (`Engine.spec`)."""
+    return Engine(engine_socket["path"], engine_socket["name"])
+
+
 class Stream:
     """A connection, with what was read too early still in it."""
 

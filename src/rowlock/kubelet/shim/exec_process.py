@@ -124,7 +124,7 @@ class ExecProcess:
 
     def _exec_in_engine(self, stdio_fds: list[int]) -> str:
         """Its engine starts the program; this process stands for it."""
-        from rowlock.kubelet.shim import engine_proxy  # only where there are containers
+        from rowlock.kubelet.shim.engine import engine_proxy  # only where there are containers
 
         _dup_onto_stdio(stdio_fds)
         if self._tty:

@@ -25,6 +25,11 @@ def children(pid: int) -> list[int]:
     return pids
 
 
+def living_children(pid: int) -> list[int]:
+    """Those of them that have not ended."""
+    return [child for child in children(pid) if _status_field(child, b"State:") not in (b"", b"(zombie)", b"(dead)")]
+
+
 def inner_pid(pid: int) -> int:
     """The pid that a process of this machine has in the PID namespace that it lives in; the same one where it has ended."""
     return int(_status_field(pid, b"NSpid:") or pid)
@@ -33,6 +38,12 @@ def inner_pid(pid: int) -> int:
 def handles_signal(pid: int, number: int) -> bool:
     """Has a process a handler for this signal? False where it has ended."""
     return bool(int(_status_field(pid, b"SigCgt:") or b"0", 16) >> (number - 1) & 1)
+
+
+def dies_of_signal(pid: int, number: int) -> bool:
+    """Would it be ended by a signal whose default that is? False where it handles or ignores it, or has ended."""
+    ignored = _status_field(pid, b"SigIgn:")
+    return bool(ignored) and not int(ignored, 16) >> (number - 1) & 1 and not handles_signal(pid, number)
 
 
 def _status_field(pid: int, name: bytes) -> bytes:

@@ -273,10 +273,12 @@ class Shim:
 
     def _write_container_exit(self, engine: EngineRunSpec, code: int) -> None:
         """The engine knows how it ended."""
-        from rowlock.kubelet.shim import engine_proxy
+        from rowlock.kubelet.shim.engine import container_end
 
-        fact = engine_proxy.collect_exit(self._request, engine, code)
-        self._write_exit(fact["code"], fact["signal"], fact.get("message", ""), fact.get("reason", ""))
+        fact = container_end.collect_exit(self._request, engine, code)
+        self._passed_on_to += fact["passed_on"]
+        words = [fact.get(word, "") for word in ("message", "reason", "overuse")]
+        self._write_exit(fact["code"], fact["signal"], *words)
 
     def _write_exit(self, code: int, signal_number: int, message: str, reason: str, helpers_overuse: str = "") -> None:
         fact: dict[str, Any] = {

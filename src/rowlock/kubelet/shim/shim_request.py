@@ -47,13 +47,13 @@ class LimitsSpec(TypedDict, total=False):
 
 
 class EngineRunSpec(TypedDict):
-    """The container in an engine: the engine's socket, its name there and what creates it; the pod's sandbox, if any."""
+    """The container in an engine: the engine's socket, its name there and what creates it; the pod's sandbox, if any; what asks it to end."""
 
     socket: Mapping[str, str]
     name: str
     create: Mapping[str, Any]
     sandbox: Mapping[str, Any] | None
-    stop_signal: str
+    stop_signal: int
 
 
 class ShimRequest(NamedTuple):

@@ -7,19 +7,20 @@ last words, the job's checkpoints, torch's account of a failure.
 from dataclasses import dataclass
 from typing import Any
 
+from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import shim_limits
 from rowlock.kubelet.runtime import engine_spec
-from rowlock.kubelet.runtime.container_runtime import ContainerRuntime, shared_memory_limit
+from rowlock.kubelet.runtime.container_runtime import ContainerRuntime
 from rowlock.kubelet.runtime.engine_spec import ContainerConfig, PodSandboxConfig
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.worker import error_files
 from rowlock.kubelet.worker.environment import CHECKPOINT_DIR_VARIABLE
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
-from rowlock.kubelet.worker.starting import ContainerStart, Program
+from rowlock.kubelet.worker.starting import ContainerStart, Program, shared_memory_limit
 
 _HOSTS_FILE = "/etc/hosts"
 _AS_THE_IMAGE = EffectiveSecurityContext()
@@ -55,7 +56,7 @@ class EngineBackend:
             hosts=str(self.network.hosts_file(start.pod)),
             memory=tuple(volume for volume in start.volumes if volume.kind == "memory"),
             engine=engine.name,
-            shared_memory=shared_memory_limit(),
+            shared_memory=shared_memory_limit(start.pod),
             running=start.running,
         )
         binds, env = self._bind_mounts(pod_config, start, program), dict(program.env)
@@ -92,7 +93,7 @@ class EngineBackend:
                 "name": pod_config.container_name(container.name, start.number),
                 "create": engine_spec.container_create_body(pod_config, config, start.number),
                 "sandbox": engine_spec.sandbox_create_spec(pod_config),
-                "stop_signal": start.container.stop_signal or image.stop_signal or "SIGTERM",
+                "stop_signal": images.stop_signal(image, container),
             },
         )
 

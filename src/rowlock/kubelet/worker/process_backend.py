@@ -1,7 +1,6 @@
 """Containers as processes of this machine: who the program is, what it sees of the file system, how it may start warm."""
 
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
-from rowlock.kubelet.runtime.container_runtime import shared_memory_limit
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, give_to_user
 from rowlock.kubelet.volumes.directories import VolumeDirectories
@@ -31,12 +29,10 @@ from rowlock.kubelet.worker import security_context as security
 from rowlock.kubelet.worker.container_paths import ContainerPaths, ImageCopy, outermost
 from rowlock.kubelet.worker.environment import CHECKPOINT_DIR_VARIABLE, SHELL_ENVIRONMENT_ANNOTATION
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
-from rowlock.kubelet.worker.starting import ContainerStart, Program
+from rowlock.kubelet.worker.starting import ContainerStart, Program, shared_memory_limit
 
 MESSAGE_PATH = "/dev/termination-log"
 SHARED_MEMORY_PATH = "/dev/shm"
-_SHARED_MEMORY = 64 << 20
-"""Bytes of a pod's /dev/shm where nothing else is said, as container runtimes have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +94,12 @@ class ProcessBackend:
         own_directory = work if directory == cwd == work else image_copy.copy if image_copy.contains(cwd) else ""
         argv = [paths.map_path(program.space.argument(word, env)) for word in program.command]
         argv = argv if start.context.has_own_address else self.network.rewrite_command(start.pod.namespace, argv)
-        stop_signal = images.signal_number(container.stop_signal or image.stop_signal) or signal.SIGTERM
         return request._replace(
             argv=argv,
             env=env,
             cwd=cwd,
             own_directory=own_directory,
-            stop_signal=stop_signal,
+            stop_signal=images.stop_signal(image, container),
             network=self.network.namespace_request(start.pod, start.card.ip),
             namespaces=namespaces,
             joined_run=self._joined_run(start) if container.is_ephemeral else "",
@@ -136,9 +131,7 @@ class ProcessBackend:
 
     def _joined_run(self, start: ContainerStart) -> str:
         """Whose processes an ephemeral container sees: those of its target, or of the only container of a pod that shares them."""
-        pod, target = start.pod, start.container.target
-        if not target and pod.is_process_namespace_shared:
-            target = pod.main_containers[0].name
+        pod, target = start.pod, start.pod.process_target(start.container)
         if not target or target not in start.running or pod.host_pid or pod.shares_processes_of_several:
             return ""
         return (
@@ -146,15 +139,10 @@ class ProcessBackend:
         )
 
     def _shared_memory(self, start: ContainerStart, program: Program) -> int:
-        """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there.
-
-        A job that `rowlock run` made from a shell gets what that shell has: half of the machine's memory. It counts against the
-        memory limit of the container."""
+        """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there."""
         if any(mount.target.rstrip("/") == SHARED_MEMORY_PATH for mount in program.mounts):
             return 0
-        if SHELL_ENVIRONMENT_ANNOTATION in start.pod.annotations:
-            return max(_SHARED_MEMORY, shared_memory_limit())
-        return _SHARED_MEMORY
+        return shared_memory_limit(start.pod)
 
     def _warm_spec(
         self,

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+import psutil
+
 from rowlock.api import View
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.images import images
@@ -31,6 +33,8 @@ from rowlock.kubelet.volumes.volumes import Mount
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker.pod_context import PodContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
+
+_SHARED_MEMORY = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,16 @@ class Program:
     """The directory of the job's checkpoints on this machine."""
     space: ExecSpace
     """What the variables have left of exec's limits for the arguments."""
+
+
+def shared_memory_limit(pod: PodSpec) -> int:
+    """The most bytes of the pod's /dev/shm where no volume is mounted there: 64 MiB, as container runtimes have it.
+
+    A job that `rowlock run` made from a shell gets what that shell has: half of the machine's memory. It costs nothing until it
+    is used, and then it counts against the memory limit of the container."""
+    if environment.SHELL_ENVIRONMENT_ANNOTATION in pod.annotations:
+        return max(_SHARED_MEMORY, psutil.virtual_memory().total // 2)
+    return _SHARED_MEMORY
 
 
 class Backend(Protocol):

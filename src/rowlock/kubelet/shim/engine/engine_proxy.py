@@ -3,7 +3,7 @@
 What the shim starts instead of the program is this: a fork that creates the container, is attached to it before it
 starts, passes everything on between it and its own stdin, stdout and stderr, and ends when it has ended. So logs,
 terminals, stop and exit facts keep the shim's one path. SIGTERM is passed on; when the fork has gone, for whatever
-reason, `collect_exit` (in the shim) asks the engine how the container ended and removes it. Standard library only.
+reason, `collect_exit` (`container_end.py`, in the shim) asks the engine how the container ended and removes it. Standard library only.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream
+from rowlock.kubelet.shim.engine.container_end import KILLED_EXIT_CODE, ContainerStop, exec_error_message, inspect_state
+from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream, connect_engine
 from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
 from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRequest
 
 RECONNECT_TIMEOUT = 10.0
 """Seconds in which an engine that has gone may come back without the container being given up."""
-KILLED_EXIT_CODE = 137
 _START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
 _INIT_EXEC_ERROR = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
@@ -33,20 +33,18 @@ _INIT_ERROR_PREFIXES = (b"[FATAL tini (", b"ERROR catatonit", b"ERROR (catatonit
 """How such a line begins; it comes in several pieces."""
 _EXIT_CODE_MEANINGS = {126: "permission denied", 127: "no such file or directory"}
 """What the exit code of a program that could not begin means, where the engine does not say it better."""
+_STOP_INTERVAL = 0.05
+"""Seconds between looks whether those that were asked to end have done so."""
 _CHUNK = 1 << 16
 _FRAME_HEADER_SIZE = 8
 """Bytes before each piece of output without a terminal: which stream it is of, and how long."""
-
-
-def connect_engine(engine_socket: Mapping[str, str]) -> Engine:
-    return Engine(engine_socket["path"], engine_socket["name"])
 
 
 def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
     """In the shim's fork, where another program would be exec'ed: runs the container to its end and never returns,
     except with why it could not be started."""
     engine, console = connect_engine(engine_spec["socket"]), request.console
-    name = engine_spec["name"]
+    name, fact = engine_spec["name"], dict[str, Any]()
     try:
         if engine_spec["sandbox"]:
             _ensure_sandbox(engine, engine_spec["sandbox"])
@@ -59,13 +57,15 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
         return start_error_message(error)
 
     def on_term(*_: object) -> None:
+        if _stop_container(request, engine_spec, int(fact.get("pid") or 0)):
+            return
         with contextlib.suppress(EngineError):  # it has just ended
             engine.request("POST", f"/containers/{name}/kill?signal={engine_spec['stop_signal']}")
 
     signal.signal(signal.SIGTERM, on_term)
     start_fact_path = f"{run_fact_path(request, 'start')}.begun"
-    fact = untrusted.read_object(start_fact_path) or {}
-    write_fact(start_fact_path, fact | _start_fact(engine, name))
+    fact |= _start_fact(engine, name)
+    write_fact(start_fact_path, (untrusted.read_object(start_fact_path) or {}) | fact)
     _close_other_fds(stream.socket.fileno())
     pump = StreamPump(bool(console.get("tty")), stdin=bool(console.get("stdin")))
     if console.get("tty"):
@@ -73,6 +73,27 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
             lambda rows, columns: engine.request("POST", f"/containers/{name}/resize?h={rows}&w={columns}")
         )
     os._exit(_pump_until_exit(engine, name, request, stream, pump))
+
+
+def _stop_container(request: ShimRequest, engine_spec: EngineRunSpec, pid: int) -> bool:
+    """The program is asked by us, where its first process would not pass the signal on; False = the engine is to ask it."""
+    if not pid:
+        return False
+    has_init = bool(engine_spec["create"]["HostConfig"].get("Init"))
+    stop = ContainerStop(pid, engine_spec["stop_signal"], has_init=has_init)
+    if not stop.begin():
+        return False
+
+    def ask_more(*_: object) -> None:
+        asked = len(stop.asked)
+        stop.ask_more()
+        if len(stop.asked) > asked:
+            write_fact(run_fact_path(request, "passed_on"), {"pids": stop.asked})
+
+    signal.signal(signal.SIGALRM, ask_more)
+    signal.setitimer(signal.ITIMER_REAL, _STOP_INTERVAL, _STOP_INTERVAL)
+    ask_more()
+    return True
 
 
 def _close_other_fds(kept_fd: int) -> None:
@@ -134,14 +155,10 @@ def _reattach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stre
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(EngineError):
-            running = _inspect_state(engine, name).get("Running")
+            running = inspect_state(engine, name).get("Running")
             return _attach_container(engine, name, console) if running else None
         time.sleep(0.1)
     return None
-
-
-def _inspect_state(engine: Engine, name: str) -> dict[str, Any]:
-    return dict((engine.request("GET", f"/containers/{name}/json") or {}).get("State") or {})
 
 
 def start_error_message(error: EngineError) -> str:
@@ -173,51 +190,6 @@ def can_enter_namespaces(pid: int, container: str) -> bool:
         os.close(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         return True
     return False
-
-
-def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) -> dict[str, Any]:
-    """In the shim, when the fork has gone: how the container ended, as the exit fact says it; and it is removed."""
-    engine, name = connect_engine(engine_spec["socket"]), engine_spec["name"]
-    exit_fact: dict[str, Any] = {"code": code}
-    try:
-        state = _inspect_state(engine, name)
-        if state.get("Running"):
-            exit_fact = {"code": KILLED_EXIT_CODE}
-        elif state:
-            exit_fact["code"] = int(state.get("ExitCode", code))
-            if state.get("OOMKilled") and exit_fact["code"]:
-                exit_fact |= {"reason": "OOMKilled", "message": _oom_message(engine_spec)}
-    except EngineError as error:
-        if error.status == 0:
-            message = f"{error}: it is unknown how the container ended; if it still runs, it is stopped when the engine is back"
-            exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}
-    exit_fact |= _start_error_fact(request)
-    exit_fact["signal"] = exit_fact["code"] - 128 if 128 < exit_fact["code"] < 160 else 0
-    with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
-        engine.request("DELETE", f"/containers/{name}?force=1&v=1")
-    return exit_fact
-
-
-def _start_error_fact(request: ShimRequest) -> dict[str, Any]:
-    """Of a program that is not there: in the words of every other start that failed."""
-    reason = untrusted.text_of(untrusted.read_object(run_fact_path(request, "refused")) or {}, "why")
-    if not reason:
-        return {}
-    return {"code": 128, "reason": "StartError", "message": _exec_error_message(request.argv[0], reason)}
-
-
-def _exec_error_message(program: str, reason: str) -> str:
-    """The sentence that a process would have got."""
-    if "/" not in program and "o such file" in reason:
-        reason = "executable file not found in $PATH"
-    return f'exec: "{program}": {reason[:1].lower()}{reason[1:]}'
-
-
-def _oom_message(engine_spec: EngineRunSpec) -> str:
-    limit = int(engine_spec["create"]["HostConfig"].get("Memory") or 0)
-    return (
-        f"it needed more memory than its limit of {limit / (1 << 20):.1f}Mi (killed by {engine_spec['socket']['name']})"
-    )
 
 
 def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:
@@ -365,7 +337,7 @@ def exec_in_container(engine_spec: EngineRunSpec, argv: Sequence[str], *, termin
     if not state.get("Pid") and state.get("ExitCode") in (126, 127):
         with stream:
             match = _START_ERROR.search(_read_all(stream))
-        return _exec_error_message(argv[0], match[2] if match else _EXIT_CODE_MEANINGS[state["ExitCode"]])
+        return exec_error_message(argv[0], match[2] if match else _EXIT_CODE_MEANINGS[state["ExitCode"]])
     _close_other_fds(stream.socket.fileno())
 
     def on_hangup(*_: object) -> None:
