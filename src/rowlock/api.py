@@ -214,7 +214,9 @@ class View(Protocol):
         ...
 
 
-INDEXED: frozenset[str] = frozenset({"training.kubeflow.org/job-name", "pod-group-name"})
+INDEXED: frozenset[str] = frozenset(
+    {"training.kubeflow.org/job-name", "batch.kubernetes.io/controller-uid", "pod-group-name"}
+)
 """Labels that every View keeps an index of (any other works, by scanning the namespace)."""
 
 

@@ -47,6 +47,7 @@ from rowlock.system import registry as system
 from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.system.unix_accounts import UnixAccountRules
 from rowlock.training import controller as training
+from rowlock.training.batch_job import controller as batch_job
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
 from rowlock.workloads.figures.usage_series import UsageSeries
@@ -181,6 +182,7 @@ class LocalCluster:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
+            *batch_job.controllers(),
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]

@@ -82,6 +82,7 @@ AUTOSCALER = Kind(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", ("hpa",), True, frozenset({"status"}),
     ("all",),
 )  # fmt: skip
+BATCH_JOB = Kind("batch", "v1", "Job", "jobs", (), True, frozenset({"status"}), ("all",))
 
 PYTORCHJOB = _job("PyTorchJob", "pytorchjobs", scale=True)
 TFJOB = _job("TFJob", "tfjobs", scale=False)
@@ -100,7 +101,7 @@ POD_GROUP = Kind(
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
-    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, *JOBS, QUEUE, POD_GROUP,
+    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, *JOBS, QUEUE, POD_GROUP,
 )  # fmt: skip
 
 _BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}

@@ -119,6 +119,10 @@ async def execute_write(api: Api, write: ApiWrite, sequence: WriteSequence | Non
 def records_for(step: Step, result: Object | BaseException | None) -> Sequence[Record]:
     """What to tell about a write that has been tried."""
     if not isinstance(result, ApiError):
+        if (
+            isinstance(step.write, Create) and isinstance(result, dict) and not objects.name(step.write.object)
+        ):  # the API has named it
+            return [replace(r, message=r.message.replace("{name}", objects.name(result))) for r in step.records]
         return step.records
     failure_records = step.write.failure_records if isinstance(step.write, Create | Delete) else ()
     return [replace(record, message=record.message.replace("{error}", result.message)) for record in failure_records]

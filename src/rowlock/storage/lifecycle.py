@@ -21,11 +21,14 @@ SYSTEM_PRIORITY_CLASSES = frozenset({"system-node-critical", "system-cluster-cri
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own
+SUFFIX_LENGTH = 5
 _PREFIX_LENGTH = 58  # generateName is cut so that name and suffix fit into 63
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _DELETION_FIELDS = ("deletionTimestamp", "deletionGracePeriodSeconds")
 _KINDS_CREATED_WITH_STATUS = frozenset({kinds.NODE})  # a kubelet registers its node with a status
-_GENERATION_KINDS = frozenset({kinds.POD, kinds.PRIORITY_CLASS})  # built-in kinds that count generations
+_GENERATION_KINDS = frozenset(
+    {kinds.POD, kinds.BATCH_JOB, kinds.PRIORITY_CLASS}
+)  # built-in kinds that count generations
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _UNSET_REVISIONS = (None, "", "0")
 
@@ -57,7 +60,7 @@ def check_apply_target(kind: Kind, key: Key, obj: Object) -> Object:
 
 def generate_suffix(seed: str) -> str:
     """Five characters for generateName, from any unique text."""
-    digest = hashlib.blake2b(seed.encode(), digest_size=5).digest()
+    digest = hashlib.blake2b(seed.encode(), digest_size=SUFFIX_LENGTH).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
 
@@ -226,7 +229,11 @@ def _without_times(obj: Object) -> Object:
 def bump_generation(kind: Kind, old: Object, new: Object) -> Object:
     """Count a change of anything but metadata and status, in kinds that count; a priority class is for ever the first."""
     count = objects.meta(old).get("generation")
-    if count is None or not (kind.custom or kind is kinds.POD) or _desired_fields(old) == _desired_fields(new):
+    if (
+        count is None
+        or not (kind.custom or kind in (kinds.POD, kinds.BATCH_JOB))
+        or _desired_fields(old) == _desired_fields(new)
+    ):
         return new
     return objects.with_field(new, "metadata.generation", int(count) + 1)
 

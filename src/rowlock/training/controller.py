@@ -12,12 +12,10 @@ from rowlock.objects import (
     Object,
     condition,
     controller_of,
-    dig,
     is_condition_true,
     is_deleting,
     key,
     labels,
-    meta,
     namespace,
     revision,
     uid,
@@ -27,10 +25,9 @@ from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
 from rowlock.training.model import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
+from rowlock.training.pod_changes import is_only_bound
 from rowlock.training.reconcile_context import Observed
 
-_METADATA_LOOKED_AT = ("uid", "labels", "ownerReferences", "deletionTimestamp")
-"""Of a pod, by a job's operator."""
 PREEMPTION_REASON = "PreemptionByScheduler"
 """The reason of the condition DisruptionTarget that the scheduler sets on a pod before it evicts it."""
 
@@ -44,19 +41,6 @@ def mask_preempted_pod(pod: Object) -> Object:
     if disruption is None or disruption.get("status") != "True" or disruption.get("reason") != PREEMPTION_REASON:
         return pod
     return {**pod, "status": {"phase": "Pending"}}
-
-
-def _is_only_bound(change: Change) -> bool:
-    """Has a pod got its node, and else nothing that a job's operator looks at? Every pod does, and no job changes by it."""
-    pod, old = change.object, change.old
-    if change.type != "Modified" or old is None or dig(old, "spec.nodeName") or not dig(pod, "spec.nodeName"):
-        return False
-    before, after = ({k: v for k, v in (o.get("status") or {}).items() if k != "conditions"} for o in (old, pod))
-    return (
-        before == after
-        and all(c.get("status") == "True" for c in dig(pod, "status.conditions") or ())
-        and all(meta(old).get(part) == meta(pod).get(part) for part in _METADATA_LOOKED_AT)
-    )
 
 
 class JobController:
@@ -92,7 +76,7 @@ class JobController:
                 and str(owner.get("apiVersion", "")).startswith(job_kind.group)
             ):
                 owner_keys.append(Key(namespace(change.object), str(owner["name"])))
-        if owner_keys and change.kind is POD and _is_only_bound(change):
+        if owner_keys and change.kind is POD and is_only_bound(change):
             return ()
         return tuple(dict.fromkeys(owner_keys))
 

@@ -40,6 +40,7 @@ from rowlock.quantity import parse
 from rowlock.system.unix_accounts import UNRESTRICTED, UnixAccountRules, check_account, restrict_pod
 from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
+from rowlock.training.batch_job.admission.selector import with_generated_selector, with_template_labels
 from rowlock.training.model import DEFAULT, Parity
 
 SPEC_REPLICAS_PATHS = {
@@ -87,6 +88,8 @@ class AdmissionChain:
             new = self._restrict_pod(pod_admission.admit_create(new, self._view))
         elif kind is kinds.SERVICE:
             _check_headless(new)
+        elif kind is kinds.BATCH_JOB:
+            new = with_generated_selector(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
             new = _add_protection_finalizer(new)
         elif kind is kinds.RESOURCE_QUOTA:
@@ -97,6 +100,8 @@ class AdmissionChain:
             namespace = self._view.get(kinds.NAMESPACE, "", objects.namespace(new))
             check_account(new, kind.plural, namespace, self._unix_accounts)
         self._validate(kind, None, new)
+        if kind is kinds.BATCH_JOB:
+            new = with_template_labels(new, obj)
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
         _review(kind, None, new, options, self._parity)
         if kind in gang_admission.REVIEWED_KINDS:
@@ -206,6 +211,7 @@ class AdmissionChain:
         else:
             builtin_causes = []
         builtin_causes += object_validation.object_causes(kind, new, "status")
+        builtin_causes += object_validation.status_update_causes(kind, old, new)
         if builtin_causes:
             raise invalid(kind.name, objects.name(new), builtin_causes, kind.group)
         if not kind.custom or "status" not in new:
@@ -271,7 +277,7 @@ class DecodingError(BadRequest):
         self.why = why
 
 
-_SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE)
+_SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE, kinds.BATCH_JOB)
 """Of the built-in kinds those whose status is written all the time: the rest of them is not decoded again for it."""
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 

@@ -12,7 +12,7 @@ from rowlock.apiserver.validation.volumes import TOKEN_SOURCES
 from rowlock.errors import forbidden
 from rowlock.objects import Object
 from rowlock.quantity import parse
-from rowlock.storage.lifecycle import generate_suffix
+from rowlock.storage.lifecycle import SUFFIX_LENGTH, generate_suffix
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DEFAULT_TOLERATIONS = tuple(
@@ -37,6 +37,12 @@ def admit_create(pod: Object, view: View | None) -> Object:
     return {**pod, "spec": spec, "status": status}
 
 
+def _name_asked_for(pod: Object) -> str:
+    """A real server completes a name that is to be generated when these plugins have spoken."""
+    prefix, name = str(objects.meta(pod).get("generateName") or ""), objects.name(pod)
+    return prefix if prefix and name.startswith(prefix[:-1]) and len(name) == len(prefix) + SUFFIX_LENGTH else name
+
+
 def admit_update(pod: Object) -> Object:
     """A pod that is changed: the tolerations that every pod has come back when somebody takes them away."""
     spec = dict(pod.get("spec") or {})
@@ -59,7 +65,7 @@ def _set_service_account(pod: Object, spec: dict[str, Any], view: View | None) -
     account = view.get(kinds.SERVICE_ACCOUNT, space, name) if view else None
     if view is not None and account is None and name != "default":
         why = f'error looking up service account {space}/{name}: serviceaccount "{name}" not found'
-        raise forbidden("pods", objects.name(pod), why)
+        raise forbidden("pods", _name_asked_for(pod), why)
     automount = spec.get("automountServiceAccountToken", (account or {}).get("automountServiceAccountToken", True))
     if automount and spec.get("containers"):
         _mount_token(pod, spec)
@@ -98,7 +104,7 @@ def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
     priority_class = view.get(kinds.PRIORITY_CLASS, "", name) if view else None
     if priority_class is None and name not in _SYSTEM_PRIORITIES:
         if view is not None:
-            raise forbidden("pods", objects.name(pod), f"no PriorityClass with name {name} was found")
+            raise forbidden("pods", _name_asked_for(pod), f"no PriorityClass with name {name} was found")
         priority_class = {}
     value = (priority_class or {}).get("value", _SYSTEM_PRIORITIES.get(name, 0))
     _apply_priority_class(pod, spec, priority_class or {}, value)
@@ -113,7 +119,7 @@ def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Obj
     ):
         if spec.get(field) not in (None, own):
             why = f"the {title} ({spec[field]}) must not be provided in pod spec; priority admission controller computed {own}"
-            raise forbidden("pods", objects.name(pod), f"{why} from the given PriorityClass name")
+            raise forbidden("pods", _name_asked_for(pod), f"{why} from the given PriorityClass name")
         spec[field] = own
 
 
@@ -122,7 +128,7 @@ def _check_overhead(pod: Object, spec: dict[str, Any]) -> None:
     if spec.get("overhead"):
         raise forbidden(
             "pods",
-            objects.name(pod),
+            _name_asked_for(pod),
             "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
         )
 

@@ -21,8 +21,8 @@ from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import RewritingSend, encode
 from rowlock.apiserver.patch.patches import Patcher
-from rowlock.apiserver.validation import field_errors
 from rowlock.apiserver.validation import objects as object_validation
+from rowlock.documents import field_errors
 from rowlock.errors import ApiError, BadRequest, Cause, invalid
 from rowlock.objects import Object
 from rowlock.storage.store import Store

@@ -10,10 +10,10 @@ from rowlock import objects
 from rowlock.apiserver.http import request_body
 from rowlock.apiserver.http.requests import Call
 from rowlock.apiserver.schema import types
-from rowlock.apiserver.validation.field_errors import invalid_value
 from rowlock.authentication.token_review import ReviewToken
 from rowlock.authentication.users import User
 from rowlock.authorization.authorizer import Attributes, Authorizer, require
+from rowlock.documents.field_errors import invalid_value
 from rowlock.errors import BadRequest, Cause, invalid
 from rowlock.objects import Object
 

@@ -12,7 +12,6 @@ from rowlock import kinds, objects
 from rowlock.apiserver.http import request_body, requests
 from rowlock.apiserver.http.requests import Call, Target
 from rowlock.apiserver.http.responses import answer_object
-from rowlock.apiserver.validation.field_errors import invalid_value
 from rowlock.authentication.service_account_tokens import (
     DEFAULT_SECONDS,
     ISSUER,
@@ -20,6 +19,7 @@ from rowlock.authentication.service_account_tokens import (
     MIN_SECONDS,
     ServiceAccountTokens,
 )
+from rowlock.documents.field_errors import invalid_value
 from rowlock.errors import BadRequest, Cause, conflict, invalid, not_found
 from rowlock.objects import Object
 from rowlock.storage.store import Store

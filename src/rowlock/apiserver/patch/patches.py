@@ -20,7 +20,7 @@ from rowlock.apiserver.patch import json_patch, strategic_merge
 from rowlock.apiserver.schema import decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.schema.json_errors import unmarshal_error
-from rowlock.apiserver.validation.field_errors import format_value
+from rowlock.documents.field_errors import format_value
 from rowlock.errors import BadRequest, Cause, UnsupportedMediaType, invalid
 from rowlock.kinds import Kind
 from rowlock.objects import Object

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple
 
 from rowlock import objects
-from rowlock.apiserver.printers.durations import time_since
+from rowlock.apiserver.printers.durations import human_duration, time_since
 from rowlock.apiserver.printers.pod_columns import pod_cells
 from rowlock.kinds import JOBS, Kind
 from rowlock.objects import Object
@@ -237,6 +237,34 @@ def _format_gpus(amount: str | float | None) -> str | None:
     return None if amount is None else f"{float(parse(amount)):g}"
 
 
+def _batch_job_cells(job: Object, now: float) -> Cells:
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    started, completions, parallelism = status.get("startTime"), spec.get("completions"), spec.get("parallelism", 1)
+    wanted = f"{completions}" if completions is not None else f"1 of {parallelism}" if parallelism > 1 else "1"
+    ended = objects.seconds(status.get("completionTime")) or now
+    pod = objects.dig(spec, "template.spec", {})
+    containers = pod.get("containers") or ()
+    selector = objects.dig(spec, "selector.matchLabels", {})
+    return {
+        "Status": _batch_job_state(job),
+        "Completions": f"{status.get('succeeded', 0)}/{wanted}",
+        "Duration": human_duration(ended - objects.seconds(started)) if started else "",
+        "Containers": ",".join(c["name"] for c in containers),
+        "Images": ",".join(c.get("image", "") for c in containers),
+        "Selector": ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>",
+    }
+
+
+def _batch_job_state(job: Object) -> str:
+    for ending in ("Complete", "Failed"):
+        if objects.is_condition_true(job, ending):
+            return ending
+    if objects.is_deleting(job):
+        return "Terminating"
+    interim = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((state for state in interim if objects.is_condition_true(job, state)), "Running")
+
+
 _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "pods": pod_cells,
     "services": _service_cells,
@@ -249,5 +277,6 @@ _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _role_binding_cells,
     "horizontalpodautoscalers.autoscaling": _autoscaler_cells,
     "queues.scheduling.run.ai": _queue_cells,
+    "jobs.batch": _batch_job_cells,
     **{kind.resource: _job_cells for kind in JOBS},
 }

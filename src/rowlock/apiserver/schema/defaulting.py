@@ -90,6 +90,25 @@ def _set_pod_spec_defaults(obj: JsonObject) -> None:
 
 def _set_pod_defaults(obj: JsonObject) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
+    if "spec" in obj:  # a pod's; a template of pods has none
+        obj["spec"].setdefault("enableServiceLinks", True)
+
+
+def _set_job_defaults(obj: JsonObject) -> None:
+    """A Job without labels has those of its pods."""
+    template_labels = ((obj.get("spec") or {}).get("template") or {}).get("metadata", {}).get("labels")
+    metadata = obj.setdefault("metadata", {})
+    if template_labels and not metadata.get("labels"):
+        metadata["labels"] = dict(template_labels)
+
+
+def _set_job_spec_defaults(obj: JsonObject) -> None:
+    """One pod where neither number is given; of a count of pods alone nobody knows how many are enough."""
+    if "completions" not in obj and "parallelism" not in obj:
+        obj["completions"] = 1
+    obj.setdefault("parallelism", 1)
+    obj.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in obj else 6)
+    obj.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in obj else "TerminatingOrFailed")
 
 
 def _set_pod_status_defaults(obj: JsonObject) -> None:
@@ -159,6 +178,8 @@ SET_DEFAULTS: dict[str, SetDefaults] = {
     _CORE + "ServiceSpec": _set_service_spec_defaults,
     _CORE + "Volume": _set_volume_defaults,
     _HPA_BEHAVIOR: _set_scaling_defaults,
+    "io.k8s.api.batch.v1.Job": _set_job_defaults,
+    "io.k8s.api.batch.v1.JobSpec": _set_job_spec_defaults,
     "io.k8s.api.coordination.v1.LeaseSpec": _drop_coordinated_election,
     "io.k8s.api.rbac.v1.RoleBinding": _set_role_binding_defaults,
     "io.k8s.api.rbac.v1.ClusterRoleBinding": _set_role_binding_defaults,

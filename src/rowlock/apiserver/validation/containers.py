@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.rules import Scope, check_struct, port_name, port_number, qualified_name, rule
+from rowlock.documents.field_errors import (
     Causes,
     duplicate_value,
     forbidden_field,
@@ -18,7 +19,6 @@ from rowlock.apiserver.validation.field_errors import (
     not_supported,
     required_value,
 )
-from rowlock.apiserver.validation.rules import Scope, check_struct, port_name, port_number, qualified_name, rule
 from rowlock.errors import Cause
 from rowlock.quantity import parse
 

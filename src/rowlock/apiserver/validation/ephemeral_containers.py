@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.apiserver.validation.field_errors import Causes, duplicate_value, forbidden_field, not_found
 from rowlock.apiserver.validation.pods import MAX_SHOWN_CHANGES, field_differences
 from rowlock.apiserver.validation.rules import Scope, check_struct, rule
+from rowlock.documents.field_errors import Causes, duplicate_value, forbidden_field, not_found
 from rowlock.errors import Cause
 from rowlock.objects import Object
 

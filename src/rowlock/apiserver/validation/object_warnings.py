@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.apiserver.validation.field_errors import Causes
+from rowlock.apiserver.schema import types
 from rowlock.apiserver.validation.pod_warnings import MAX_WARNINGS, unusual_address, warning
-from rowlock.apiserver.validation.rules import Scope, rule, validate
+from rowlock.apiserver.validation.rules import Scope, rows_name, rule, validate
+from rowlock.documents.field_errors import Causes
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 
@@ -23,7 +24,9 @@ def warnings(kind: Kind, obj: Object, *, created: bool) -> list[str]:
     """Of an object as it is about to be stored; `created`: it is made, not changed."""
     if kind.custom or (kind is kinds.POD and not created):
         return []
-    causes = validate(f"{kind.name} warnings", obj)[:MAX_WARNINGS]
+    name = rows_name(types.type_name(kind.group, kind.version, kind.name))
+    causes = validate(f"{name} new_warnings", obj) if created else []
+    causes = (causes + validate(f"{name} warnings", obj))[:MAX_WARNINGS]
     return [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
 
 

@@ -14,8 +14,11 @@ from typing import Any
 from rowlock import kinds, objects
 from rowlock.apiserver.schema import json_errors, types
 from rowlock.apiserver.validation import resource_quotas, services, volumes  # noqa: F401  their rules
+from rowlock.apiserver.validation.batch_jobs import job_status_causes, job_update_causes
 from rowlock.apiserver.validation.ephemeral_containers import ephemeral_update_causes
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.pods import pod_update_causes
+from rowlock.apiserver.validation.rules import Scope, check_struct, rows_name, rule, validate
+from rowlock.documents.field_errors import (
     Causes,
     config_key_problems,
     dns_label_problems,
@@ -32,8 +35,6 @@ from rowlock.apiserver.validation.field_errors import (
     subdomain_problems,
     too_long,
 )
-from rowlock.apiserver.validation.pods import pod_update_causes
-from rowlock.apiserver.validation.rules import Scope, check_struct, rows_name, rule, validate
 from rowlock.errors import Cause
 from rowlock.kinds import Kind
 from rowlock.objects import Object
@@ -51,6 +52,11 @@ def object_causes(kind: Kind, obj: Object, stage: str = "") -> list[Cause]:
     """What the rows of a built-in kind find; `stage` is "new" for what only a create is asked, "status" for a status."""
     name = rows_name(types.type_name(kind.group, kind.version, kind.name))
     return validate(f"{name} {stage}" if stage else name, obj)
+
+
+def status_update_causes(kind: Kind, old: Object, new: Object) -> list[Cause]:
+    """What a status of a built-in kind may not say after another one."""
+    return job_status_causes(old, new) if kind is kinds.BATCH_JOB else []
 
 
 # ---------------------------------------------------------------- metadata
@@ -324,6 +330,7 @@ _UPDATE_RULES: dict[Kind, tuple[Update, ...]] = {
     kinds.PERSISTENT_VOLUME_CLAIM: (_claim_update_causes,),
     kinds.PRIORITY_CLASS: (_fixed_field("value", "may not be changed in an update."), _fixed_field("preemptionPolicy")),
     kinds.NODE: (_node_update_causes,),
+    kinds.BATCH_JOB: (job_update_causes,),
     kinds.ROLE_BINDING: (_role_update_causes,),
     kinds.CLUSTER_ROLE_BINDING: (_role_update_causes,),
 }

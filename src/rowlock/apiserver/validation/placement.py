@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.documents.field_errors import (
     Causes,
     duplicate_value,
     forbidden_field,
@@ -19,7 +20,6 @@ from rowlock.apiserver.validation.field_errors import (
     required_value,
     subdomain_problems,
 )
-from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 
 

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 
 from rowlock import objects
-from rowlock.apiserver.validation.field_errors import Causes, dns_label_problems, label_value_problems
 from rowlock.apiserver.validation.ip_addresses import parse_ip
 from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.documents.field_errors import Causes, dns_label_problems, label_value_problems
 from rowlock.errors import Cause
 from rowlock.objects import Object
 from rowlock.quantity import is_whole

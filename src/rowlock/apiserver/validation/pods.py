@@ -10,7 +10,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.ip_addresses import ip_problems
+from rowlock.apiserver.validation.placement import gate_update_causes, lacks_some
+from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.documents.field_errors import (
     Causes,
     forbidden_field,
     invalid_value,
@@ -18,9 +21,6 @@ from rowlock.apiserver.validation.field_errors import (
     required_value,
     search_domain_problems,
 )
-from rowlock.apiserver.validation.ip_addresses import ip_problems
-from rowlock.apiserver.validation.placement import gate_update_causes, lacks_some
-from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 from rowlock.objects import Object
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.apiserver.validation.containers import STANDARD_RESOURCES
-from rowlock.apiserver.validation.field_errors import Causes, invalid_value, required_value
 from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.documents.field_errors import Causes, invalid_value, required_value
 from rowlock.quantity import parse
 
 _COUNTED_RESOURCES = frozenset(

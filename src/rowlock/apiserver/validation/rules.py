@@ -18,8 +18,9 @@ import msgspec
 
 from rowlock.apiserver.schema import structs, types
 from rowlock.apiserver.schema.types import Schema
-from rowlock.apiserver.validation import field_errors, ip_addresses
-from rowlock.apiserver.validation.field_errors import duplicate_value, forbidden_field, invalid_value, required_value
+from rowlock.apiserver.validation import ip_addresses
+from rowlock.documents import field_errors
+from rowlock.documents.field_errors import duplicate_value, forbidden_field, invalid_value, required_value
 from rowlock.errors import Cause
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.apiserver.validation.field_errors import format_value, label_key_problems, label_value_problems
+from rowlock.documents.field_errors import format_value, label_key_problems, label_value_problems
 from rowlock.errors import BadRequest
 from rowlock.selectors import Selector
 

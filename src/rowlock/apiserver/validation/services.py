@@ -7,7 +7,9 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.apiserver.validation.containers import port
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.ip_addresses import ip_problems
+from rowlock.apiserver.validation.rules import Scope, rule
+from rowlock.documents.field_errors import (
     Causes,
     duplicate_value,
     forbidden_field,
@@ -15,8 +17,6 @@ from rowlock.apiserver.validation.field_errors import (
     invalid_values,
     required_value,
 )
-from rowlock.apiserver.validation.ip_addresses import ip_problems
-from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.errors import Cause
 
 

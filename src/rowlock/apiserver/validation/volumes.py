@@ -7,7 +7,8 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.apiserver.validation.containers import relative_path
-from rowlock.apiserver.validation.field_errors import (
+from rowlock.apiserver.validation.rules import Scope, check_struct, rule
+from rowlock.documents.field_errors import (
     Causes,
     dns_label_problems,
     duplicate_value,
@@ -18,7 +19,6 @@ from rowlock.apiserver.validation.field_errors import (
     subdomain_problems,
     too_long,
 )
-from rowlock.apiserver.validation.rules import Scope, check_struct, rule
 from rowlock.errors import Cause
 from rowlock.quantity import parse
 

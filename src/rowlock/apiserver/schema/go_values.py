@@ -1,0 +1,86 @@
+"""Parts of built-in objects as a real server's refusals show them: Go's own fields, the empty ones among them.
+
+A refusal of a changed pod template repeats the whole template so. The table of types knows the fields, their order and what
+is a pointer; here is what the server's inner types have otherwise than the API's. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.apiserver.schema import structs, types
+
+_CORE = "io.k8s.api.core.v1."
+_POD_SPEC, _POD_SECURITY = _CORE + "PodSpec", _CORE + "PodSecurityContext"
+_OWN_JSON = frozenset(
+    {
+        types.QUANTITY, types.INT_OR_STRING, types.TIME, types.MICRO_TIME, types.META,
+        "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector", "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
+    }
+)  # fmt: skip
+"""Types that are shown as the API writes them."""
+_HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
+"""Fields of a pod that the inner types have in its security context, in front of that one's own."""
+_MOVED = {
+    "setHostnameAsFQDN": "subdomain", "preemptionPolicy": "priority", "overhead": "runtimeClassName",
+    "fsGroupChangePolicy": "fsGroup",
+}  # fmt: skip
+"""Fields that the inner types have elsewhere: field → the one before it."""
+_NAMES = {
+    "tty": "TTY", "dnsPolicy": "DNSPolicy", "dnsConfig": "DNSConfig", "os": "OS", "seLinuxOptions": "SELinuxOptions",
+    "seLinuxChangePolicy": "SELinuxChangePolicy", "fsGroup": "FSGroup", "fsGroupChangePolicy": "FSGroupChangePolicy",
+    "httpGet": "HTTPGet", "httpHeaders": "HTTPHeaders", "tcpSocket": "TCPSocket", "grpc": "GRPC", "nfs": "NFS", "rbd": "RBD",
+    "csi": "CSI", "iscsi": "ISCSI", "fc": "FC", "fsType": "FSType", "ip": "IP", "apiVersion": "APIVersion", "cephfs": "CephFS",
+    "gcePersistentDisk": "GCEPersistentDisk", "awsElasticBlockStore": "AWSElasticBlockStore", "pdName": "PDName", "uid": "UID",
+}  # fmt: skip
+"""Where Go's name is more than the API's with a capital letter."""
+
+
+def go_value(name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """A struct of the table of types as Go's JSON of the server's inner type."""
+    node = types.schema(name)
+    fields = structs.fields(node)
+    shown: dict[str, Any] = {}
+    for key in _in_order(list(fields)):
+        about = fields[key]
+        if name == _POD_SPEC and (key in _HOST_FIELDS or key == "serviceAccount"):
+            continue
+        child = node["properties"][key]
+        if child.get("$ref") == types.META:
+            shown |= {k: dict(sorted(v.items())) if isinstance(v, dict) else v for k, v in value.get(key, {}).items()}
+            continue
+        part = _part(child, value.get(key), pointer=about.pointer)
+        if name == _POD_SPEC and key == "securityContext" and part is not None:
+            host = {k: _part(node["properties"][k], value.get(k), pointer=fields[k].pointer) for k in _HOST_FIELDS}
+            part = {_go_name(k): v for k, v in host.items()} | part
+        shown[_go_name(key)] = part
+    return shown
+
+
+def _in_order(keys: list[str]) -> list[str]:
+    for key, before in _MOVED.items():
+        if key in keys and before in keys:
+            keys.remove(key)
+            keys.insert(keys.index(before) + 1, key)
+    return keys
+
+
+def _go_name(key: str) -> str:
+    return _NAMES.get(key) or key[0].upper() + key[1:]
+
+
+def _part(node: types.Schema, value: Any, *, pointer: bool = False) -> Any:
+    ref = node.get("$ref")
+    if value is None:
+        if pointer:
+            return None
+        return go_value(ref, {}) if ref and ref not in _OWN_JSON and _is_struct(ref) else structs.zero_value(node)
+    if ref:
+        return value if ref in _OWN_JSON or not _is_struct(ref) else go_value(ref, value)
+    if node.get("type") == "array":
+        return [_part(node.get("items") or {}, item) for item in value]
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
+
+
+def _is_struct(ref: str) -> bool:
+    return "properties" in types.schema(ref)

@@ -1,0 +1,202 @@
+"""`BatchJobController`: batch/v1 Jobs, from a `View` to a `Decision`; and `JobPodRelease`, for pods whose Job is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rowlock.api import NOTHING, Change, Create, Decision, Delete, DeleteOptions, Patch, View, Write
+from rowlock.kinds import BATCH_JOB, POD, Kind
+from rowlock.objects import (
+    Key,
+    Object,
+    condition,
+    controller_of,
+    dig,
+    is_deleting,
+    key,
+    labels,
+    name,
+    namespace,
+    owner_reference,
+    revision,
+    seconds,
+    uid,
+)
+from rowlock.selectors import EVERYTHING, Selector, from_label_selector
+from rowlock.training.batch_job.delays import FailureMemory
+from rowlock.training.batch_job.look import ObservedJob, release_pod
+from rowlock.training.batch_job.model import (
+    COMPLETE,
+    CONTROLLER_UID_LABEL,
+    FAILED,
+    TRACKING_FINALIZER,
+    is_finished,
+    is_ours,
+    parse_batch_job,
+)
+from rowlock.training.batch_job.pods import is_tracked
+from rowlock.training.batch_job.reconcile import reconcile
+from rowlock.training.pod_changes import is_only_bound
+
+
+def _owner_key(pod: Object) -> Key | None:
+    """The Job that a pod belongs to."""
+    owner = controller_of(pod)
+    if owner is None or owner.get("kind") != BATCH_JOB.name or owner.get("apiVersion") != BATCH_JOB.api_version:
+        return None
+    return Key(namespace(pod), str(owner.get("name")))
+
+
+def _selector_of(job: Object) -> Selector | None:
+    return from_label_selector(dig(job, "spec.selector", {}))
+
+
+class BatchJobController:
+    """Runs the Jobs that no other controller is named for.
+
+    It remembers the failures of each Job since its last success, which its delays are counted by, and at which version of
+    a Job it last made pods: a Job that is still the same then was refused some."""
+
+    name = "job"
+    kinds: tuple[Kind, ...] = (BATCH_JOB, POD)
+
+    def __init__(self) -> None:
+        self._memories: dict[str, FailureMemory] = {}
+        self._created_at: dict[str, int] = {}
+        self._refused: set[str] = set()
+        """Jobs of which a pod was refused, until all their pods are there."""
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """The Job itself, the Job that owns a pod, and those that may adopt one that has no owner."""
+        if change.kind is BATCH_JOB:
+            if change.type == "Deleted":
+                self._forget(uid(change.object))
+            return (key(change.object),)
+        if is_only_bound(change):
+            return ()
+        owners = [_owner_key(pod) for pod in (change.object, change.old) if pod]
+        if labels(change.object) and controller_of(change.object) is None and change.type != "Deleted":
+            jobs = view.all(BATCH_JOB, namespace(change.object))
+            owners += [key(job) for job in jobs if _adopts(job, change.object)]
+        return tuple(dict.fromkeys(owner for owner in owners if owner is not None))
+
+    def _forget(self, job_uid: str) -> None:
+        self._memories.pop(job_uid, None)
+        self._created_at.pop(job_uid, None)
+        self._refused.discard(job_uid)
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """Reconcile one Job."""
+        job = view.get(BATCH_JOB, key.namespace, key.name)
+        if job is None:
+            return NOTHING
+        if is_finished(job):
+            self._forget(uid(job))
+            return _expire(job, now)
+        if not is_ours(job):
+            return NOTHING
+        pods, claims = _claim_pods(view, job)
+        if claims:
+            return Decision(tuple(claims))
+        memory = self._memories.setdefault(uid(job), FailureMemory())
+        had_refusal = uid(job) in self._refused or self._created_at.get(uid(job)) == revision(job)
+        decision = reconcile(ObservedJob(parse_batch_job(job), pods, memory, had_refusal), now)
+        self._note_creates(uid(job), revision(job), decision, had_refusal=had_refusal)
+        return decision
+
+    def _note_creates(self, job_uid: str, job_revision: int, decision: Decision, *, had_refusal: bool) -> None:
+        if not any(isinstance(write, Create) for write in decision.writes):
+            self._created_at.pop(job_uid, None)
+            self._refused.discard(job_uid)
+        elif had_refusal:
+            self._refused.add(job_uid)
+        else:
+            self._created_at[job_uid] = job_revision
+
+
+def _adopts(job: Object, pod: Object) -> bool:
+    """Whether the Job's selector finds a pod that nobody owns."""
+    if is_deleting(job) or is_deleting(pod) or is_finished(job) or not is_ours(job):
+        return False
+    if not dig(job, "spec.manualSelector", False) and labels(pod).get(CONTROLLER_UID_LABEL) != uid(job):
+        return False
+    selector = _selector_of(job)
+    return selector is not None and bool(selector) and selector.matches(labels(pod))
+
+
+def _claim_pods(view: View, job: Object) -> tuple[list[Object], list[Write]]:
+    """The Job's pods; and what makes pods without an owner its own, and lets go of those whose labels have been changed."""
+    selector = _selector_of(job) or EVERYTHING
+    owned = [p for p in view.by_owner(POD, uid(job)) if (controller_of(p) or {}).get("uid") == uid(job)]
+    claimed = [p for p in owned if selector.matches(labels(p))]
+    writes: list[Write] = []
+    if not is_deleting(job):
+        writes += [_disown(p, job) for p in owned if not selector.matches(labels(p)) and not is_deleting(p)]
+        if dig(job, "spec.manualSelector", False):
+            candidates = view.all(POD, namespace(job))
+        else:
+            candidates = view.by_label(POD, namespace(job), CONTROLLER_UID_LABEL, uid(job))
+        writes += [_adopt(p, job) for p in candidates if controller_of(p) is None and _adopts(job, p)]
+    return claimed, writes
+
+
+def _adopt(pod: Object, job: Object) -> Write:
+    metadata = {"uid": uid(pod), "ownerReferences": [owner_reference(job)], "finalizers": [TRACKING_FINALIZER]}
+    return Patch(POD, namespace(pod), name(pod), {"metadata": metadata}, "strategic")
+
+
+def _disown(pod: Object, job: Object) -> Write:
+    metadata = {
+        "uid": uid(pod),
+        "ownerReferences": [{"$patch": "delete", "uid": uid(job)}],
+        "$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER],
+    }
+    return Patch(POD, namespace(pod), name(pod), {"metadata": metadata}, "strategic")
+
+
+def _expire(job: Object, now: float) -> Decision:
+    """A finished Job goes, and its pods before it, when its time to live is over. Without one it stays."""
+    ttl = dig(job, "spec.ttlSecondsAfterFinished")
+    if ttl is None or is_deleting(job):
+        return NOTHING
+    ends = [condition(job, type_) or {} for type_ in (COMPLETE, FAILED)]
+    ended = max(seconds(end.get("lastTransitionTime")) for end in ends if end.get("status") == "True")
+    if (remaining := ended + ttl - now) > 0:
+        return Decision(requeue_after=remaining)
+    options = DeleteOptions(propagation="Foreground", uid=uid(job))
+    return Decision((Delete(BATCH_JOB, namespace(job), name(job), options),))
+
+
+class JobPodRelease:
+    """Takes the finalizer off pods that no Job will count any more: their Job is gone, or finished."""
+
+    name = "job-pod-release"
+    kinds: tuple[Kind, ...] = (BATCH_JOB, POD)
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """Pods."""
+        if change.kind is POD:
+            return (key(change.object),) if change.type != "Deleted" and is_tracked(change.object) else ()
+        if change.type == "Deleted" or is_finished(change.object):
+            return [key(pod) for pod in view.by_owner(POD, uid(change.object)) if is_tracked(pod)]
+        return ()
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """One pod."""
+        pod = view.get(POD, key.namespace, key.name)
+        if pod is None or not is_tracked(pod):
+            return NOTHING
+        owner, owner_key = controller_of(pod), _owner_key(pod)
+        if owner is not None:
+            if owner_key is None:
+                return NOTHING  # of another kind, which has its own reasons
+            job = view.get(BATCH_JOB, owner_key.namespace, owner_key.name)
+            is_owner = job is not None and uid(job) == owner.get("uid")
+            if job is not None and is_owner and not (is_finished(job) and is_ours(job)):
+                return NOTHING
+        return Decision((release_pod(pod),))
+
+
+def controllers() -> list[BatchJobController | JobPodRelease]:
+    """Those that run batch/v1 Jobs."""
+    return [BatchJobController(), JobPodRelease()]

@@ -1,0 +1,67 @@
+"""The pods that a Job makes: its template with an owner, the finalizer that keeps them until they are counted, and an index. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock.objects import Object, owner_reference
+from rowlock.training.batch_job.model import (
+    FAILURES_ANNOTATION,
+    IGNORED_FAILURES_ANNOTATION,
+    INDEX_KEY,
+    TRACKING_FINALIZER,
+    BatchJob,
+)
+from rowlock.training.batch_job.pods import index_failures
+from rowlock.training.batch_job.policies import judge_failure
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+_PREFIX_LENGTH = 58
+"""Characters of a pod's name before its five random ones."""
+
+
+def build_pod(job: BatchJob, index: int | None = None, replaced: Object | None = None) -> Object:
+    """A pod to be created, of an index in an Indexed Job. `replaced` is the failed pod of that index, which its failures are read of
+    where the Job limits them by index."""
+    template = job.template
+    template_meta, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
+    labels, annotations = (dict(template_meta.get(key) or {}) for key in ("labels", "annotations"))
+    name_prefix = f"{job.name}-"
+    if index is not None:
+        labels[INDEX_KEY] = annotations[INDEX_KEY] = str(index)
+        spec["hostname"] = f"{job.name}-{index}"
+        for field in ("containers", "initContainers"):
+            if spec.get(field):
+                spec[field] = [_with_index_variable(container) for container in spec[field]]
+        name_end = f"-{index}-"
+        name_prefix = job.name[: _PREFIX_LENGTH - len(name_end)] + name_end
+        if job.limit_per_index is not None:
+            annotations |= _failure_counts(job, replaced)
+    finalizers = [*(template_meta.get("finalizers") or ())]
+    if TRACKING_FINALIZER not in finalizers:
+        finalizers.append(TRACKING_FINALIZER)
+    metadata: dict[str, Any] = {"generateName": name_prefix, "namespace": job.namespace, "labels": labels}
+    if annotations:
+        metadata["annotations"] = annotations
+    metadata |= {"finalizers": finalizers, "ownerReferences": [owner_reference(job.object)]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _with_index_variable(container: Object) -> Object:
+    """Behind all others, and not where the container sets it itself."""
+    own = container.get("env") or []
+    if any(variable.get("name") == INDEX_VARIABLE for variable in own):
+        return container
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX_KEY}']"}}
+    return {**container, "env": [*own, {"name": INDEX_VARIABLE, "valueFrom": source}]}
+
+
+def _failure_counts(job: BatchJob, replaced: Object | None) -> dict[str, str]:
+    if replaced is None:
+        return {FAILURES_ANNOTATION: "0"}
+    counted, ignored = index_failures(replaced)
+    if judge_failure(replaced, job.failure_rules).is_counted:
+        counted += 1
+    else:
+        ignored += 1
+    return {FAILURES_ANNOTATION: str(counted), **({IGNORED_FAILURES_ANNOTATION: str(ignored)} if ignored else {})}
