@@ -216,3 +216,22 @@ def test_of_two_jobs_that_go_on_from_one_run_the_later_waits(tmp_path: Path) -> 
     running["late"] = "Running"  # it began while the earlier one was suspended, or not there yet
     with pytest.raises(ContainerConfigError, match="late"):
         wait_for_writers(pod_of("early"), view_of(early, late))
+
+
+def test_a_namespace_with_the_name_of_a_deleted_one_gets_none_of_its_checkpoints(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path)
+    first = kept.directory_for(_pod_of("old", "team-a"), "uid-of-the-first")
+    assert kept.directory_for(_pod_of("old", "team-a"), "uid-of-the-first") == first
+    for server in (kept, Checkpoints(tmp_path)):
+        with pytest.raises(ContainerConfigError, match="of an earlier namespace team-a, which was deleted"):
+            server.directory_for(_pod_of("old", "team-a"), "uid-of-the-second")
+        meta = {"name": "p", "namespace": "team-a", "uid": "new", "annotations": {RESUME_ANNOTATION: "old"}}
+        resuming = parse_pod_spec({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
+        with pytest.raises(ContainerConfigError, match="of an earlier namespace team-a"):
+            server.directory_for(resuming, "uid-of-the-second")
+        assert server.directory_for(resuming, "uid-of-the-first") == first
+    kept.directory_for(_pod_of("new", "team-a"), "uid-of-the-second")
+    kept.remove_expired(set(), NOW)
+    assert sorted(kept.remove_expired(set(), NOW + 30 * DAY)) == ["new", "old"]
+    assert {entry.name for entry in (tmp_path / "checkpoints" / ".namespaces").iterdir()} == {".names", ".uids"}
+    assert [entry.name for entry in (tmp_path / "checkpoints" / ".namespaces" / ".uids").iterdir()] == [".names"]

@@ -4,6 +4,7 @@ checkpoints/<job uid>/     what a job's ranks wrote to ROWLOCK_CHECKPOINT_DIR
 checkpoints/.gone/<job uid>     since when there is no such job any more (the file's time)
 checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another one get nothing of it. A hard link to
     .namespaces/.names/<namespace>, where there can be one: a new file for each job would cost more than all else here
+checkpoints/.namespaces/.uids/<job uid>     in the same way the uid of that namespace: a later one of its name gets nothing of it either
 
 The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
 first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
@@ -40,28 +41,79 @@ MOUNT_PATH = "/run/rowlock/checkpoints"
 """Where programs of other users see the directory."""
 
 
+class OwnerMarks:
+    """Whose each job's checkpoints are: a file for each job, with the text of its owner."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._written = set[str]()
+        """Owners whose file to link to was written since the start."""
+
+    def has(self, job: str) -> bool:
+        """Whether the job's is there."""
+        return os.path.isfile(f"{self.directory}/{job}")
+
+    def forget(self, job: str) -> None:
+        """The job's checkpoints are gone."""
+        (self.directory / job).unlink(missing_ok=True)
+
+    def note(self, job: str, owner: str) -> str:
+        """Whoever has it first. Returns whose it is."""
+        mark = f"{self.directory}/{job}"
+        try:
+            self._link(mark, owner)
+        except FileExistsError:
+            if known := untrusted.read_file(mark, _MARK_BYTES).decode():
+                return known
+            os.unlink(mark)  # the machine stopped before it was on the disk
+            self._link(mark, owner)
+        return owner
+
+    def _link(self, mark: str, owner: str) -> None:
+        """Raises FileExistsError."""
+        source = f"{self.directory}/.names/{owner}"
+        if owner not in self._written:
+            self._make_directories()
+            with suppress(FileNotFoundError):
+                os.unlink(f"{source}.new")  # the server ended here
+            _write_new(f"{source}.new", owner)
+            os.replace(f"{source}.new", source)
+            self._written.add(owner)
+        try:
+            os.link(source, mark)
+        except FileExistsError:
+            raise
+        except OSError:  # this file system has no links, or no more to this file; or somebody removed the directory
+            self._written.discard(owner)
+            self._make_directories()
+            _write_new(mark, owner)
+
+    def _make_directories(self) -> None:
+        for directory in (self.directory.parent, self.directory, self.directory / ".names"):
+            directory.mkdir(mode=0o700, exist_ok=True)
+
+
 class Checkpoints:
     """The directory of all of them."""
 
     def __init__(self, data: Path, retention: float = RETENTION_SECONDS) -> None:
         self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
-        self._namespaces = data / "checkpoints" / ".namespaces"
-        self._named = set[str]()
-        """Namespaces whose file to link to was written since the start."""
+        self._namespaces = OwnerMarks(data / "checkpoints" / ".namespaces")
+        self._uids = OwnerMarks(data / "checkpoints" / ".namespaces" / ".uids")
         self._retention = retention
 
-    def directory_for(self, pod: PodSpec) -> Path:
+    def directory_for(self, pod: PodSpec, namespace_uid: str = "") -> Path:
         """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own.
 
         Raises ContainerConfigError when its owner's uid, which anybody may write, is no name, or that of a job in another
-        namespace."""
+        namespace, or in an earlier one of the same name."""
         resumed = pod.annotations.get(RESUME_ANNOTATION, "")
         try:
             name = path_component(resumed or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
-        directory, mark = f"{self._root}/{name}", f"{self._namespaces}/{name}"
-        if resumed and not (os.path.isdir(directory) and os.path.isfile(mark)):
+        directory = f"{self._root}/{name}"
+        if resumed and not (os.path.isdir(directory) and self._namespaces.has(name)):
             raise ContainerConfigError(f"there are no checkpoints of a job {name} here (any more), to go on from")
         try:
             os.mkdir(directory)
@@ -71,53 +123,23 @@ class Checkpoints:
             self._root.mkdir(parents=True, exist_ok=True)
             spread_subdirectories(str(self._root))
             os.makedirs(directory, exist_ok=True)
-        owner = self._note_namespace(mark, pod.namespace)
-        if owner != pod.namespace:
+        if self._namespaces.note(name, pod.namespace) != pod.namespace:
             raise ContainerConfigError(
                 f"{name}, whose checkpoints it would have, is a job of another namespace: they are not for this pod"
             )
+        if namespace_uid and self._uids.note(name, namespace_uid) != namespace_uid:
+            raise ContainerConfigError(
+                f"{name}, whose checkpoints it would have, is a job of an earlier namespace {pod.namespace}, which was deleted: they are not"
+                f" for this one. The owner of the server finds them in checkpoints/{name} of the data directory"
+            )
         return Path(directory)
-
-    def _note_namespace(self, mark: str, namespace: str) -> str:
-        """Whoever has it first. Returns whose it is."""
-        try:
-            self._link_mark(mark, namespace)
-        except FileExistsError:
-            if owner := untrusted.read_file(mark, _MARK_BYTES).decode():
-                return owner
-            os.unlink(mark)  # the machine stopped before it was on the disk
-            self._link_mark(mark, namespace)
-        return namespace
-
-    def _link_mark(self, mark: str, namespace: str) -> None:
-        """Raises FileExistsError."""
-        source = f"{self._namespaces}/.names/{namespace}"
-        if namespace not in self._named:
-            self._make_directories()
-            with suppress(FileNotFoundError):
-                os.unlink(f"{source}.new")  # the server ended here
-            _write_new(f"{source}.new", namespace)
-            os.replace(f"{source}.new", source)
-            self._named.add(namespace)
-        try:
-            os.link(source, mark)
-        except FileExistsError:
-            raise
-        except OSError:  # this file system has no links, or no more to this file; or somebody removed the directory
-            self._named.discard(namespace)
-            self._make_directories()
-            _write_new(mark, namespace)
-
-    def _make_directories(self) -> None:
-        for directory in (self._namespaces, self._namespaces / ".names"):
-            directory.mkdir(mode=0o700, exist_ok=True)
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
         """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""
         removed = []
         for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
             mark = self._marks / entry.name
-            if entry.name in (self._marks.name, self._namespaces.name):
+            if entry.name in (self._marks.name, self._namespaces.directory.name):
                 continue
             if entry.name in live_uids:
                 mark.unlink(missing_ok=True)
@@ -128,7 +150,8 @@ class Checkpoints:
             elif now - max(mark.stat().st_mtime, beneath.newest_change(entry.path)) > self._retention:
                 beneath.remove_path(entry.path)
                 mark.unlink(missing_ok=True)
-                (self._namespaces / entry.name).unlink(missing_ok=True)
+                self._namespaces.forget(entry.name)
+                self._uids.forget(entry.name)
                 removed.append(entry.name)
         return removed
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import psutil
 
 from rowlock.api import View
+from rowlock.kinds import NAMESPACE
 from rowlock.kubelet.files.log_writer import DEFAULT_LOG_LIMIT
 from rowlock.kubelet.images import images
 from rowlock.kubelet.images.images import Image
@@ -33,6 +34,7 @@ from rowlock.kubelet.volumes.volumes import Mount
 from rowlock.kubelet.worker import environment
 from rowlock.kubelet.worker.pod_context import PodContext
 from rowlock.kubelet.worker.security_context import EffectiveSecurityContext
+from rowlock.objects import uid
 
 _SHARED_MEMORY = 64 << 20
 
@@ -126,7 +128,8 @@ class ContainerStarter:
             if isinstance(command, Problem):
                 return command
             backend = self.engine if image.engine else self.processes
-            checkpoints = str(self.checkpoints.directory_for(pod))
+            namespace = self.view.get(NAMESPACE, "", pod.namespace) or {}
+            checkpoints = str(self.checkpoints.directory_for(pod, uid(namespace)))
             wait_for_writers(pod, self.view)
             user, base = backend.prepare_program(start, image, checkpoints)
             env = environment.container_environment(
