@@ -20,6 +20,8 @@ class Bench:
     now: float = 1_800_000_000.0
     writes: list[api.Write] = field(default_factory=list)
     again: float | None = None
+    namespace: str = "t"
+    """Of the pods and gangs that are made next."""
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,15 +54,17 @@ class Bench:
         limits = {"cpu": cpu, **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
         marks = {"kai.scheduler/queue": queue} if queue else {}
         spec = {"containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}], **meta.pop("spec", {})}
-        return self.put(POD, "t", name, metadata={"labels": marks, **meta}, spec=spec, status={"phase": "Pending"})
+        return self.put(
+            POD, self.namespace, name, metadata={"labels": marks, **meta}, spec=spec, status={"phase": "Pending"}
+        )
 
     def gang(self, name: str, pods: int, *, minimum: int = 0, queue: str = "default", gpus: int = 1) -> None:
         """A job's PodGroup and its pods, as the operator makes them."""
         owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": f"uid-{name}"}
         owners = {"ownerReferences": [{**owner, "controller": True}]}
-        self.put(PYTORCHJOB, "t", name, metadata={"uid": f"uid-{name}"}, spec={})
+        self.put(PYTORCHJOB, self.namespace, name, metadata={"uid": f"uid-{name}"}, spec={})
         spec = {"minMember": minimum or pods, "queue": queue}
-        self.put(POD_GROUP, "t", f"pg-{name}", metadata=owners, spec=spec)
+        self.put(POD_GROUP, self.namespace, f"pg-{name}", metadata=owners, spec=spec)
         for i in range(pods):
             self.pod(f"{name}-{i}", gpus, ownerReferences=owners["ownerReferences"])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.scheduling.cluster import Bench
 
 from rowlock import api
-from rowlock.kinds import NODE, POD, POD_GROUP, QUEUE
+from rowlock.kinds import NAMESPACE, NODE, POD, POD_GROUP, PYTORCHJOB, QUEUE
 from rowlock.objects import condition, dig, is_condition_true, is_deleting, with_field
 from rowlock.scheduling import controller
 from rowlock.scheduling.explain.explanations import Explainer
@@ -245,6 +247,29 @@ def test_reclaim_marks_deletes_and_tells() -> None:
     b.kubelet()
     b.turn()
     assert b.node_of("asker-0") == "n1"
+
+
+def test_what_is_written_into_a_namespace_names_no_workload_of_another() -> None:
+    """Whoever reads the events, pods and PodGroups of one project need not see another one's jobs."""
+    b = Bench()
+    b.node("n1", 2)
+    for queue in ("a", "b"):
+        b.queue(queue, 1, "d")
+    b.queue("d")
+    b.gang("old", 1, queue="a")
+    b.now += 5
+    b.gang("young", 1, queue="a")
+    b.turn()
+    b.kubelet()
+    b.namespace = "elsewhere"
+    b.put(NAMESPACE, "", b.namespace)
+    b.gang("secret", 1, queue="b")
+    b.turn()
+    records = [w for w in b.writes if isinstance(w, api.Record) and w.regarding["metadata"]["namespace"] == "t"]
+    assert any("Pod t/young-0 was preempted by a workload of queue b." in w.message for w in records)
+    assert not [w for w in records if "secret" in w.message or "elsewhere" in w.message]
+    kept = [o for kind in (POD, POD_GROUP, PYTORCHJOB) for o in b.store.view.all(kind, "t")]
+    assert kept and not [o for o in kept if "secret" in json.dumps(o) or "elsewhere" in json.dumps(o)]
 
 
 def test_a_gang_whose_room_was_taken_is_marked_until_it_runs_again() -> None:

@@ -17,6 +17,15 @@ SentenceAndHint = tuple[str, str]
 """(sentence, hint: what change would let it start)."""
 
 
+def name_for(session: Session, key: str, namespace: str) -> str:
+    """A gang as the readers of a namespace are told of it: those of other namespaces have no name there, but a queue."""
+    state = session.gangs.get(key)
+    if key.partition("/")[0] == namespace:
+        return f"workload {state.gang.display_name if state is not None else key}"
+    queue = state.gang.queue if state is not None else ""
+    return f"a workload of queue {queue}" if queue else "a workload of another project"
+
+
 def _nodes_are(count: int) -> str:
     return "1 node is" if count == 1 else f"{count} nodes are"
 
@@ -47,15 +56,16 @@ def reserved_sentence(session: Session, state: GangState, failure: Failure) -> S
         reservation = next((m for m in session.node_reservations if m.gang in keys), reservation)
     if reservation is None:
         return "Reserved: the room is kept for another gang.", "wait"
+    keeper = name_for(session, reservation.gang, state.gang.namespace).removeprefix("workload ")
     hint = "submit it as preemptible, or declare how long it runs (annotation rowlock.dev/max-runtime: 30m)"
     if failure.shape is None:
-        reserved_quota = f"what {failure.queue} may still hold is kept for {reservation.gang}"
+        reserved_quota = f"what {failure.queue} may still hold is kept for {keeper}"
         return (
             f"Reserved: {reserved_quota}, which waits since {timestamp(reservation.since)} for its nodes.",
             "wait until it has started",
         )
     return (
-        f"Reserved: {_nodes_are(len(reservation.nodes))} kept for {reservation.gang}, which starts {_starts_when(session, reservation)}.",
+        f"Reserved: {_nodes_are(len(reservation.nodes))} kept for {keeper}, which starts {_starts_when(session, reservation)}.",
         hint,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from rowlock import api
 from rowlock.kinds import POD, POD_GROUP
 from rowlock.objects import Object, dig, is_condition_true, timestamp, with_field
+from rowlock.scheduling.explain import sentences
 from rowlock.scheduling.explain.explanations import Explanation
 from rowlock.scheduling.model.from_objects import DEVICES_ANNOTATION
 from rowlock.scheduling.model.gang_state import GangState, QueueState
@@ -126,7 +127,7 @@ def eviction_message(session: Session, eviction: PlannedEviction) -> str:
     pod = f"Pod {eviction.namespace}/{eviction.pod}"
     victim = session.gangs.get(eviction.gang)
     preemptor = session.gangs.get(eviction.preemptor)
-    preemptor_name = preemptor.gang.display_name if preemptor is not None else eviction.preemptor
+    preemptor_name = sentences.name_for(session, eviction.preemptor, eviction.namespace)
     if eviction.action == "stale":
         return f"{pod} was evicted: its gang ran with fewer pods than its minimum for too long; it starts again whole."
     if eviction.action == "lost":
@@ -136,8 +137,8 @@ def eviction_message(session: Session, eviction: PlannedEviction) -> str:
     if eviction.action == "consolidate":
         return f"{pod} moves to node {eviction.moves_to or 'another node'} so that {preemptor_name} fits."
     if eviction.action == "preempt":
-        return f"{pod} was preempted by higher priority workload {preemptor_name}."
-    lines = [f"{pod} was preempted by workload {preemptor_name}."]
+        return f"{pod} was preempted by higher priority {preemptor_name.removeprefix('a ')}."
+    lines = [f"{pod} was preempted by {preemptor_name}."]
     if eviction.moves_to:
         lines[0] += f" It continues on node {eviction.moves_to}."
     for state in (victim, preemptor):
