@@ -1,5 +1,10 @@
 """What holds for pods as processes holds for pods in containers: the tests of `tests/kubelet`, run again in an engine."""
 
+from tests.kubelet.images.test_builds_either_way import (  # noqa: F401
+    test_an_ignore_file_named_after_the_dockerfile_holds_alone,
+    test_command_user_directory_and_variables_are_the_images_unless_the_pod_says_others,
+    test_the_images_stop_signal_asks_its_program_to_end,
+)
 from tests.kubelet.network.test_namespaces import (  # noqa: F401
     test_a_pod_that_comes_later_is_known_to_those_that_run,
     test_names_resolve_and_every_pod_keeps_its_port,

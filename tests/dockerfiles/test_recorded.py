@@ -13,8 +13,8 @@ from tests.dockerfiles.cases import Case
 from tests.kubelet.conftest import Node, on_node
 
 from rowlock.kubelet.images import build, layered_build
+from rowlock.kubelet.images.build_context import BuildFailed, BuildRequest
 from rowlock.kubelet.images.dockerfile import BadDockerfile
-from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images
 from rowlock.objects import dig
 

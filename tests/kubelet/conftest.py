@@ -137,6 +137,12 @@ class Node:
             assert time.monotonic() < end, f"{name} never said {text!r}"
             await asyncio.sleep(0.002)
 
+    async def told(self, name: str, text: str) -> None:
+        """Waits until an event of the pod holds `text`."""
+        await until(
+            lambda: any(text in message for *_, message in self.events(name)), f"{text!r} in {self.events(name)}"
+        )
+
     async def delete(self, name: str, options: DeleteOptions = DELETE) -> None:
         await self.store.delete(kinds.POD, "default", name, options=options)
         await until(lambda: not self.pod(name), f"{name} to be gone")

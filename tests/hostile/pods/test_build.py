@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rowlock.kubelet.images import build
-from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
+from rowlock.kubelet.images.build_context import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Images
 
 

@@ -10,13 +10,19 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.images import build, commands
-from rowlock.kubelet.images.build_context import explain_absence, find_ignore_file, is_excluded, parse_dockerignore
+from rowlock.kubelet.images.build_context import (
+    BuildFailed,
+    BuildRequest,
+    explain_absence,
+    find_ignore_file,
+    is_excluded,
+    parse_dockerignore,
+)
 from rowlock.kubelet.images.dockerfile import (
     BadDockerfile,
     parse,
     require_simple,
 )
-from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import Image, Images, command_line, map_path, normalise
 from rowlock.kubelet.images.word_expansion import expand_word, split_words
 from rowlock.kubelet.pod.facts import Problem

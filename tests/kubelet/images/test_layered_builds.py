@@ -14,8 +14,8 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.images import base_environment, build, images
+from rowlock.kubelet.images.build_context import BuildFailed, BuildRequest
 from rowlock.kubelet.images.dockerfile import BadDockerfile
-from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
 from rowlock.kubelet.images.images import KUBECTL_DELIVERY, Image, Images
 from rowlock.kubelet.images.layers import LayerStore
 from rowlock.kubelet.shim.fact_files import write_fact

@@ -13,7 +13,7 @@ import pytest
 from tests.kubelet.conftest import Node, on_node, until
 
 from rowlock.kubelet.images import build
-from rowlock.kubelet.images.engine_build import BuildRequest
+from rowlock.kubelet.images.build_context import BuildRequest
 from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.mounts import calls, machine_files, rootfs, spare_roots
 from rowlock.kubelet.mounts.rootfs import RootfsSpec

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from rowlock.kubelet.images import copy_build, dockerfile, layered_build
 from rowlock.kubelet.images.base_environment import STANDARD_PATH, interpreter_path
-from rowlock.kubelet.images.build_context import BuildContext, find_ignore_file
-from rowlock.kubelet.images.engine_build import BuildFailed, BuildRequest
+from rowlock.kubelet.images.build_context import BuildContext, BuildFailed, BuildRequest, find_ignore_file
 from rowlock.kubelet.images.images import Image, Images, normalise
 from rowlock.kubelet.images.layers import LayerStore, used_layers
 from rowlock.kubelet.images.python_base import NoPip

@@ -2,17 +2,41 @@
 
 import glob
 import hashlib
+import io
 import os
 import re
 import shutil
+import tarfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rowlock.kubelet.images.dockerfile import Instruction
-from rowlock.kubelet.images.engine_build import BuildFailed
 
+DOCKERFILE_ENTRY = ".rowlock.Dockerfile"
+"""The Dockerfile's name in an archive of the context."""
 Rules = Sequence[tuple[bool, re.Pattern[str]]]
+
+
+class BuildFailed(Exception):
+    """A step did not succeed; the image of before is still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """What to build."""
+
+    name: str
+    context: Path
+    file: Path
+    args: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    """The stage that is built, by its name or number; "" = the last."""
+    is_anew: bool = False
+    """No step counts as done before."""
+    is_pulled: bool = False
+    """Images of FROM are asked for at their registry, also those that are here."""
 
 
 class BuildContext:
@@ -58,6 +82,30 @@ class BuildContext:
             return [name for name in names if is_excluded(os.path.normpath(f"{inside}/{name}"), self.rules)]
 
         shutil.copytree(place, target, symlinks=True, ignore=ignore)
+
+    def write_archive(self, output: IO[bytes], dockerfile: Path) -> None:
+        """All of it as a tar for Docker's older builder, with the Dockerfile as `DOCKERFILE_ENTRY`, which no COPY sees. Raises OSError."""
+        with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+            for name, content in (
+                (DOCKERFILE_ENTRY, dockerfile.read_bytes()),
+                (".dockerignore", f"{DOCKERFILE_ENTRY}\n.dockerignore\n".encode()),
+            ):
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(content), 0o644
+                tar.addfile(entry, io.BytesIO(content))
+            for directory, directories, files in os.walk(self.directory):
+                directories.sort()
+                for file in sorted([*directories, *files]):
+                    path = os.path.relpath(f"{directory}/{file}", self.directory)
+                    if not is_excluded(path, self.rules) and path != ".dockerignore":
+                        tar.add(self.directory / path, path, recursive=False, filter=_owned_by_root)
+
+
+def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """As COPY makes files; sockets and pipes are no files."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry if entry.isreg() or entry.isdir() or entry.issym() or entry.islnk() else None
 
 
 def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iterator[tuple[Any, ...]]:

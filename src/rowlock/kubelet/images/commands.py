@@ -21,8 +21,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from rowlock.kubelet.images import build, engine_build
+from rowlock.kubelet.images.build_context import BuildFailed, BuildRequest
 from rowlock.kubelet.images.dockerfile import BadDockerfile
-from rowlock.kubelet.images.engine_build import RUNTIMES, BuildFailed, BuildRequest
+from rowlock.kubelet.images.engine_build import RUNTIMES
 from rowlock.kubelet.images.images import HOST_NAMES, Image, Images, kind_of, list_engine_images, normalise
 
 PROGRAM = "python -m rowlock.kubelet.images.commands"
@@ -135,7 +136,7 @@ def build_image(images: Images, options: argparse.Namespace) -> None:
         )
         return
     if options.pull:
-        raise engine_build.BuildFailed(
+        raise BuildFailed(
             "--pull is for builds in Docker or Podman: for processes this machine stands for every image of FROM, and "
             "nothing is pulled. Leave it out"
         )

@@ -20,9 +20,8 @@ from pathlib import Path
 from rowlock.kubelet.files import beneath
 from rowlock.kubelet.images import dockerfile, python_base
 from rowlock.kubelet.images.base_environment import base_environment, interpreter_path, site_paths
-from rowlock.kubelet.images.build_context import explain_absence, is_excluded, parse_dockerignore
+from rowlock.kubelet.images.build_context import BuildFailed, explain_absence, is_excluded, parse_dockerignore
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction
-from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, map_path
 
 _ABSOLUTE_PATH = re.compile(r"(?<![\w./:@-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")

@@ -3,13 +3,19 @@
 The name leaves rowlock's own table, so that the newest build is what a pod gets.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 
+from rowlock.kubelet.images.build_context import (
+    DOCKERFILE_ENTRY,
+    BuildContext,
+    BuildFailed,
+    BuildRequest,
+    find_ignore_file,
+)
 from rowlock.kubelet.images.images import Images, normalise
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine
@@ -17,26 +23,6 @@ from rowlock.kubelet.shim.engine_client import Engine
 RUNTIMES = ("auto", "process", "container")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 """Variables that steps of a build may need to reach the world."""
-
-
-class BuildFailed(Exception):
-    """A step did not succeed; the image of before is still there."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildRequest:
-    """What to build."""
-
-    name: str
-    context: Path
-    file: Path
-    args: dict[str, str] = field(default_factory=dict)
-    target: str = ""
-    """The stage that is built, by its name or number; "" = the last."""
-    is_anew: bool = False
-    """No step counts as done before."""
-    is_pulled: bool = False
-    """Images of FROM are asked for at their registry, also those that are here."""
 
 
 def choose_engine(runtime: str, env: Mapping[str, str]) -> Engine | None:
@@ -58,17 +44,33 @@ def build(builder: Engine, images: Images, request: BuildRequest) -> str:
         raise BuildFailed(f"{text}: install it, or build for processes with --runtime process")
     if not request.file.exists():
         raise BuildFailed(f"no Dockerfile at {request.file}; -f FILE names another one")
-    words = [program, "build", "-t", name, "-f", str(request.file)]
+    words = [program, "build", "-t", name]
     build_args = {**{key: os.environ[key] for key in _PROXY_VARIABLES if key in os.environ}, **request.args}
     words += [word for key, value in build_args.items() for word in ("--build-arg", f"{key}={value}")]
     words += ["--target", request.target] if request.target else []
     words += ["--no-cache"] if request.is_anew else []
     words += ["--pull"] if request.is_pulled else []
-    if subprocess.run([*words, str(request.context)], env=_environment(builder, program), check=False).returncode:
+    if _run_build(words, request, _environment(builder, program), builder.name):
         text = f"{builder.name} could not build the image; its output above says why"
         raise BuildFailed(f"{text}; `rowlock build --runtime process …` builds without it, for processes")
     images.remove(name)
     return name
+
+
+def _run_build(words: list[str], request: BuildRequest, env: Mapping[str, str], engine: str) -> int:
+    """The build's exit code. An ignore file that is named after its Dockerfile holds in every builder, or a secret would land in the
+    image: Podman is told of it, and Docker's older builder, which does not know of such files, gets no more than it leaves."""
+    ignore_file = find_ignore_file(request.context, request.file)
+    has_own = ignore_file not in (None, request.context / ".dockerignore")
+    if has_own and engine == "docker" and env.get("DOCKER_BUILDKIT") == "0":
+        command = [*words, "-f", DOCKERFILE_ENTRY, "-"]
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it says itself why it has ended
+                BuildContext(request.context, ignore_file).write_archive(pipe, request.file)
+        return process.returncode
+    words += ["--ignorefile", str(ignore_file)] if has_own and engine == "podman" else []
+    return subprocess.run([*words, "-f", str(request.file), str(request.context)], env=env, check=False).returncode
 
 
 def _environment(builder: Engine, program: str) -> dict[str, str]:

@@ -25,10 +25,9 @@ from rowlock.kubelet.images.base_environment import (
     interpreter_path,
     site_paths,
 )
-from rowlock.kubelet.images.build_context import BuildContext, parse_dockerignore
+from rowlock.kubelet.images.build_context import BuildContext, BuildFailed, parse_dockerignore
 from rowlock.kubelet.images.build_step import CopyStep, ImageUser, RunStep
 from rowlock.kubelet.images.dockerfile import BadDockerfile, Instruction, Stage
-from rowlock.kubelet.images.engine_build import BuildFailed
 from rowlock.kubelet.images.images import Image, Images, signal_number
 from rowlock.kubelet.images.layers import LayerStore, layer_key
 from rowlock.kubelet.images.word_expansion import expand_text, parse_heredoc
