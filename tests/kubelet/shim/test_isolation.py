@@ -130,7 +130,7 @@ queue = ctypes.CDLL(None).msgget(4711, 0o3600)  # IPC_CREAT | IPC_EXCL
 disk = os.statvfs("/dev/shm")
 look = {"parent": os.getppid(), "sleeping": sum("sleep\\0" in c for c in commands), "made": made, "queue": queue >= 0}
 with open(sys.argv[1] + ".new", "w") as file:
-    json.dump(look | {"mebibytes": disk.f_blocks * disk.f_frsize >> 20}, file)
+    json.dump(look | {"mebibytes": disk.f_blocks * disk.f_frsize >> 20, "pid": os.getpid()}, file)
 os.rename(sys.argv[1] + ".new", sys.argv[1])
 time.sleep(600)
 """
@@ -142,11 +142,13 @@ def test_two_pods_never_meet(tmp_path: Path) -> None:
         await node.add(pod("other", "sleep 602"))
         await node.phase("other", "Running")
         await node.add(*(pod(p.name, "", container={"command": ["python3", "-c", LOOK, str(p)]}) for p in looks))
+        pids = set()
         for look in looks:
             await until(look.exists)
-            assert json.loads(look.read_text()) == {
-                "parent": 1, "sleeping": 0, "made": True, "queue": True, "mebibytes": 64
-            }  # fmt: skip
+            seen = json.loads(look.read_text())
+            pids.add(seen.pop("pid"))
+            assert seen == {"parent": 1, "sleeping": 0, "made": True, "queue": True, "mebibytes": 64}
+        assert len(pids) == 2, "two daemons of mpirun would share /tmp/prted.PID"
 
     on_node(tmp_path, body)
 

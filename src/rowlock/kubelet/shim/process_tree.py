@@ -3,6 +3,9 @@
 import contextlib
 import os
 
+_FIRST_PID, _PID_STRIDE = 300, 1031
+"""Below the first one the kernel looks for no free pid when it begins again; between the first pids of two pods."""
+
 
 def descendants(pid: int) -> list[int]:
     """Every living process below `pid`, parents first."""
@@ -80,10 +83,20 @@ def skip_pids(last: int) -> None:
     """In a PID namespace of its own: the next process that this one forks is `last` + 1, where the kernel allows that.
 
     Programs name themselves by host name and pid: torchrun's nodes, files of TensorBoard, workers of Dask. Where pods have one host name,
-    all of them as process 2 would be one: two nodes of torchrun wait for each other for ever."""
+    all of them as process 2 would be one: two nodes of torchrun wait for each other for ever. Others name what they leave in /tmp, which pods
+    of this machine share, by the pid alone: of two daemons of mpirun with one pid (`/tmp/prted.5`) one ends."""
     with contextlib.suppress(OSError):  # a kernel without checkpoints of processes
         fd = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(fd, str(last).encode())
         finally:
             os.close(fd)
+
+
+def distant_pid(pid: int) -> int:
+    """A pid far from those that pods get whose shims have pids near this one: each may start hundreds of processes."""
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/sys/kernel/pid_max", "rb") as file:
+            limit = int(file.read())
+        return _FIRST_PID + pid * _PID_STRIDE % (limit - 2 * _FIRST_PID)
+    return pid

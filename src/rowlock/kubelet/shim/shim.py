@@ -127,8 +127,8 @@ class Shim:
     def _fork_program(self, stdio: stdio_streams.Stdio) -> str:
         """Forks the program. Returns why it could not begin, "" when it runs."""
         read_end, write_end = os.pipe()
-        if "pid" in self._request.namespaces and self._request.network is None:
-            process_tree.skip_pids(self._pid)
+        if "pid" in self._request.namespaces:
+            process_tree.skip_pids(process_tree.distant_pid(self._pid))
         if self._request.joined_run and not container_init.join_processes(self._request.joined_run):
             os.close(write_end)
             os.close(read_end)
