@@ -28,7 +28,10 @@ HANDLED = 'Traceback (most recent call last):\n  File "/w/a.py", line 3, in load
         ('handled_oom', "FileNotFoundError: [Errno 2] No such file or directory: '/nonexistent/file' (handled_oom.py:4)", 'own'),
         ('java', 'RuntimeException: bad batch (Bad.java:1 in f; caused by IllegalStateException: bad shard)', 'own'),
         ('jax_peer', 'Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that another task died; see the other task logs for more details. Disable Python buffering, i.e. `python -u`, to be sure to see all the previous output. absl::Status: INTERNAL: Shutdown barrier has failed.', 'secondary'),
+        ('monitored_barrier', 'RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 3000 ms (monitored_timeout.py:15)', 'own'),
+        ('monitored_peer', 'RuntimeError: Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank. (monitored_timeout.py:15)', 'secondary'),
         ('node', 'RangeError: bad batch (bad.js:1 in f)', 'own'),
+        ('python_fault', 'Fatal Python error: Segmentation fault (fault.py:8 in read)', 'own'),
         ('python_group', "ExceptionGroup: unhandled errors in a TaskGroup (2 sub-exceptions) (group.py:5 in main; caused by ValueError: bad batch (group.py:2 in a); KeyError: 'x' (group.py:3 in b))", 'own'),
         ('python_handled', 'step 19', 'last line'),
         ('python_loader', 'ValueError: bad sample (loader.py:4 in __getitem__)', 'own'),
@@ -81,6 +84,8 @@ def test_an_error_after_which_the_program_worked_on_is_handled() -> None:
         == "OSError: disk is slow (a.py:3 in load)"
     )
     assert find_error("\n".join([*lines, STAMP.format(9.0) + "step 4"])) is None
+    assert find_error("\n".join([*lines, STAMP.format(2.5) + "step 4"]), signal.SIGTERM) is None
+    assert find_error("\n".join(lines), signal.SIGTERM) is not None
 
 
 def test_a_rank_with_an_error_of_its_own_that_then_loses_its_peers_is_the_cause() -> None:

@@ -31,11 +31,11 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
     """The error that explains this log best: the first cause, else the first secondary error; None when it has no error.
 
     `signal`: the one that killed the program, 0 = none. A killed program did not end because of what it had logged before: of a SIGKILL
-    only an error of its own counts, after which it said no more.
+    only an error of its own counts, after which it said no more; of a SIGTERM one after which it said nothing.
     """
     lines = split_lines(log)
     launched = has_launcher(lines)
-    errors = [found.error for found in find_uncaught(lines) if launched or not _went_on(lines, found)]
+    errors = [found.error for found in find_uncaught(lines) if launched or not _went_on(lines, found, signal)]
     if signal == signals.SIGKILL:
         errors = [error for error in errors if not error.secondary]
     else:
@@ -49,12 +49,14 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
     return best if best.rank is not None else replace(best, rank=first_mpi_rank(lines))
 
 
-def _went_on(lines: Sequence[LogLine], found: Traceback) -> bool:
-    """Whether the program handled this error: it said more than last words. torch prefixes only what nobody handled."""
+def _went_on(lines: Sequence[LogLine], found: Traceback, signal: int) -> bool:
+    """Whether the program handled this error: it said more than last words. torch prefixes only what nobody handled. A program that was told
+    to end (SIGTERM) did not end of an error after which it had said anything at all."""
     if found.prefix:
         return False
     later = [at for at, text in lines[found.end :] if is_program_line(text) and not text.startswith("[rank")]
-    return len(later) > _LAST_WORDS or any(at > found.error.at + _LAST_WORDS_TIME for at in later if found.error.at)
+    most = 0 if signal == signals.SIGTERM else _LAST_WORDS
+    return len(later) > most or any(at > found.error.at + _LAST_WORDS_TIME for at in later if found.error.at)
 
 
 def _without_tracebacks(lines: Sequence[LogLine]) -> Sequence[LogLine]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from rowlock.diagnosis.log_lines import LogLine, has_launcher, is_launcher_line, is_program_line, library_level, shorten
-from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError
+from rowlock.diagnosis.tracebacks import SECONDARY_ERROR, LoggedError, user_place
 
 _NATIVE_ERROR = re.compile(
     r"Fatal Python error: |terminate called|.*[Ss]egmentation fault|Bus error|.*free\(\): invalid|.*double free|malloc\(\): |"
@@ -26,6 +26,7 @@ _TRAILER = re.compile(
     r"Fatal Python error: |Stacktrace:|<no Python frame>|terminate "
 )
 """Lines that belong to the error before them."""
+_MAX_CALLS = 100
 _JAVA_ERROR = re.compile(r"Exception in thread \"[^\"]*\" ([\w.$]+)(?:: (.*))?$")
 _JAVA_CAUSE = re.compile(r"Caused by: ([\w.$]+)(?:: (.*))?$")
 _PLACES = (
@@ -35,6 +36,8 @@ _PLACES = (
     (re.compile(r"thread '.*' panicked at (?:\S*/)?([^/\s]+:\d+)"), 1, None),
 )
 """Lines of stacks, and which of their groups are the file with its line and the function."""
+_FAULT_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+) in (?P<function>.+)')
+"""What Python's `faulthandler` writes of a call, the innermost first."""
 
 
 def find_native_error(lines: Sequence[LogLine]) -> LoggedError | None:
@@ -101,7 +104,11 @@ def _java_text(found: re.Match[str]) -> str:
 
 
 def _place(stack: Sequence[str]) -> str:
-    """The innermost place in a stack."""
+    """The innermost place in a stack; in Python's of a fatal error, the innermost of the program's own code in the thread that died."""
+    current = next((n for n, line in enumerate(stack) if line.startswith("Current thread ")), len(stack))
+    calls = list(map(_FAULT_FRAME.match, stack[current + 1 : current + 1 + _MAX_CALLS]))
+    if frames := [call for call in calls[: calls.index(None) if None in calls else None] if call]:
+        return user_place(frames[::-1])
     for line in stack[:40]:
         for pattern, file, function in _PLACES:
             if (found := pattern.match(line)) and "/usr/" not in line and "node:" not in line:

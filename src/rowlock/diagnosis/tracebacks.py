@@ -38,6 +38,8 @@ SECONDARY_ERROR = re.compile(
     re.I,
 )
 """What a rank says when another one has gone."""
+_NAMES_WHO_IS_LATE = re.compile(r"Ranks? \d[\d, ]* failed to pass monitoredBarrier")
+"""The word of a rank that waited, on who did not come: what timed out below follows from that."""
 _OWN_ERRORS = frozenset(
     {"ValueError", "KeyError", "TypeError", "IndexError", "AttributeError", "AssertionError", "NameError", "ImportError",
      "ModuleNotFoundError", "FileNotFoundError", "PermissionError", "NotImplementedError", "ZeroDivisionError", "SyntaxError",
@@ -165,7 +167,7 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
     is_secondary = bool(SECONDARY_ERROR.search(f"{kind}: {text}"))
     if kind not in _OWN_ERRORS:
         telling = next((body for body in more if SECONDARY_ERROR.search(body)), "")
-        is_secondary = is_secondary or bool(telling)
+        is_secondary = not _NAMES_WHO_IS_LATE.search(text) and (is_secondary or bool(telling))
     else:
         end = number + 1  # what follows may be the program's next words
         telling, is_secondary = "", is_secondary and "Error" in text
