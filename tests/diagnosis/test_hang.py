@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rowlock.diagnosis.hang import RankObservation, judge_ranks
+from rowlock.diagnosis.hang import judge_ranks
+from rowlock.diagnosis.observation import RankObservation
 from rowlock.diagnosis.rendezvous import Rendezvous
-from rowlock.diagnosis.stacks import Stack, parse_stack
+from rowlock.diagnosis.stacks import NO_CALL, Stack, parse_stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnosis.tracebacks import LoggedError
 
 TORCH = "/env/lib/python3.11/site-packages/torch/"
 
 
-def dump(*calls: tuple[str, str, int], active: bool = False) -> Stack:
-    """Innermost first, as py-spy says it."""
-    frames = [{"name": name, "filename": file, "line": line} for name, file, line in calls]
+Calls = Sequence[tuple[str, str, int]]
+
+
+def as_frames(calls: Calls) -> list[dict[str, object]]:
+    return [{"name": name, "filename": file, "line": line} for name, file, line in calls]
+
+
+def dump(*calls: tuple[str, str, int], active: bool = False, threads: Sequence[Calls] = ()) -> Stack:
+    """Innermost first, as py-spy says it; `threads`: the calls of others than the main one."""
     found = parse_stack([
         {"thread_name": "watcher", "active": True, "frames": []},
-        {"thread_name": "MainThread", "active": active, "frames": frames},
+        {"thread_name": "MainThread", "active": active, "frames": as_frames(calls)},
+        *({"thread_name": "worker", "active": False, "frames": as_frames(each)} for each in threads),
     ])  # fmt: skip
     assert found is not None
     return found
@@ -36,6 +45,10 @@ LOAD = dump(("load", "/w/data.py", 88), ("<module>", "/w/train.py", 3))
 ENDING = dump(("_shutdown", "/usr/lib/python3.11/threading.py", 1590))
 READ = dump(("readinto", "/usr/lib/python3.11/socket.py", 706), ("load", "/w/data.py", 90))
 
+
+JOIN: Calls = [("join", "/usr/lib/python3.11/threading.py", 1119), ("<module>", "/w/train.py", 40)]
+WAITS: Calls = [("wait", "/usr/lib/python3.11/threading.py", 331), ("prefetch", "/w/train.py", 22)]
+JOINS = dump(*JOIN, threads=[WAITS, [("all_reduce", f"{TORCH}distributed/distributed_c10d.py", 3252), STEP]])
 
 NO_DATA, LATER = LoggedError("ValueError", "no data", 7.0, "data.py:3 in load"), LoggedError("OSError", "too late", 9.0)
 LOST_PEER = LoggedError("RuntimeError", "Connection closed by peer", 8.0, secondary=True)
@@ -128,6 +141,25 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             "failed",
             ("rank 1",),
             "rank 1 (pod j-1, node n1) has failed and does not end",
+        ),
+        (
+            [look(0, REDUCE), look(1, None, blind=NO_CALL, logged=NO_DATA, cpu=0.3, polls=True)],
+            "failed",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) has failed and does not end: ValueError: no data (data.py:3 in load); rank 0 waits",
+        ),
+        (
+            [look(r, None, blind=NO_CALL, logged=NO_DATA) for r in range(2)],
+            "blind",
+            (),
+            "The ranks' stacks cannot be read: py-spy saw no call of Python in it.",
+        ),
+        (
+            [look(0, JOINS), look(1, dump(*JOIN, threads=[WAITS]))],
+            "behind",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at train.py:40 in join (threading.py:1119), its thread at prefetch"
+            " (train.py:22) in wait (threading.py:331), asleep or waiting for something else (0% of a CPU), silent for 6.0 s; rank 0 waits in all_reduce at step (train.py:14).",
         ),
         (
             [look(0, REDUCE, logged=NO_DATA), look(1, LOAD)],

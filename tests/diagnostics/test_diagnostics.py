@@ -18,7 +18,7 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
-from rowlock.diagnosis.hang import RankObservation
+from rowlock.diagnosis.observation import RankObservation
 from rowlock.diagnosis.stacks import parse_stack
 from rowlock.diagnostics import diagnostics, hang_detector, rank_processes, stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics

@@ -9,141 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from rowlock.diagnosis.rendezvous import MEETINGS, Rendezvous, rendezvous_fault
+from rowlock.diagnosis.observation import BUSY, IDLE, STOPPED, RankObservation, Verdict
+from rowlock.diagnosis.rendezvous import MEETINGS, rendezvous_fault
 from rowlock.diagnosis.root_cause import format_duration, join_names
-from rowlock.diagnosis.stacks import Stack
-from rowlock.diagnosis.tracebacks import LoggedError
 
-STOPPED = "T"
-"""The state of a process that was stopped by a signal, as in /proc."""
-_IDLE, _BUSY, _WOKEN, _HALF = 0.1, 0.9, 0.01, 0.5
-"""In CPUs: 1.0 is one CPU fully used."""
-_QUIET = 1024.0
-"""Bytes a second, read and written: keep-alives and heartbeats of a rank that makes no progress are fewer."""
 MIN_SILENCE = 3.0
 """Seconds without a line of any rank before anybody is said to keep others waiting: healthy ranks wait for each other in every step."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankObservation:
-    """One rank as observed. `cpu`: CPUs it used since the observation before; `silent`: seconds since it wrote its last line."""
-
-    rank: str
-    pod: str
-    node: str
-    pid: int = 0
-    state: str = "S"
-    cpu: float = 0.0
-    silent: float = 0.0
-    stack: Stack | None = None
-    moved: bool = True
-    """Its stack has changed since the observation before."""
-    blind: str = ""
-    """Why there is no stack."""
-    reach: str = ""
-    """What stands before a command that is to reach its process, as `kubectl exec … -- `; "" on this machine."""
-    error: LoggedError | None = None
-    """What it wrote into torch's error file: it has failed, and should have ended."""
-    logged: LoggedError | None = None
-    """The error with which its log ends: it may have handled it, and may go on after it."""
-    restarts: int = 0
-    """How often torchrun has started it again in the same container."""
-    earlier_error: LoggedError | None = None
-    """Why the last time; `rank` of it is the local rank that failed, in the same pod."""
-    transferred: float = 0.0
-    """Bytes a second that it read and wrote, to files and peers."""
-    helpers: float = 0.0
-    """Of `cpu`, what the processes below it used: a compiler, data loaders."""
-    queued: float = 0.0
-    """In CPUs: what its threads would have used, had the machine not been busy with others."""
-    sleeps: bool = False
-    """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
-    polls: bool = False
-    """It does nothing but ask the kernel again and again: so Open MPI waits."""
-    program: str = ""
-    """Of a rank that has not begun: what its pod runs instead of Python."""
-    has_ended: bool = False
-    """Its program has ended with exit code 0."""
-    world_size: int = 0
-    """How many ranks it was told at its start that there are; 0 = not known."""
-    rendezvous: Rendezvous | None = None
-    """What it waits for, where it waits for ranks to come."""
-    looks: int = 0
-    """How often it was looked at; 0 = not known."""
-    watched: float = 0.0
-    """Seconds from the first look to the last."""
-
-    @property
-    def is_standing_still(self) -> bool:
-        """Whether no progress of the rank is visible."""
-        talks = (
-            self.transferred > _QUIET and self.awaited_collective not in MEETINGS
-        )  # torch's store asks itself who came
-        is_at_work = talks or self.helpers > _IDLE or (self.is_starved and not self.polls)
-        return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
-
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether it stands still and computes nothing, nor would if it had a CPU."""
-        return self.is_standing_still and (self.is_idle or self.polls)
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether it would compute, had it a CPU; a rank that waits is woken now and then, and queues a little on a busy machine, too."""
-        return self.cpu > _WOKEN and self.cpu + self.queued > _HALF
-
-    @property
-    def is_idle(self) -> bool:
-        return self.cpu < _IDLE and not self.is_starved
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether the others may wait for it though it has no Python process: it has not begun, or has ended."""
-        return bool(self.program) or self.has_ended
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether it has failed by itself and is not over: a program that goes on after its error has handled it."""
-        is_idle = self.is_standing_still or (self.stack is None and self.is_idle)
-        return self.own_error is not None and not self.own_error.secondary and is_idle
-
-    @property
-    def own_error(self) -> LoggedError | None:
-        """With which it has ended, as far as it ends: what it wrote into torch's error file, or logged before its main program was over."""
-        return self.error or (self.logged if self.stack is not None and self.stack.is_over else None)
-
-    @property
-    def awaited_collective(self) -> str:
-        """The collective in which it waits for others; "" when it waits for nobody."""
-        return "" if self.stack is None or self.state == STOPPED else self.stack.awaited_collective
-
-    def to_dict(self) -> dict[str, Any]:
-        """As one of `ranks` of a diagnosis."""
-        return {
-            "rank": self.rank, "pod": self.pod, "node": self.node, "pid": self.pid, "state": self.state,
-            "cpu": round(self.cpu, 2), "silent": round(self.silent, 1), "waits": self.awaited_collective, "moved": self.moved,
-            "stack": self.stack.format_frames() if self.stack is not None else [], "blind": self.blind,
-            "program": self.program, "ended": self.has_ended, "error": str(self.own_error or ""), "restarts": self.restarts, "earlierError": str(self.earlier_error or ""),
-        }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`kind`: failed, stopped, behind, ended, absent, mismatch, stuck, still, slow, moving or blind; `culprits`: the ranks that it names."""
-
-    kind: str
-    sentence: str
-    culprits: tuple[str, ...] = ()
-
-    @property
-    def is_hang(self) -> bool:
-        return self.kind in ("failed", "stopped", "behind", "ended", "mismatch", "stuck", "still")
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"kind": self.kind, "sentence": self.sentence, "culprits": list(self.culprits)}
 
 
 def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
@@ -155,7 +28,8 @@ def judge_ranks(observations: Sequence[RankObservation]) -> Verdict:
 
 def _judge_now(observations: Sequence[RankObservation]) -> Verdict:
     failed = [look for look in observations if look.is_failed]
-    if any(look.error for look in failed) or (failed and all(look.is_at_rest for look in observations if look.stack)):
+    seen = [look for look in observations if look.stack is not None]
+    if any(look.error for look in failed) or (failed and seen and all(look.is_at_rest for look in seen)):
         return _failed_verdict(observations, failed)  # a log's last error may be handled: nobody else must be at work
     if stopped := [look for look in observations if look.state == STOPPED]:
         return _stopped_verdict(observations, stopped)
@@ -331,8 +205,8 @@ def _all_waiting_verdict(waiting: Sequence[RankObservation]) -> Verdict:
             f"{text}; every rank must call the same ones in the same order.",
             tuple(o.rank for o in outliers),
         )
-    if all(look.cpu > _BUSY for look in waiting) or (
-        next(iter(calls)) == "backward" and any(w.cpu > _IDLE for w in waiting)
+    if all(look.cpu > BUSY for look in waiting) or (
+        next(iter(calls)) == "backward" and any(w.cpu > IDLE for w in waiting)
     ):
         return Verdict("moving", f"All ranks are in {next(iter(calls))} and compute.")
     silent = min(look.silent for look in waiting)
@@ -371,9 +245,7 @@ def _moving_sentence(observations: Sequence[RankObservation]) -> str:
 
 def _activity_text(look: RankObservation) -> str:
     share = f"{look.cpu * 100:.0f}% of a CPU"
-    activity = (
-        "computing" if look.cpu > _BUSY else "asleep or waiting for something else" if look.is_idle else "at work"
-    )
+    activity = "computing" if look.cpu > BUSY else "asleep or waiting for something else" if look.is_idle else "at work"
     if look.is_starved and look.queued > look.cpu:
         activity = "at work, but kept from the CPUs by other programs"
     return f"{activity} ({share}), silent for {format_duration(look.silent)}{_logged_text(look)}"
@@ -389,6 +261,10 @@ def _logged_text(look: RankObservation) -> str:
 def _place_of(look: RankObservation) -> str:
     if look.stack is None:
         return "an unknown place"
+    if look.stack.worker is not None:  # the main thread waits for another one, which tells more
+        where = _place_of(replace(look, stack=look.stack.worker))
+        main = _place_of(replace(look, stack=replace(look.stack, worker=None)))
+        return where if look.awaited_collective else f"{main}, its thread at {where}"
     library_call = look.stack.library_call
     if (
         not library_call or look.awaited_collective or library_call == look.stack.place

@@ -1,9 +1,12 @@
-"""Where a rank stands: one Python stack as py-spy dumps it, and whether that place is a wait for the other ranks."""
+"""Where a rank stands: its Python stack as py-spy dumps it, and whether that place is a wait for the other ranks.
+
+Where the main thread waits for another one (a join, an event, a queue), that one's calls tell more, and are kept beside it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rowlock.diagnosis.rendezvous import AGENT_MEETING
@@ -20,10 +23,16 @@ _COLLECTIVES = frozenset(
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
+_WAITS_FOR_THREADS = ("/threading.py", "/concurrent/futures/_base.py")
+"""Where a thread lies that waits for another one of its process."""
 _PROGRAM_FRAMES = ("<module>", "_run_module_as_main", "_bootstrap", "BaseProcess._bootstrap")
 """Below every call of a program there is one of these, until the program has ended."""
-_MAX_FRAMES, _MAX_WORD = 2000, 1000
-"""Calls of a stack that are looked at; characters of a name."""
+_MAX_FRAMES, _MAX_WORD, _MAX_THREADS = 2000, 1000, 256
+"""Calls of a stack that are looked at; characters of a name; threads among which the one is sought that the main one waits for."""
+NO_CALL = "py-spy saw no call of Python in it"
+"""Why there is no stack of a Python process: its program has not begun, or is over, and a library that ends (MPI's) keeps the process."""
+NO_INTERPRETER = "Failed to find a python interpreter"
+"""How py-spy says the same of an interpreter that is gone."""
 _LIBRARY_PATHS = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", "<string>")
 
 
@@ -46,11 +55,18 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The main thread of a rank, innermost call first; what the other threads do is counted only."""
+    """The main thread of a rank, innermost call first; the other threads are counted."""
 
     frames: tuple[Frame, ...]
     active: bool = True
     threads: int = 1
+    worker: Stack | None = None
+    """The thread that the main one waits for, as far as can be told: of those in the program's own code, one in a collective first."""
+
+    @property
+    def position(self) -> tuple[tuple[Frame, ...], ...]:
+        """What is equal in two looks between which it has not moved."""
+        return (self.frames, self.worker.frames if self.worker else ())
 
     @property
     def collective(self) -> str:
@@ -65,8 +81,8 @@ class Stack:
     @property
     def awaited_collective(self) -> str:
         """Like `collective`, and `backward` for a thread that sleeps there: it waits for its peers' gradients."""
-        if self.collective:
-            return self.collective
+        if self.collective or (self.worker is not None and self.worker.awaited_collective):
+            return self.collective or self.worker.awaited_collective  # type: ignore[union-attr] # it is there
         return "backward" if not self.active and any(f.function in _BACKWARD_FUNCTIONS for f in self.frames[:2]) else ""
 
     @property
@@ -112,9 +128,22 @@ def parse_stack(threads: object) -> Stack | None:
     )
     if main_thread is None:
         return None
-    found = main_thread.get("frames")
+    stack = _parse_thread(main_thread)
+    worker = None
+    if stack.frames and stack.frames[0].file.endswith(_WAITS_FOR_THREADS):
+        worker = _choose_worker([_parse_thread(t) for t in all_threads[:_MAX_THREADS] if t is not main_thread])
+    return replace(stack, threads=len(all_threads), worker=worker)
+
+
+def _parse_thread(fields: Mapping[str, Any]) -> Stack:
+    found = fields.get("frames")
     frames = [_parse_frame(f) for f in (found if isinstance(found, list) else [])[:_MAX_FRAMES] if isinstance(f, dict)]
-    return Stack(_strip_warm_parent(frames), bool(main_thread.get("active")), len(all_threads))
+    return Stack(_strip_warm_parent(frames), bool(fields.get("active")))
+
+
+def _choose_worker(others: Sequence[Stack]) -> Stack | None:
+    own = [stack for stack in others if any(not frame.is_library for frame in stack.frames)]
+    return next((stack for stack in own if stack.awaited_collective), own[0] if own else None)
 
 
 def _parse_frame(fields: Mapping[str, Any]) -> Frame:

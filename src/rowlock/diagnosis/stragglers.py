@@ -10,7 +10,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rowlock.diagnosis.hang import Verdict
+from rowlock.diagnosis.observation import Verdict
 from rowlock.diagnosis.stacks import Stack
 
 MIN_SAMPLES = 8

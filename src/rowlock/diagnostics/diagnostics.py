@@ -14,7 +14,8 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Record, View
-from rowlock.diagnosis.hang import RankObservation, Verdict, judge_after, judge_ranks
+from rowlock.diagnosis.hang import judge_after, judge_ranks
+from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.rendezvous import MEETINGS
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
 from rowlock.diagnosis.stacks import Stack
@@ -205,6 +206,8 @@ class Diagnostics:
             observed = await asyncio.to_thread(self._observe, ranks_now, looks, before, elapsed)
             observations = [*(replace(look, logged=logged.get(look.pid)) for look in observed), *absent]
             kind = judge_ranks(observations).kind if observations else "moving"
+            if kind == "moving" and any(o.is_in_doubt for o in observations):
+                kind = "" if all(o.is_in_doubt or o.is_at_rest for o in observations) else kind
             if kind in ("stopped", "moving", "blind") or (kind == "failed" and any(o.error for o in observations)):
                 return observations
         return await _with_rendezvous(observations, ranks_now)
@@ -333,4 +336,4 @@ def _read_activities(ranks_now: list[RankProcess]) -> dict[int, Activity]:
 
 def _has_moved(first: StackDump, second: StackDump) -> bool:
     """Another stack than a moment before; with one stack missing nobody knows, and nothing is claimed."""
-    return first.stack is None or second.stack is None or first.stack.frames != second.stack.frames
+    return first.stack is None or second.stack is None or first.stack.position != second.stack.position

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rowlock.controllers.supervisor import ContainedTaskGroup
-from rowlock.diagnosis.hang import STOPPED, RankObservation, Verdict
+from rowlock.diagnosis.observation import STOPPED, RankObservation, Verdict
 from rowlock.diagnosis.remarks import missing_for_group
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.diagnosis.stacks import Stack
@@ -270,7 +270,7 @@ def _is_any_idle(watched: WatchedJob, observations: Iterable[RankObservation]) -
 
 
 def _rank_places(observations: Iterable[RankObservation]) -> list[tuple[str, object]]:
-    return [(look.rank, look.stack.frames if look.stack else None) for look in observations]
+    return [(look.rank, look.stack.position if look.stack else None) for look in observations]
 
 
 def _last_output_time(running_pods: Iterable[RunningPod]) -> float:

@@ -113,8 +113,8 @@ async def dump_stack(pid: int) -> StackDump:
         dump = await _run_py_spy(tool, pid)
         if (dump.stack is not None and dump.stack.frames) or not process_state(pid):
             break
-    if dump.stack is not None and not dump.stack.frames:
-        return StackDump(None, "py-spy saw no call of Python in it")
+    if (dump.stack is not None and not dump.stack.frames) or stacks.NO_INTERPRETER in dump.blind:
+        return StackDump(None, stacks.NO_CALL)
     return dump
 
 

@@ -24,7 +24,8 @@ from rowlock import objects
 from rowlock.api import Api, LogOptions
 from rowlock.diagnosis import stacks
 from rowlock.diagnosis.error_reports import parse_report_text
-from rowlock.diagnosis.hang import RankObservation, Verdict, judge_ranks
+from rowlock.diagnosis.hang import judge_ranks
+from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.errors import ApiError, Forbidden
 from rowlock.kube.client import Kube
@@ -238,7 +239,7 @@ class RankObserver:
             name = f"rank {probed.number[:20]}" if probed.number else label
             if [one.number for one in look.probed].count(probed.number) > 1:
                 name = f"{name} (pid {probed.pid})"
-            moved = first is None or second is None or first.frames != second.frames
+            moved = first is None or second is None or first.position != second.position
             seen: dict[str, Any] = {
                 "pid": probed.pid,
                 "state": probed.state[:1],
