@@ -37,7 +37,7 @@ _PLACES = (
 )
 """Lines of stacks, and which of their groups are the file with its line and the function."""
 _FAULT_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+) in (?P<function>.+)')
-"""What Python's `faulthandler` writes of a call, the innermost first."""
+"""What Python's faulthandler writes of a call, the innermost first."""
 
 
 def find_native_error(lines: Sequence[LogLine]) -> LoggedError | None:
