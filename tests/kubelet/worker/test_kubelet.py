@@ -360,7 +360,7 @@ def test_pods_that_vanished_from_the_store_are_killed(tmp_path: Path) -> None:
         await node.store.delete(kinds.POD, "default", "a", options=DeleteOptions(grace=0))
         await node.start()
         await until(lambda: not alive(facts["pid"]), "the program to be killed")
-        left = [str(p.relative_to(tmp_path)) for p in (tmp_path / "pods").rglob("*")]
+        left = [directory for directory, *_ in os.walk(tmp_path / "pods")]  # rglob fails where one goes meanwhile
         await until(lambda: not list((tmp_path / "pods").iterdir()), f"the directory to go: {left}")
 
     on_node(tmp_path, body)

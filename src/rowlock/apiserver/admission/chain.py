@@ -29,7 +29,6 @@ from rowlock.errors import (
     BadRequest,
     Cause,
     Forbidden,
-    Unsupported,
     forbidden,
     invalid,
     not_found,
@@ -37,6 +36,7 @@ from rowlock.errors import (
 from rowlock.kinds import Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
+from rowlock.system import service_addresses
 from rowlock.system.unix_accounts import UNRESTRICTED, UnixAccountRules, check_account, restrict_pod
 from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
 from rowlock.training.admission.webhooks import denial_message, review_job
@@ -86,8 +86,6 @@ class AdmissionChain:
         )
         if kind is kinds.POD:
             new = self._restrict_pod(pod_admission.admit_create(new, self._view))
-        elif kind is kinds.SERVICE:
-            _check_headless(new)
         elif kind is kinds.BATCH_JOB:
             new = with_generated_selector(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
@@ -102,6 +100,9 @@ class AdmissionChain:
         self._validate(kind, None, new)
         if kind is kinds.BATCH_JOB:
             new = with_template_labels(new, obj)
+        elif kind is kinds.SERVICE:
+            new = service_addresses.allocate(None, new, self._view)
+            options.warnings.extend(service_addresses.notes(new))
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
         _review(kind, None, new, options, self._parity)
         if kind in gang_admission.REVIEWED_KINDS:
@@ -149,7 +150,7 @@ class AdmissionChain:
         )
         submitted, new = new, _keep_secret_names(new) if kind is kinds.SERVICE_ACCOUNT else new
         if kind is kinds.SERVICE and not subresource:
-            new = _patch_cluster_ips(before, new)
+            new = service_addresses.keep_allocated(before, new)
         if subresource == "scale":
             author = FieldManager(options.manager, objects.timestamp(self._clock()), subresource)
             count = objects.dig(submitted, SPEC_REPLICAS_PATHS[kind], 0) if submitted != before else None
@@ -165,6 +166,9 @@ class AdmissionChain:
             self._validate(kind, old, new, subresource)
             if kind is kinds.PERSISTENT_VOLUME_CLAIM:
                 _check_not_resized(old, new)
+            elif kind is kinds.SERVICE:
+                new = service_addresses.allocate(before, new, self._view)
+                options.warnings.extend(service_addresses.notes(new))
             if not subresource:
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
@@ -347,30 +351,6 @@ def _keep_secret_names(account: Object) -> Object:
     if not secrets:
         return account
     return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
-
-
-def _patch_cluster_ips(old: Object, new: Object) -> Object:
-    """Who changes `clusterIP` alone, as older clients do, changes the list that it begins; who writes none keeps it."""
-    before, after = old.get("spec") or {}, new.get("spec") or {}
-    address = after.get("clusterIP")
-    if not address and after.get("type") != "ExternalName":
-        allocated = {key: before[key] for key in ("clusterIP", "clusterIPs") if key in before and not after.get(key)}
-        return {**new, "spec": {**after, **allocated}}
-    if not address or address == before.get("clusterIP") or after.get("clusterIPs") != before.get("clusterIPs"):
-        return new
-    return objects.with_field(new, "spec.clusterIPs", [address])
-
-
-def _check_headless(service: Object) -> None:
-    spec = service.get("spec") or {}
-    if spec.get("clusterIP") == "None":
-        return
-    if causes := _service_causes(service):
-        raise invalid("Service", objects.name(service), causes)
-    raise Unsupported(
-        f'services "{objects.name(service)}": rowlock has names but no virtual addresses:'
-        " only headless Services are served, set spec.clusterIP: None"
-    )
 
 
 def _service_causes(service: Object) -> list[Cause]:

@@ -119,11 +119,28 @@ def _job_cells(job: Object, _: float) -> Cells:
 def _service_cells(service: Object, _: float) -> Cells:
     spec = service.get("spec") or {}
     selector = spec.get("selector") or {}
+    ports = (
+        f"{p.get('port')}{':' if p.get('nodePort') else ''}{p.get('nodePort') or ''}/{p.get('protocol', 'TCP')}"
+        for p in spec.get("ports") or ()
+    )
     return {
-        "External-IP": ",".join(spec.get("externalIPs") or ()) or "<none>",
-        "Port(s)": ",".join(f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in spec.get("ports") or ()) or "<none>",
+        "External-IP": _external_address(service),
+        "Port(s)": ",".join(ports) or "<none>",
         "Selector": ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>",
     }
+
+
+def _external_address(service: Object) -> str:
+    """Where clients outside the cluster find it."""
+    spec = service.get("spec") or {}
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName") or "<none>")
+    addresses = list(spec.get("externalIPs") or ())
+    if spec.get("type") == "LoadBalancer":
+        ingress = objects.dig(service, "status.loadBalancer.ingress") or ()
+        given = [str(point.get("ip") or point.get("hostname")) for point in ingress]
+        return ",".join([*given, *addresses]) or "<pending>"
+    return ",".join(addresses) or "<none>"
 
 
 def _endpoints_cells(endpoints: Object, _: float) -> Cells:

@@ -280,6 +280,8 @@ def _immutable_causes(old: Object, new: Object) -> list[Cause]:
 
 def _service_update_causes(old: Object, new: Object) -> Causes:
     before, after = old.get("spec") or {}, new.get("spec") or {}
+    if "ExternalName" in (before.get("type"), after.get("type")):
+        return
     if before.get("clusterIP") != after.get("clusterIP") and before.get("clusterIP"):
         yield invalid_value("spec.clusterIPs[0]", after.get("clusterIPs") or "", "may not change once set")
 

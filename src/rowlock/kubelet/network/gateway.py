@@ -39,6 +39,9 @@ class SocketSource(Protocol):
     ) -> socket.socket:
         """Raises ApiError."""
 
+    async def ask(self, op: str, **request: Any) -> dict[str, Any]:
+        """The pod host's answer to any other request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gateway:

@@ -128,12 +128,12 @@ class HostPorts:
             except OSError as error:
                 self._tell(ports, port, error.strerror or str(error))
                 continue
-            relay = LoopbackRelay(listener, connect=self._connector(key, port), per_peer=MAX_CONNECTIONS)
+            relay = LoopbackRelay(listener, connect_for=self._connector(key, port), per_peer=MAX_CONNECTIONS)
             ports.open[port] = asyncio.create_task(relay.run())
             self._tell(ports, port)
 
-    def _connector(self, key: Key, port: HostPort) -> Callable[[], Awaitable[Streams]]:
-        async def connect() -> Streams:
+    def _connector(self, key: Key, port: HostPort) -> Callable[[str], Awaitable[Streams]]:
+        async def connect(_: str) -> Streams:
             try:
                 return await asyncio.open_connection(sock=await self.dial(key, port.pod_port))
             except ApiError as error:  # it does not run

@@ -70,6 +70,10 @@ class PodNames:
     """A pod's namespace and *uid* → the names that it adds for itself."""
     owners: dict[str, Key] = field(default_factory=dict)
     """An address → the namespace and *uid* of its pod."""
+    virtual: dict[Key, str] = field(default_factory=dict)
+    """A service's namespace and name → its own address, from which connections are led to its pods."""
+    contained: set[Key] = field(default_factory=set)
+    """Of `owners` those in containers of an engine."""
     machine: str = ""
     """The address at which pods reach ports of the machine, if any."""
 
@@ -81,7 +85,7 @@ class PodNames:
         if self.machine and host == HOST_NAME:
             return [self.machine]
         for meant in _meanings(host, client.namespace):
-            if address := self.pods.get(meant) or self.hostnames.get(meant):
+            if address := self.virtual.get(meant) or self.pods.get(meant) or self.hostnames.get(meant):
                 return [address]
             if meant in self.services:
                 return list(self.services[meant])
@@ -111,11 +115,12 @@ def render_hosts_file(home: str, names: PodNames) -> str:
     a line of their own, under a name that nobody asks the address of."""
     lines = [f"{names.machine}\t{HOST_NAME}\n"] if names.machine else []
     pods, hostnames = sorted(names.pods.items()), sorted(names.hostnames.items())
-    lines += [_hosts_line(ip, pod, home) for pod, ip in pods]
+    lines += [_hosts_line(ip, service, home) for service, ip in sorted(names.virtual.items())]
+    lines += [_hosts_line(ip, pod, home) for pod, ip in pods if pod not in names.virtual]
     lines += [f"::ffff:{ip}\t{pod.name}.{pod.namespace}.pod.{DOMAIN}\n" for pod, ip in pods]
     lines += [_hosts_line(ip, hostname, home) for hostname, ip in hostnames]
     for service, ips in sorted(names.services.items()):
-        if service not in names.pods:
+        if service not in names.pods and service not in names.virtual:
             lines += [_hosts_line(ip, service, home) for ip in ips]
     return HOSTS_HEADER + "".join(lines)
 

@@ -8,9 +8,9 @@ all come from loopback, where the owner's own must find room.
 import asyncio
 import contextlib
 import socket
+import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from rowlock.kubelet.shim import netns
 
@@ -27,13 +27,15 @@ class LoopbackRelay:
         port: int = 0,
         host: str = "127.0.0.1",
         *,
-        connect: "Callable[[], Awaitable[Streams]] | None" = None,
+        connect_for: "Callable[[str], Awaitable[Streams]] | None" = None,
         per_peer: int = 0,
+        limit: int = 0,
     ) -> None:
-        """`connect` makes a connection to the other side, which else is `port` of `host`; `per_peer`: how many one address may
-        hold, 0 = `MAX_PER_POD`."""
-        self._listener, self._per_peer = listener, per_peer
-        self._connect = connect or partial(asyncio.open_connection, host, port)
+        """`connect_for` makes a connection to the other side for a client's address; else it is `port` of `host`. `per_peer`: how
+        many connections one address may hold, `limit`: all of them; 0 = `MAX_PER_POD`, `MAX_CONNECTIONS`."""
+        self._listener, self._per_peer, self._limit = listener, per_peer, limit
+        self._waits_for_answer = connect_for is not None
+        self._connect_for = connect_for or (lambda _: asyncio.open_connection(host, port))
         self._open: Counter[str] = Counter()
 
     @property
@@ -50,13 +52,16 @@ class LoopbackRelay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pod = str((writer.get_extra_info("peername") or ("",))[0])
-        if self._open.total() >= MAX_CONNECTIONS or self._open[pod] >= (self._per_peer or MAX_PER_POD):
+        if self._open.total() >= (self._limit or MAX_CONNECTIONS) or self._open[pod] >= (self._per_peer or MAX_PER_POD):
             return await _close(writer)
         self._open[pod] += 1
         try:
+            try:
+                server = await self._connect_for(pod)
+            except OSError:
+                return _refuse(writer)
             with contextlib.suppress(OSError):
-                server_reader, server_writer = await self._connect()
-                await carry_both_ways((reader, writer), (server_reader, server_writer))
+                await carry_both_ways((reader, writer), server, waits_for_answer=self._waits_for_answer)
         finally:
             await _close(writer)
             self._open[pod] -= 1
@@ -72,19 +77,31 @@ def is_api_server(host: str, port: int) -> bool:
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def carry_both_ways(pod: Streams, server: Streams) -> None:
-    """Bytes between a pod and the server, until one side has ended."""
+async def carry_both_ways(pod: Streams, server: Streams, *, waits_for_answer: bool = False) -> None:
+    """Bytes between a pod and the server, until one side has ended; `waits_for_answer`: a client that ends its own half still
+    gets what the server says."""
     directions = [
         asyncio.ensure_future(_carry(pod[0], server[1])),
         asyncio.ensure_future(_carry(server[0], pod[1])),
     ]
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
+        if waits_for_answer and not directions[1].done() and directions[0].exception() is None:
+            with contextlib.suppress(OSError):
+                server[1].write_eof()
+            await asyncio.wait(directions)
     finally:
         for direction in directions:
             direction.cancel()
         await asyncio.gather(*directions, return_exceptions=True)
         await _close(server[1])
+
+
+def _refuse(writer: asyncio.StreamWriter) -> None:
+    """Nobody answers behind it: the client is told so by a reset, not by an empty answer."""
+    raw = writer.get_extra_info("socket")
+    with contextlib.suppress(OSError):
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -21,6 +21,7 @@ from rowlock.kinds import Kind
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.network import command_rewrite, env_rewrite, hosts, name_index
 from rowlock.kubelet.network.name_index import NameIndex
+from rowlock.kubelet.network.service_variables import service_variables
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim import netns
@@ -28,6 +29,7 @@ from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
 from rowlock.objects import Key, Object, dig, key, namespace
 from rowlock.objects import uid as uid_of
+from rowlock.system.service_addresses import has_address
 
 LOOPBACK = env_rewrite.LOOPBACK
 _MANY_PODS = 500
@@ -84,6 +86,12 @@ class PodNetwork:
     """Names of pods and services that have gone stand in the hosts files."""
     refresh_seconds: float = 0.0
     """How long the last refresh took."""
+    addressed: dict[Key, Object] = field(default_factory=dict)
+    """Services with an address of their own."""
+    services_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when `addressed` is new."""
+    _external: dict[Key, str] = field(default_factory=dict)
+    """Services that are other names (`ExternalName`)."""
     prefix: str = ""
     """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
 
@@ -98,6 +106,35 @@ class PodNetwork:
     def note_change(self, kind: Kind, changed: Key) -> None:
         """A pod or a service has come, changed or gone."""
         self._names.note_change(kind, changed)
+        if kind is kinds.SERVICE:
+            self._note_service(changed)
+
+    def _note_service(self, changed: Key) -> None:
+        service = self.view.get(kinds.SERVICE, *changed)
+        self._external.pop(changed, None)
+        if service and dig(service, "spec.type") == "ExternalName":
+            self._external[changed] = str(dig(service, "spec.externalName"))
+        if service and has_address(service):
+            self.addressed[changed] = service
+            self.services_changed.set()
+        elif self.addressed.pop(changed, None):
+            self.services_changed.set()
+
+    def service_place(self, service: Key, address: str, port: int) -> tuple[str, int]:
+        """Where pods that are processes find a port of a Service with an address of its own."""
+        if self.has_namespaces:
+            return address, port
+        entry = f"service {service.namespace}/{service.name}:{port}"
+        is_new = entry not in self._ports
+        number = self._assign_port(f"service {service.namespace}/{service.name}", port)
+        if is_new:
+            write_fact(str(self.data / "ports.json"), self._ports)
+        return LOOPBACK, number
+
+    def variables_of_services(self, own_namespace: str) -> dict[str, str]:
+        """What a kubelet tells containers of the Services in their pod's namespace, by variables."""
+        services = [service for own, service in sorted(self.addressed.items()) if own.namespace == own_namespace]
+        return service_variables(services, self.service_place)
 
     def mark_dirty(self) -> None:
         """Pods or services have come or changed: the hosts files are out of date."""
@@ -188,13 +225,27 @@ class PodNetwork:
                     self._add_names(entries, pod)
                 if number % name_index.SLICE == 0:
                     yield None
+        self._add_services(entries)
         yield entries
+
+    def _add_services(self, entries: hosts.PodNames) -> None:
+        """Services with an address of their own, where processes answer for it; and those that are other names."""
+        if self.has_namespaces:
+            for service, obj in self.addressed.items():
+                behind = entries.services.get(service, ())
+                if not any(entries.owners[address] in entries.contained for address in behind):
+                    entries.virtual[service] = str(dig(obj, "spec.clusterIP"))
+        for service, name in self._external.items():
+            if found := entries.find_addresses(name, Key(service.namespace, "")):
+                entries.services[service] = found
 
     def _add_names(self, entries: hosts.PodNames, pod: Object) -> None:
         """What the pod is called, and what it calls others. Raises LookupError when no address is left."""
         address = entries.pods[key(pod)] = self._pod_address(pod)
         identity = Key(namespace(pod), uid_of(pod))
         entries.owners[address] = identity
+        if self.prefix and self.runs_in_containers(pod):
+            entries.contained.add(identity)
         host, subdomain = dig(pod, "spec.hostname"), dig(pod, "spec.subdomain")
         for service in self._names.services_of(pod):
             entries.services.setdefault(service, []).append(address)

@@ -209,11 +209,14 @@ class BridgeNetwork:
             self._branches[number] = branch
         return self._branches[number]
 
-    def listen(self, port: int = PROXY_PORT) -> socket.socket:
+    def listen(self, port: int = PROXY_PORT, address: str = GATEWAY) -> socket.socket:
         """A listening socket that pods reach and that anybody, outside too, may serve."""
         server = socket.socket()
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((GATEWAY, port))
+        if address != GATEWAY:
+            with contextlib.suppress(FileExistsError):  # of another port, or from before
+                self._netlink.add_address(netlink.address(self._bridge, address, 32))
+        server.bind((address, port))
         server.listen(128)
         return server
 

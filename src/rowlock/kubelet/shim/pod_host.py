@@ -56,7 +56,7 @@ class PodHost:
         self._buffers: dict[socket.socket, bytearray] = {}
         self._shims: set[int] = set()
         self._fabric: netns.BridgeNetwork | None = None
-        self._listeners: dict[int, socket.socket] = {}
+        self._listeners: dict[tuple[str, int], socket.socket] = {}
         self._mounts = pod_mounts.PodMounts()
         self._warm_parents = warm_parents.WarmParents(WARM_PARENT_BOOT, _SOURCE)
         self._spare_roots = spare_roots.SpareRoots(close_other_fds)
@@ -168,11 +168,13 @@ class PodHost:
             "network": self._prepare_network,
             "adopt": self._adopt_pod,
             "forget": self._forget_pod,
+            "end-service": self._end_service,
         }
         operations["dismiss"] = self._dismiss
         passing = {
             "proxy": lambda _: self._gateway_listener(netns.PROXY_PORT),
             "port": lambda wanted: self._gateway_listener(int(wanted["port"])),
+            "service": lambda wanted: self._gateway_listener(int(wanted["port"]), str(wanted["address"])),
             "dial": self._dial,
             "socket": self._pod_socket,
             "enter": self._enter_container,
@@ -296,13 +298,22 @@ class PodHost:
             self._warm_parents.kill_parents()
         return {"running": running}
 
-    def _gateway_listener(self, port: int) -> socket.socket:
-        """A socket that pods reach at the gateway's address."""
+    def _gateway_listener(self, port: int, address: str = netns.GATEWAY) -> socket.socket:
+        """A socket that pods reach at the gateway's address, or at a Service's."""
         if self._fabric is None:
             raise ValueError("there is no fabric to listen in")
-        if port not in self._listeners:
-            self._listeners[port] = self._fabric.listen(port)
-        return self._listeners[port]
+        if (address, port) not in self._listeners:
+            self._listeners[address, port] = self._fabric.listen(port, address)
+        return self._listeners[address, port]
+
+    def _end_service(self, request: dict[str, Any]) -> dict[str, Any]:
+        """A Service's port is refused from now on, to clients, too, that nobody has answered yet."""
+        listener = self._listeners.pop((str(request["address"]), int(request["port"])), None)
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        return {}
 
     def _dial(self, request: dict[str, Any]) -> socket.socket:
         if self._fabric is None:

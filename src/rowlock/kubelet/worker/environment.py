@@ -1,6 +1,6 @@
 """The environment of a program: pure.
 
-Order, later wins: the base (a small set, never the user's shell) < the image's ENV < `envFrom` < `env` (with `$(VAR)`,
+Order, later wins: the base (a small set, never the user's shell) < the image's ENV < Services of the namespace < `envFrom` < `env` (with `$(VAR)`,
 fields, resources, ConfigMaps, Secrets) ; and what the platform adds where the pod says nothing (threads, proxy), or
 always (its marks; its devices: `node/gpus.py`). No program gets the variables of the shell that started the server, beyond the base.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -52,6 +53,8 @@ class EnvironmentContext:
     """Short names and addresses of the pods of the same job: to be reached without the proxy."""
     api_server: Mapping[str, str] = field(default_factory=dict)
     """Where in-cluster clients look for the API server."""
+    services: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the Services in the pod's namespace."""
     data_directory: str = ""
     """The identity of the data directory of the pod's cluster."""
     rewrite: Callable[[dict[str, str]], dict[str, str]] | None = None
@@ -69,7 +72,7 @@ def container_environment(
     space: ExecSpace,
 ) -> dict[str, str]:
     """`base`, and over it what the image, the pod and the platform say, as far as `space` goes. Raises ContainerConfigError."""
-    env = {**base, "HOSTNAME": pod.hostname, **context.api_server, **image}
+    env = {**base, "HOSTNAME": pod.hostname, **context.api_server, **image, **context.services}
     for name, value in env.items():
         space.take(value, name)
     env |= declared_environment(pod, container, context, lookup, space)
@@ -87,7 +90,7 @@ def declared_environment(
 ) -> dict[str, str]:
     """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there, or they come to
     more than `space` has."""
-    env: dict[str, str] = {}
+    env, services = dict[str, str](), dict(context.services)  # a variable may refer to both
     for source in container.env_from:
         for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):
             if ref:
@@ -101,7 +104,7 @@ def declared_environment(
             if value is None:
                 continue
         else:
-            value = space.expand(entry.get("value") or "", env, entry["name"])
+            value = space.expand(entry.get("value") or "", ChainMap(env, services), entry["name"])
         space.take(value, entry["name"])
         env[entry["name"]] = value
     return env

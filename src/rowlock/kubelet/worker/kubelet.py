@@ -26,6 +26,7 @@ from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.gateway import Gateway
 from rowlock.kubelet.network.host_ports import HostPorts
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
+from rowlock.kubelet.network.service_relays import ServiceRelays
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
@@ -176,6 +177,7 @@ class Kubelet:
         self._host_ports = HostPorts(
             view, pod_states, self.streaming.dial, record_event, has_namespaces=network.has_namespaces
         )
+        self._service_relays = ServiceRelays(view, network, host, self.streaming.dial, record_event)
         self.exit_listeners: list[ExitListener] = []
         """Told of every run of a container that has ended, once or more."""
         self.pod_workers = PodWorkers(
@@ -298,6 +300,7 @@ class Kubelet:
             "the measure of pods' disks": lambda: self._check_disk_usage(worker),
             "the sampler of what pods use": self.usage.run,
             "the host ports of pods": self._host_ports.run,
+            "the addresses of Services": self._service_relays.run,
             "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
         }
         settings = self._settings

@@ -100,6 +100,7 @@ class PodContexts:
         # containers of an engine do not reach the API server, and where nothing can be mounted no token is
         reaches_server = not (card.contained or self.node.mount_problem)
         has_token = reaches_server and self.tokens.are_wanted(pod)
+        has_links = not card.contained and pod.object["spec"].get("enableServiceLinks") is not False
         neighbours = self._neighbours.at(self.view.revision)
         return PodContext(
             pod,
@@ -115,6 +116,7 @@ class PodContexts:
                 pods_on_node=neighbours.count_pods(card.node, self.count_active_pods),
                 proxy=self._proxy_url(contained=card.contained),
                 peers=neighbours.peers_of(pod, self.view, self.network.names.pods) if has_own_address else (),
+                services=self.network.variables_of_services(pod.namespace) if has_links else {},
                 api_server=self.tokens.server_variables() if has_token else {},
                 data_directory=self.data_directory,
                 rewrite=None if has_own_address else partial(self.network.rewrite_environment, pod),

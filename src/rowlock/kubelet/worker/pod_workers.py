@@ -26,7 +26,7 @@ from rowlock.kubelet.pod.progress import FIRST_BACKOFF
 from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
-from rowlock.objects import Key, Object, dig, key, namespace
+from rowlock.objects import Key, Object, dig, key, meta, namespace
 from rowlock.objects import uid as uid_of
 
 FIRST_RETRY = 0.5
@@ -94,6 +94,10 @@ class PodWorkers:
         elif change.kind is kinds.SERVICE:
             self._network.note_change(kinds.SERVICE, key(change.object))
             self._outdate_names(change)
+            if not meta(change.object).get(
+                "ownerReferences"
+            ):  # a job's are made with its pods, whose turns come anyway
+                self._wakeup.set()
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
