@@ -15,7 +15,7 @@ from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.pod.directory import PodCard
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.unsupported import engine_warnings
+from rowlock.kubelet.pod.unsupported import pod_warnings
 from rowlock.kubelet.pod.volume import Volume
 from rowlock.kubelet.runtime import engine_spec, pause
 from rowlock.kubelet.runtime.engine_spec import LABEL_PREFIX, ContainerConfig, PodSandboxConfig
@@ -97,7 +97,7 @@ def test_limits_and_rights() -> None:
 
 def test_what_is_left_to_the_engine_is_said() -> None:
     made = pod("a", "x", container={"securityContext": {"seccompProfile": {"type": "Unconfined"}}})
-    assert engine_warnings(parse_pod_spec(made)) == [
+    assert pod_warnings(parse_pod_spec(made), engine="docker") == [
         "securityContext of main: seccompProfile left to the container engine's defaults"
     ]
 
@@ -107,10 +107,10 @@ def test_podmans_memory_volumes_have_no_size_which_is_said() -> None:
     where = scene(made, memory=(Volume("m", "memory", limit=1 << 20),), engine="podman")
     sandbox = engine_spec.sandbox_create_spec(where)
     assert sandbox and sandbox["volumes"][0]["DriverOpts"]["o"] == "mode=1777"
-    assert engine_warnings(parse_pod_spec(made), "podman") == [
+    assert pod_warnings(parse_pod_spec(made), engine="podman") == [
         "sizeLimit of the memory volume m is not kept: Podman's have no size"
     ]
-    assert engine_warnings(parse_pod_spec(made)) == []
+    assert pod_warnings(parse_pod_spec(made), engine="docker") == []
 
 
 def test_orphans_are_what_nobody_looks_after() -> None:

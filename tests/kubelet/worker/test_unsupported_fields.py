@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.unsupported import security_context_warnings
+from rowlock.kubelet.pod.unsupported import pod_warnings, unapplied_warnings
 from rowlock.objects import Object
 
 NOT_APPLIED = "is not applied ({}): programs run as the user who started the cluster"
@@ -26,6 +26,11 @@ ROOT, SOMEBODY = 0, 501
     ],
 )  # fmt: skip
 def test_rights(me: int, of_pod: Object, of_container: Object, said: list[str]) -> None:
-    container = {"name": "main", "image": "host", "securityContext": of_container}
-    pod_spec = parse_pod_spec({"spec": {"securityContext": of_pod, "containers": [container]}})
-    assert security_context_warnings(pod_spec, me) == said
+    assert unapplied_warnings(of_pod, "the pod", me) + unapplied_warnings(of_container, "main", me) == said
+
+
+def test_those_of_the_pod_and_of_each_container_are_read() -> None:
+    container = {"name": "main", "image": "host", "securityContext": {"seLinuxOptions": {"level": "s0"}}}
+    made = {"spec": {"securityContext": {"seLinuxOptions": {"level": "s1"}}, "containers": [container]}}
+    owners = [text.partition(" is not")[0] for text in pod_warnings(parse_pod_spec(made))]
+    assert owners == ["securityContext of the pod", "securityContext of main"]

@@ -291,9 +291,9 @@ def signal_number(text: str) -> int | None:
     return number if 0 < number < signal.NSIG else None
 
 
-def stop_signal(image: Image, container: ContainerSpec) -> int:
-    """What asks the container's program to end: the pod says so, else the image."""
-    return signal_number(container.stop_signal or image.stop_signal) or int(signal.SIGTERM)
+def stop_signal(image: Image, wanted: str) -> int:
+    """What asks a container's program to end: the pod says so (`wanted`), else the image."""
+    return signal_number(wanted or image.stop_signal) or int(signal.SIGTERM)
 
 
 def kind_of(image: Image) -> str:

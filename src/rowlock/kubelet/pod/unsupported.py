@@ -4,7 +4,7 @@ A process of this machine gets what `worker/security_context.py` applies; a cont
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rowlock.kubelet.pod.spec import Fields, PodSpec
@@ -31,7 +31,11 @@ def pod_warnings(
 ) -> list[str]:
     """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers;
     `has_namespaces`: have pods that are processes networks of their own?"""
-    warnings = engine_warnings(pod, engine) if engine else security_context_warnings(pod)
+    contexts = [("the pod", pod.security_context), *((c.name, c.security_context) for c in pod.containers)]
+    if engine:
+        warnings = engine_context_warnings(contexts) + memory_volume_warnings(pod.volumes, engine)
+    else:
+        warnings = [text for owner, context in contexts for text in unapplied_warnings(context, owner)]
     warnings += network_warnings(pod.object.get("spec") or {}, has_own_network=has_namespaces and not engine)
     warnings += field_warnings(pod.object.get("spec") or {})
     if pod.is_process_namespace_shared and not engine and pod.shares_processes_of_several:
@@ -96,14 +100,6 @@ def unknown_names_warning(names: Sequence[str]) -> str:
     )
 
 
-def security_context_warnings(pod: PodSpec, euid: int = os.geteuid()) -> list[str]:
-    """What the pod's security contexts ask for and do not get, a sentence each."""
-    warnings = unapplied_warnings(pod.security_context, "the pod", euid)
-    for container in pod.containers:
-        warnings += unapplied_warnings(container.security_context, container.name, euid)
-    return warnings
-
-
 def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int = os.geteuid()) -> list[str]:
     """What of one security context is not applied, a sentence or none. Empty wishes and `false` ask for nothing; whoever
     one is already is no wish either."""
@@ -123,15 +119,10 @@ def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: in
     ]
 
 
-def engine_warnings(pod: PodSpec, engine: str = "docker") -> list[str]:
-    """What a pod in containers asks of its engine and does not get, a sentence each."""
+def engine_context_warnings(contexts: Iterable[tuple[str, Fields]]) -> list[str]:
+    """What security contexts ask of a container engine and do not get, a sentence each; each with its owner's name."""
     sentences = []
-    for volume in pod.volumes if engine == "podman" else ():
-        if _is_sized_memory(volume):
-            sentences.append(f"sizeLimit of the memory volume {volume['name']} is not kept: Podman's have no size")
-    for owner, security_context in [("the pod", pod.security_context)] + [
-        (c.name, c.security_context) for c in pod.containers
-    ]:
+    for owner, security_context in contexts:
         unsupported = sorted(
             key for key in UNSUPPORTED_SECURITY_FIELDS if security_context.get(key) not in (None, {}, "")
         )
@@ -140,6 +131,12 @@ def engine_warnings(pod: PodSpec, engine: str = "docker") -> list[str]:
                 f"securityContext of {owner}: {', '.join(unsupported)} left to the container engine's defaults"
             )
     return sentences
+
+
+def memory_volume_warnings(volumes: Iterable[Fields], engine: str) -> list[str]:
+    """What of memory volumes an engine does not keep, a sentence each."""
+    unkept = [volume["name"] for volume in volumes if engine == "podman" and _is_sized_memory(volume)]
+    return [f"sizeLimit of the memory volume {name} is not kept: Podman's have no size" for name in unkept]
 
 
 def _is_sized_memory(volume: Fields) -> bool:

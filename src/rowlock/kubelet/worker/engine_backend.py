@@ -93,7 +93,7 @@ class EngineBackend:
                 "name": pod_config.container_name(container.name, start.number),
                 "create": engine_spec.container_create_body(pod_config, config, start.number),
                 "sandbox": engine_spec.sandbox_create_spec(pod_config),
-                "stop_signal": images.stop_signal(image, container),
+                "stop_signal": images.stop_signal(image, container.stop_signal),
             },
         )
 

@@ -99,7 +99,7 @@ class ProcessBackend:
             env=env,
             cwd=cwd,
             own_directory=own_directory,
-            stop_signal=images.stop_signal(image, container),
+            stop_signal=images.stop_signal(image, container.stop_signal),
             network=self.network.namespace_request(start.pod, start.card.ip),
             namespaces=namespaces,
             joined_run=self._joined_run(start) if container.is_ephemeral else "",

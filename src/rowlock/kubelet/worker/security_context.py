@@ -1,7 +1,7 @@
 """Who a container's program is: `securityContext` for processes of this machine.
 
 Root can become anybody, so `runAsUser`, `runAsGroup`, `supplementalGroups` and `fsGroup` are applied where the cluster
-was started by root; elsewhere programs are the user who started it, which `security_context_warnings` says. The rest of a
+was started by root; elsewhere programs are the user who started it, which `unapplied_warnings` says. The rest of a
 `securityContext` belongs to containers: what a process does not get is said, too.
 """
 
