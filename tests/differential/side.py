@@ -24,7 +24,7 @@ from rowlock.objects import Object, micro_timestamp, name, timestamp, uid
 NODE = "difference"
 FOLLOWED: tuple[Kind, ...] = (
     kinds.POD, kinds.SERVICE, kinds.EVENT, kinds.CONFIG_MAP, kinds.SERVICE_ACCOUNT, kinds.ROLE, kinds.ROLE_BINDING,
-    kinds.AUTOSCALER, *kinds.JOBS,
+    kinds.AUTOSCALER, kinds.BATCH_JOB, *kinds.JOBS,
 )  # fmt: skip
 BEAT = 10.0  # seconds between two signs of life of the node: the real cluster gives up on it after 40
 PATIENCE = 60.0

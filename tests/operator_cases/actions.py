@@ -26,6 +26,7 @@ _GROUPS = {
     "": {"Pod", "Service", "ConfigMap", "ServiceAccount", "Event", "ResourceQuota", "Namespace"},
     "rbac.authorization.k8s.io/v1": {"Role", "RoleBinding"},
     "scheduling.k8s.io/v1": {"PriorityClass"},
+    "batch/v1": {"Job"},
 }
 _CLUSTERED = {"Namespace", "PriorityClass"}
 
