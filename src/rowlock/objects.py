@@ -49,6 +49,11 @@ MAX_DIGITS = 18
 """Digits of a number that people write: what is longer is no 64-bit integer, and costs more than its length to read."""
 
 
+def as_sentence(clause: str) -> str:
+    """A clause with a capital and a full stop."""
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
 def is_digits(text: str) -> bool:
     """ASCII digits that `int` reads; `str.isdigit` also accepts "²", which it does not."""
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS

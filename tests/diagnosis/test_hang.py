@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlock.diagnosis.hang import judge_ranks
+from rowlock.diagnosis.hang import judge_ranks, keeps_standing
 from rowlock.diagnosis.observation import RankObservation
 from rowlock.diagnosis.rendezvous import Rendezvous
 from rowlock.diagnosis.stacks import NO_CALL, Stack, parse_stack
@@ -380,3 +380,34 @@ def test_hangs_that_no_list_of_calls_knows(
 def test_a_rank_that_does_anything_moves(looks: list[RankObservation]) -> None:
     found = judge_ranks(looks)
     assert found.kind == "moving" and found.sentence.startswith("Nothing hangs")
+
+
+@pytest.mark.parametrize(
+    ("now", "stands"),
+    [
+        ({"silent": 26.0, "moved": True}, True),  # at another line of its loop
+        ({"silent": 2.0, "moved": True}, False),
+        ({"silent": 26.0, "transferred": 9000.0}, False),
+        ({"silent": 26.0, "cpu": 0.8}, False),
+        ({"silent": 26.0, "cpu": 0.8, "polls": True}, True),
+        ({"silent": 26.0, "pid": 7}, False),
+    ],
+)
+def test_a_hang_that_was_found_lasts_until_somebody_moves(now: dict[str, Any], stands: bool) -> None:
+    held = [look(0, LOAD), look(1, LOAD)]
+    assert keeps_standing(held, 20.0, [replace(held[0], silent=26.0), replace(held[1], **now)]) is stands
+
+
+def test_of_a_rank_that_ended_well_it_is_not_said_that_others_wait_for_it_unless_they_are_in_a_collective() -> None:
+    ended = RankObservation("rank 0", "j-0", "n1", has_ended=True)
+    for seen, culprits in ((REDUCE, ("rank 0",)), (READ, ())):
+        found = judge_ranks([ended, look(1, seen)])
+        assert (found.kind, found.culprits) == ("ended", culprits)
+        assert found.sentence.startswith("rank 0 (pod j-0, node n1) has ended with exit code 0; rank 1 ")
+
+
+def test_a_thread_of_a_library_that_polls_is_not_the_rank() -> None:
+    looks = [look(0, SEND, cpu=0.3, polls=True, main_is_asleep=True), look(1, NAP, cpu=0.3, polls=True)]
+    assert judge_ranks(looks).sentence.startswith(
+        "No rank moves, silent for 6.0 s: rank 0 is at exchange.py:9 and rank 1 polls at"
+    )

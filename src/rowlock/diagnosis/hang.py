@@ -89,11 +89,9 @@ def _absent_verdict(absent: Sequence[RankObservation], running: Sequence[RankObs
     verb = "waits" if len(waiting) == 1 else "wait"
     silent = format_duration(min(look.silent for look in waiting))
     where = f"{who} {verb} in {_common_wait(waiting)}" if waiting[0].awaited_collective else _still_text(waiting)
-    return Verdict(
-        "absent" if not_begun else "ended",
-        f"{what}; {where}, silent for {silent}.",
-        names,
-    )
+    if not not_begun and not any(look.awaited_collective for look in waiting):
+        names = ()  # for whom they wait is not seen: it may be something else
+    return Verdict("absent" if not_begun else "ended", f"{what}; {where}, silent for {silent}.", names)
 
 
 def _absence_text(look: RankObservation) -> str:
@@ -104,16 +102,21 @@ def _absence_text(look: RankObservation) -> str:
 
 
 def _still_text(looks: Sequence[RankObservation]) -> str:
-    verbs = ["polls" if look.polls else "sleeps" if look.sleeps else "is" for look in looks]
+    verbs = ["polls" if _polls_itself(look) else "sleeps" if look.sleeps else "is" for look in looks]
     texts = [f"{o.rank} {verb} at {_place_of(o)}{_logged_text(o)}" for o, verb in zip(looks, verbs, strict=True)]
     return join_names(texts, 4)
+
+
+def _polls_itself(look: RankObservation) -> bool:
+    """Whether its main thread does, not one of a library beside it."""
+    return look.polls and not look.main_is_asleep
 
 
 def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
     """Nobody moves, and no call is known as a wait. The rank that sleeps, or stands elsewhere than all others, is named."""
     places = Counter(_place_of(look) for look in looks)
     (common, count), *_ = places.most_common(1)
-    sleeping = [look for look in looks if look.sleeps] or [look for look in looks if not look.polls]
+    sleeping = [look for look in looks if look.sleeps] or [look for look in looks if not _polls_itself(look)]
     elsewhere = [look for look in looks if _place_of(look) != common]
     if 0 < len(sleeping) < len(looks):
         culprits = sleeping
@@ -130,6 +133,16 @@ def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
 def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verdict:
     """The same verdict, told so long afterwards: nobody has moved, and nobody has written a line."""
     return judge_ranks([replace(look, silent=look.silent + seconds) for look in observations])
+
+
+def keeps_standing(held: Sequence[RankObservation], seconds: float, observations: Sequence[RankObservation]) -> bool:
+    """Whether ranks that were found hanging so long ago still do, though one was met at another line: it goes round in a loop that waits.
+    Whoever has written a line, moved data or computed since then goes on."""
+    is_same = {(look.rank, look.pid) for look in held} == {(look.rank, look.pid) for look in observations}
+    return is_same and all(
+        (look.is_idle or look.polls) and not look.is_at_work and (look.is_absent or look.silent > seconds)
+        for look in observations
+    )
 
 
 def _restart_sentence(observations: Sequence[RankObservation]) -> str:

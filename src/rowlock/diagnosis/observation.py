@@ -53,6 +53,8 @@ class RankObservation:
     """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
     polls: bool = False
     """It does nothing but ask the kernel again and again: so Open MPI waits."""
+    main_is_asleep: bool = False
+    """Its main thread used no CPU: if it polls, another thread does."""
     program: str = ""
     """Of a rank that has not begun: what its pod runs instead of Python."""
     has_ended: bool = False
@@ -67,13 +69,17 @@ class RankObservation:
     """Seconds from the first look to the last."""
 
     @property
-    def is_standing_still(self) -> bool:
-        """Whether no progress of the rank is visible."""
+    def is_at_work(self) -> bool:
+        """Whether it does anything, wherever its stack is: it talks, its helpers compute, or it would compute if it had a CPU."""
         talks = (
             self.transferred > _QUIET and self.awaited_collective not in MEETINGS
         )  # torch's store asks itself who came
-        is_at_work = talks or self.helpers > IDLE or (self.is_starved and not self.polls)
-        return self.state == STOPPED or (self.stack is not None and not self.moved and not is_at_work)
+        return talks or self.helpers > IDLE or (self.is_starved and not self.polls)
+
+    @property
+    def is_standing_still(self) -> bool:
+        """Whether no progress of the rank is visible."""
+        return self.state == STOPPED or (self.stack is not None and not self.moved and not self.is_at_work)
 
     @property
     def is_at_rest(self) -> bool:

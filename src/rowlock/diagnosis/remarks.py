@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rowlock.diagnosis.root_cause import format_duration, join_names
+from rowlock.objects import as_sentence
 
 ALONE, NOT_FINITE, UNCHANGED, LENGTHS, KILLED_HELPERS = "alone", "not-finite", "unchanged", "lengths", "killed-helpers"
 """Kinds of remarks."""
@@ -39,7 +40,7 @@ class Remark:
 
     @property
     def event_message(self) -> str:
-        return f"{self.sentence[:1].upper()}{self.sentence[1:]}."
+        return as_sentence(self.sentence)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -14,7 +14,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Record, View
-from rowlock.diagnosis.hang import judge_after, judge_ranks
+from rowlock.diagnosis.hang import judge_after, judge_ranks, keeps_standing
 from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.rendezvous import MEETINGS
 from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_sentence, is_requested_stop, root_cause
@@ -249,6 +249,7 @@ class Diagnostics:
                     helpers=max(0.0, cpu - own),
                     queued=max(0.0, (last.queued - first.queued) / elapsed),
                     polls=is_polling(first, last),
+                    main_is_asleep=last.main_cpu == first.main_cpu,
                     sleeps=first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,
                     world_size=int(world_size) if is_digits(world_size) else 0,
                     looks=len(looks),
@@ -291,13 +292,21 @@ class Diagnostics:
             result["incidents"].append({**summary, "deaths": [d.to_dict() for d in _sort_cause_first(incident)]})
         observations = await self.observe_ranks(uid(job))
         if observations:
-            result["verdict"] = judge_ranks(observations).to_dict()
+            result["verdict"] = self._judge_with_hang(uid(job), observations).to_dict()
             result["ranks"] = [look.to_dict() for look in observations]
         else:
             self.remarks.close_meeting(job)
         await self.remarks.settle(uid(job))
         result["remarks"] = [{"kind": r.kind, "sentence": r.sentence} for r in self.remarks.of(uid(job))]
         return result
+
+    def _judge_with_hang(self, job: str, observations: list[RankObservation]) -> Verdict:
+        """The verdict on ranks that were looked at just now; of those that were found hanging before, what was found holds until they move."""
+        verdict, (held, found_at) = judge_ranks(observations), self._hangs.get(job, ([], 0.0))
+        seconds = max(0.0, self._context.clock() - found_at)
+        if verdict.kind == "moving" and held and keeps_standing(held, seconds, observations):
+            return judge_after(held, seconds)
+        return verdict
 
     async def dump_rank_stacks(self, rank_processes: list[RankProcess]) -> dict[str, Stack]:
         """Where each of these ranks stands, once."""

@@ -40,7 +40,9 @@ RESCAN = 5.0
 BLIND = ""
 """Stands for the remark that nobody can be named, among those who were named."""
 _IDLE = 0.1
-_AGAIN, _MAX_LOOK_DELAY = 5.0, 300.0
+_AGAIN, _MAX_LOOK_DELAY, _SOON = 5.0, 300.0, 30.0
+"""Seconds between two examinations of one stillness: at first, at most; and for how long they don't become rarer. Ranks that go round in a
+loop that waits stand at the same lines in some looks only."""
 _SECONDS_PER_RANK = 1.0
 """Seconds per rank between two examinations at least: a hundred stacks take some seconds of CPU."""
 _CONFIRM = 0.5
@@ -84,6 +86,8 @@ class WatchedJob:
     look_delay: float = _AGAIN
     hang: Verdict | None = None
     hang_since: float = 0.0
+    waits: bool = False
+    """Its ranks wait for one that has not begun: no hang, and said in lists."""
     next_search: float = 0.0
     blind_looks: int = 0
     """Examinations in a row that could read no stack: a program that is being started is no Python for a moment."""
@@ -146,6 +150,8 @@ class HangDetector:
         self._update_stillness(watched, samples, now)
         if watched.hang is not None and watched.still_since is None:
             self._report_moving_again(watched, now)
+        elif watched.waits and watched.still_since is None:
+            self._tell_wait(job, watched, [])
         if (len(samples) < 2 and desired_pods(watched.job) < 2) or (
             watched.task is not None and not watched.task.done()
         ):
@@ -187,10 +193,13 @@ class HangDetector:
     async def _examine_stacks(self, job: str, watched: WatchedJob) -> None:
         """Read the stacks and judge them; a hang must be found twice."""
         watched.next_look = time.monotonic() + max(watched.look_delay, _SECONDS_PER_RANK * len(watched.ranks))
-        watched.look_delay = min(2 * watched.look_delay, _MAX_LOOK_DELAY)
+        if watched.still_since is None or time.monotonic() - watched.still_since > _SOON:
+            watched.look_delay = min(2 * watched.look_delay, _MAX_LOOK_DELAY)
         since, (verdict, observations) = watched.still_since, await self._diagnostics.judge_job(job)
         if verdict.kind == "stopped":  # no doubt about it
             return self._report_hang(job, watched, verdict, observations)
+        if watched.waits or verdict.kind == "absent":
+            self._tell_wait(job, watched, observations if verdict.kind == "absent" else [])
         if verdict.is_hang:
             await asyncio.sleep(_CONFIRM)
             first_verdict, (verdict, later_observations) = verdict, await self._diagnostics.judge_job(job)
@@ -208,6 +217,12 @@ class HangDetector:
             watched.reported_ranks.add(BLIND)
             message = f"No rank has written a line for {format_duration(still_seconds)}, and at least one of them uses no CPU. {verdict.sentence}"
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
+
+    def _tell_wait(self, job: str, watched: WatchedJob, observations: list[RankObservation]) -> None:
+        """No Event: a rank that installs something first is no fault. No observations: they don't wait any more."""
+        if self._jobs.get(job) is watched and watched.hang is None:
+            watched.waits = bool(observations)
+            self._diagnostics.set_hang(job, observations)
 
     def _report_hang(
         self, job: str, watched: WatchedJob, verdict: Verdict, observations: list[RankObservation]

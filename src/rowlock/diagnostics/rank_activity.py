@@ -31,6 +31,8 @@ class Activity:
     """Of `own_cpu`, seconds inside of system calls."""
     queued: float = 0.0
     """Seconds for which threads of it and of what is below it were ready to run and had no CPU: a busy machine holds them up, and nobody else."""
+    main_cpu: float = 0.0
+    """Of `own_cpu`, what its main thread used."""
     faults: int = 0
     """Pages that its process has touched for the first time: a program that computes on large arrays is in the kernel for these."""
 
@@ -53,6 +55,7 @@ def read_activity(pid: int) -> Activity:
         b"nanosleep" in _read(f"/proc/{pid}/wchan"),
         system_cpu=_kernel_work(pid)[0],
         queued=sum(_queued_seconds(each) for each in tree),
+        main_cpu=_main_cpu(pid),
         faults=_kernel_work(pid)[1],
     )
 
@@ -71,6 +74,11 @@ def _kernel_work(pid: int) -> tuple[float, int]:
     """Seconds inside of system calls, and minor page faults, of one process since it began."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return (int(fields[12]) / _TICKS_PER_SECOND, int(fields[7])) if len(fields) > 12 else (0.0, 0)
+
+
+def _main_cpu(pid: int) -> float:
+    fields = _read(f"/proc/{pid}/task/{pid}/stat").rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND if len(fields) > 12 else 0.0
 
 
 def command_below(pid: int) -> str:

@@ -249,7 +249,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     else:
         sentence = last_failure or message or "No problem was found."
     if status.phase in ("Running", "Degraded"):
-        sentence = " ".join((sentence, *(f"{text[:1].upper()}{text[1:]}." for text in remarks)))
+        sentence = " ".join((sentence, *map(objects.as_sentence, remarks)))
     return {"name": name, "phase": status.phase, "sentence": sentence, **diagnosis, "ends": stops_of(all_events)}
 
 
