@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -255,3 +256,49 @@ def test_a_pod_that_shares_processes_and_has_one_container_sees_its_own_alone(tm
         assert "shareProcessNamespace" not in str(node.events("a"))
 
     on_node(tmp_path, body)
+
+
+def test_containers_that_share_processes_see_those_of_their_pod_alone(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("other", "sleep 4715; true"))
+        await node.phase("other", "Running")
+        kill = "until pkill -xf 'sleep 4716'; do sleep 0.05; done; "
+        look = {"name": "look", "image": WAY.image, "command": ["sh", "-c", kill + LIST_PROCESSES]}
+        made = pod("a", "(sleep 4717 &) ; sleep 4716 || echo ended by $?", spec={"shareProcessNamespace": True})
+        made["spec"]["containers"].append(look)
+        await node.add(made)
+        await node.ended("a")
+        said = await node.log("a", container="look")
+        assert "sleep 4717" in said and "4715" not in said
+        assert "ended by 143" in await node.log("a", container="main")
+        assert "shareProcessNamespace" not in str(node.events("a"))
+        await node.delete("a", DeleteOptions(grace=0))
+        await until(lambda: not running("sleep", "4717"), "what it left behind to be killed with the pod")
+
+    on_node(tmp_path, body)
+
+
+def test_containers_share_processes_after_a_restart_of_one_and_of_the_server(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        once = "until pgrep -xf 'sleep 4718'; do sleep 0.05; done; echo seen; test -e $D/again || { touch $D/again; exit 3; }; sleep 600"
+        again = {"name": "again", "image": WAY.image, "command": ["sh", "-c", once.replace("$D", str(tmp_path))]}
+        made = pod("a", "sleep 4718; true", spec={"shareProcessNamespace": True, "restartPolicy": "OnFailure"})
+        made["spec"]["containers"].append(again)
+        await node.add(made)
+        await until(lambda: [s.get("restartCount") for s in node.pod("a")["status"].get("containerStatuses", ()) if s["name"] == "again"] == [1])  # fmt: skip
+        await until_async_log(node, "a", "again", "seen")
+        await node.stop()
+        await node.start()
+        await debug(node, "a")
+        await until(lambda: dig(node.pod("a"), "status.ephemeralContainerStatuses") is not None)
+        await until(lambda: dig(node.pod("a"), "status.ephemeralContainerStatuses")[0]["state"].get("terminated"))
+        assert "sleep 4718" in await node.log("a", container="look")
+        await node.delete("a", DeleteOptions(grace=0))
+
+    on_node(tmp_path, body)
+
+
+async def until_async_log(node: Node, name: str, container: str, wanted: str) -> None:
+    async with asyncio.timeout(60):
+        while wanted not in await node.log(name, container=container):
+            await asyncio.sleep(0.05)

@@ -38,10 +38,6 @@ def pod_warnings(
         warnings = [text for owner, context in contexts for text in unapplied_warnings(context, owner)]
     warnings += network_warnings(pod.object.get("spec") or {}, has_own_network=has_namespaces and not engine)
     warnings += field_warnings(pod.object.get("spec") or {})
-    if pod.is_process_namespace_shared and not engine and pod.shares_processes_of_several:
-        warnings.append(
-            "shareProcessNamespace: its containers see and may signal all processes of this machine, not the pod's alone"
-        )
     for container in pod.main_containers:
         if limits == "watchdog" and not engine and container.limits.get("cpu"):
             text = f"the cpu limit of {container.name} counts for the scheduler but is not enforced"

@@ -50,7 +50,7 @@ class ContainerInit:
     ) -> None:
         self._request, self._netns, self._begin, self._spare_root = request, netns, begin, spare_root
         self._cgroup_view = CgroupView([], version="")
-        self._has_own_proc = "pid" in request.namespaces or bool(request.joined_run)
+        self._has_own_proc = "pid" in request.namespaces or "pod-pid" in request.namespaces or bool(request.joined_run)
         self._shim = own_pid()
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rowlock.kubelet.mounts import calls, pod_ipc, pod_mounts
+from rowlock.kubelet.mounts import calls, pod_ipc, pod_mounts, pod_processes
 from rowlock.kubelet.shim import container_init
 from rowlock.kubelet.shim.shim import Shim
 from rowlock.kubelet.shim.shim_request import ShimRequest, namespace_flags
@@ -21,7 +21,7 @@ def become_shim(
 ) -> None:
     """In a process that was forked for it; never returns. `request`: a `ShimRequest` as JSON, which the pod host has checked. `fds`, each
     where there is one: `room`, the mount namespace of its pod; `ipc`, the pod's; `network`, the pod's, which the program
-    enters; `root`, a mount namespace in which its root file system was assembled ahead.
+    enters; `processes`, the PID namespace that the containers of the pod share; `root`, a mount namespace in which its root file system was assembled ahead.
 
     `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
@@ -32,6 +32,8 @@ def become_shim(
             os.close(room)
         if (ipc := fds.get("ipc", -1)) >= 0:
             pod_ipc.enter_namespace(ipc)
+        if (processes := fds.get("processes", -1)) >= 0:
+            pod_processes.enter_namespace(processes)
         Shim(ShimRequest(**request), fds.get("network", -1), begin, fds.get("root", -1)).run()
         status = 0
     finally:

@@ -20,13 +20,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rowlock.kubelet.mounts import pod_ipc, pod_mounts, rootfs, spare_roots, volume_mounts
-from rowlock.kubelet.shim import cgroups, exec_process, fork_server, forked_shim, netns, shim, stdio
-from rowlock.kubelet.shim.fact_files import ticks
+from rowlock.kubelet.mounts import pod_ipc, pod_mounts, pod_processes, rootfs, spare_roots, volume_mounts
+from rowlock.kubelet.shim import cgroups, exec_process, fork_server, forked_shim, netns, process_tree, shim, stdio
+from rowlock.kubelet.shim.fact_files import own_pid, ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 11
+PROTOCOL = 12
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -67,6 +67,7 @@ class PodHost:
         self.problem = ""
         if network != "none":
             self._make_fabric(network, join)
+        self._processes = pod_processes.PodProcesses(close_other_fds, _skip_near_pids)
         self._ipc = pod_ipc.PodIpc()  # in the fabric's user namespace, if there is one
 
     def _make_fabric(self, network: str, join: Sequence[int]) -> None:
@@ -210,7 +211,9 @@ class PodHost:
             netns = self._fabric.pod_netns(network["uid"], network["ip"])
         mount_namespace = self._mounts.namespace_of(shim_request.pod_uid, memory_volumes) if memory_volumes else -1
         ipc = self._ipc.namespace_of(shim_request.pod_uid) if "pod-ipc" in shim_request.namespaces else -1
-        fds = {"network": netns, "room": mount_namespace, "ipc": ipc}
+        shares_processes = "pod-pid" in shim_request.namespaces
+        processes = self._processes.namespace_of(shim_request.pod_uid) if shares_processes else -1
+        fds = {"network": netns, "room": mount_namespace, "ipc": ipc, "processes": processes}
         spare = self._spare_roots.take(shim_request.rootfs) if shim_request.rootfs else None
         if spare is None:
             return self._fork_shim(shim_request, request["request"], fds)
@@ -273,6 +276,7 @@ class PodHost:
             self._fabric.adopt(request["uid"], request["pid"])
         self._mounts.adopt(request["uid"], request["shim"])
         self._ipc.adopt(request["uid"], request["shim"])
+        self._processes.adopt(request["uid"], request["shim"])
         return {}
 
     def _forget_pod(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -280,6 +284,7 @@ class PodHost:
             self._fabric.forget(request["uid"])
         self._mounts.forget(request["uid"])
         self._ipc.forget(request["uid"])
+        self._processes.forget(request["uid"])
         cgroups.remove_pod_groups(request["uid"])
         return {}
 
@@ -319,6 +324,10 @@ class PodHost:
         if self._fabric is None:
             return socket.create_connection(("127.0.0.1", request["port"]), timeout=1)
         return self._fabric.dial(request["uid"], request["port"])
+
+
+def _skip_near_pids() -> None:
+    process_tree.skip_pids(process_tree.distant_pid(own_pid()))
 
 
 def _is_alive(pid: int, start_ticks: int) -> bool:

@@ -95,8 +95,15 @@ def skip_pids(last: int) -> None:
 
 def distant_pid(pid: int) -> int:
     """A pid far from those that pods get whose shims have pids near this one: each may start hundreds of processes."""
+    return _FIRST_PID + pid * _PID_STRIDE % (_PID_LIMIT - 2 * _FIRST_PID) if _PID_LIMIT else pid
+
+
+def _read_pid_limit() -> int:
     with contextlib.suppress(OSError, ValueError):
         with open("/proc/sys/kernel/pid_max", "rb") as file:
-            limit = int(file.read())
-        return _FIRST_PID + pid * _PID_STRIDE % (limit - 2 * _FIRST_PID)
-    return pid
+            return int(file.read())
+    return 0
+
+
+_PID_LIMIT = _read_pid_limit()
+"""The kernel's; 0 = not known. Read once, in the pod host: to read it costs each shim pages of memory."""

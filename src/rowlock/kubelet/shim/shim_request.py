@@ -85,7 +85,7 @@ class ShimRequest(NamedTuple):
     network: NetworkSpec | None = None
     """None = the machine's."""
     namespaces: Sequence[str] = ()
-    """Those that are not the machine's: `pid` and `ipc` of the container alone, `pod-ipc` of all containers of the pod."""
+    """Those that are not the machine's: `pid` and `ipc` of the container alone, `pod-pid` and `pod-ipc` of all containers of the pod."""
     joined_run: str = ""
     """The `start.N` of the container whose processes it sees, where those are not its own; "" = none."""
     shared_memory: int = 0

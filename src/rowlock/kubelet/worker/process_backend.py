@@ -122,9 +122,9 @@ class ProcessBackend:
         pod = start.pod
         if self.node.process_problem:
             return ()
-        sees_processes = pod.host_pid or (pod.is_process_namespace_shared and pod.shares_processes_of_several)
-        sees_processes |= start.container.is_ephemeral and bool(self._joined_run(start))
-        processes = () if sees_processes else ("pid",)
+        sees_others = pod.host_pid or (start.container.is_ephemeral and bool(self._joined_run(start)))
+        own = "pod-pid" if pod.is_process_namespace_shared and pod.shares_processes_of_several else "pid"
+        processes = () if sees_others else (own,)
         if pod.host_ipc or program.gpus.devices:
             return processes
         return (*processes, "pod-ipc" if len(pod.real_containers) > 1 else "ipc")
