@@ -182,7 +182,7 @@ class LocalCluster:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
-            *batch_job.controllers(),
+            *batch_job.controllers(declares_gangs=self.scheduler is not None),
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]

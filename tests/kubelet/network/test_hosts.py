@@ -144,3 +144,12 @@ def test_an_alias_hides_what_has_its_name() -> None:
     text = f"{HOSTS_HEADER}10.77.1.1\tp p.a p.a.svc\n10.77.1.2\tq\n"
     aliases: list[dict[str, Any]] = [{"ip": "1.2.3.4", "hostnames": ["p", "q", "db"]}, {"ip": "::1"}]
     assert add_host_aliases(text, aliases) == f"{HOSTS_HEADER}1.2.3.4\tp\tq\tdb\n::1\n10.77.1.1\tp.a p.a.svc\n"
+
+
+def test_a_hostname_means_the_pod_that_stays() -> None:
+    """A Job makes the next pod of an index while the one before it still goes; both have the hostname of the index."""
+    names = PodNames()
+    names.add_hostname(Key("a", "job-0"), "10.77.1.1", is_leaving=True)
+    names.add_hostname(Key("a", "job-0"), "10.77.1.2", is_leaving=False)
+    names.add_hostname(Key("a", "job-0"), "10.77.1.3", is_leaving=True)
+    assert names.find_addresses("job-0", Key("a", "uid")) == ["10.77.1.2"]

@@ -2,8 +2,8 @@
 
 Every pod gets an address when it is first seen, bound or not, so that all ranks of a gang are in the file before the
 first one starts. A pod's name resolves as Kubernetes resolves a headless service of that name: `p`, `p.ns`,
-`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods, and a pod with `hostname` and
-`subdomain` is found under both (`h.s`) where a service of the subdomain's name chooses it. There is one file a namespace,
+`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods, and a pod with `hostname` is
+found under that, and with `subdomain` under both (`h.s`) where a service of the subdomain's name chooses it. There is one file a namespace,
 because short names belong to one, and one more for every pod that adds names of its own (`spec.hostAliases`).
 """
 
@@ -63,7 +63,7 @@ class PodNames:
     pods: dict[Key, str] = field(default_factory=dict)
     """A pod's namespace and name → its address."""
     hostnames: dict[Key, str] = field(default_factory=dict)
-    """A pod's namespace and `hostname.subdomain` → its address."""
+    """A pod's namespace and `hostname`, or `hostname.subdomain` → its address."""
     services: dict[Key, list[str]] = field(default_factory=dict)
     """A service's namespace and name → the addresses of the pods that it stands for."""
     aliases: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
@@ -76,6 +76,11 @@ class PodNames:
     """Of `owners` those in containers of an engine."""
     machine: str = ""
     """The address at which pods reach ports of the machine, if any."""
+
+    def add_hostname(self, name: Key, address: str, *, is_leaving: bool) -> None:
+        """Of two pods with one hostname the one that stays is meant: a Job replaces a pod before it is gone."""
+        if not is_leaving or name not in self.hostnames:
+            self.hostnames[name] = address
 
     def find_addresses(self, host: str, client: Key) -> list[str]:
         """What the hosts file of a pod (`client`: namespace and uid) says about a name; [] when it is not in it."""

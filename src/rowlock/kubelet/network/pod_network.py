@@ -27,7 +27,7 @@ from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.shim import netns
 from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.kubelet.shim.shim_request import NetworkSpec
-from rowlock.objects import Key, Object, dig, key, namespace
+from rowlock.objects import Key, Object, dig, is_deleting, key, namespace
 from rowlock.objects import uid as uid_of
 from rowlock.system.service_addresses import has_address
 
@@ -247,10 +247,12 @@ class PodNetwork:
         if self.prefix and self.runs_in_containers(pod):
             entries.contained.add(identity)
         host, subdomain = dig(pod, "spec.hostname"), dig(pod, "spec.subdomain")
+        if host and host != key(pod).name:  # programs ask for the address of their own hostname
+            entries.add_hostname(Key(namespace(pod), host), address, is_leaving=is_deleting(pod))
         for service in self._names.services_of(pod):
             entries.services.setdefault(service, []).append(address)
             if host and service.name == subdomain:
-                entries.hostnames[Key(namespace(pod), f"{host}.{subdomain}")] = address
+                entries.add_hostname(Key(namespace(pod), f"{host}.{subdomain}"), address, is_leaving=is_deleting(pod))
         if added := dig(pod, "spec.hostAliases"):
             entries.aliases[identity] = added
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rowlock.api import NOTHING, Change, Create, Decision, Delete, DeleteOptions, Patch, View, Write
-from rowlock.kinds import BATCH_JOB, POD, Kind
+from rowlock.kinds import BATCH_JOB, POD, POD_GROUP, Kind
 from rowlock.objects import (
     Key,
     Object,
@@ -24,6 +25,7 @@ from rowlock.objects import (
 )
 from rowlock.selectors import EVERYTHING, Selector, from_label_selector
 from rowlock.training.batch_job.delays import FailureMemory
+from rowlock.training.batch_job.gang import sync_gang
 from rowlock.training.batch_job.look import ObservedJob, release_pod
 from rowlock.training.batch_job.model import (
     COMPLETE,
@@ -58,9 +60,11 @@ class BatchJobController:
     a Job it last made pods: a Job that is still the same then was refused some."""
 
     name = "job"
-    kinds: tuple[Kind, ...] = (BATCH_JOB, POD)
 
-    def __init__(self) -> None:
+    def __init__(self, *, declares_gangs: bool = False) -> None:
+        """`declares_gangs`: a scheduler is here that starts the pods of a PodGroup together."""
+        self._declares_gangs = declares_gangs
+        self.kinds: tuple[Kind, ...] = (BATCH_JOB, POD, *((POD_GROUP,) if declares_gangs else ()))
         self._memories: dict[str, FailureMemory] = {}
         self._created_at: dict[str, int] = {}
         self._refused: set[str] = set()
@@ -72,10 +76,17 @@ class BatchJobController:
             if change.type == "Deleted":
                 self._forget(uid(change.object))
             return (key(change.object),)
-        if is_only_bound(change):
+        if change.kind is POD_GROUP and change.type != "Deleted":
+            return ()
+        if change.kind is POD and is_only_bound(change):
             return ()
         owners = [_owner_key(pod) for pod in (change.object, change.old) if pod]
-        if labels(change.object) and controller_of(change.object) is None and change.type != "Deleted":
+        if (
+            change.kind is POD
+            and labels(change.object)
+            and controller_of(change.object) is None
+            and change.type != "Deleted"
+        ):
             jobs = view.all(BATCH_JOB, namespace(change.object))
             owners += [key(job) for job in jobs if _adopts(job, change.object)]
         return tuple(dict.fromkeys(owner for owner in owners if owner is not None))
@@ -99,10 +110,12 @@ class BatchJobController:
         if claims:
             return Decision(tuple(claims))
         memory = self._memories.setdefault(uid(job), FailureMemory())
+        batch_job = parse_batch_job(job)
         had_refusal = uid(job) in self._refused or self._created_at.get(uid(job)) == revision(job)
-        decision = reconcile(ObservedJob(parse_batch_job(job), pods, memory, had_refusal), now)
+        decision = reconcile(ObservedJob(batch_job, pods, memory, had_refusal), now)
         self._note_creates(uid(job), revision(job), decision, had_refusal=had_refusal)
-        return decision
+        gang = sync_gang(view, batch_job) if self._declares_gangs else []
+        return replace(decision, writes=(*gang, *decision.writes)) if gang else decision
 
     def _note_creates(self, job_uid: str, job_revision: int, decision: Decision, *, had_refusal: bool) -> None:
         if not any(isinstance(write, Create) for write in decision.writes):
@@ -197,6 +210,6 @@ class JobPodRelease:
         return Decision((release_pod(pod),))
 
 
-def controllers() -> list[BatchJobController | JobPodRelease]:
+def controllers(*, declares_gangs: bool = False) -> list[BatchJobController | JobPodRelease]:
     """Those that run batch/v1 Jobs."""
-    return [BatchJobController(), JobPodRelease()]
+    return [BatchJobController(declares_gangs=declares_gangs), JobPodRelease()]

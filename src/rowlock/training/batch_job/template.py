@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.objects import Object, owner_reference
+from rowlock.objects import labels as labels_of
 from rowlock.training.batch_job.model import (
     FAILURES_ANNOTATION,
     IGNORED_FAILURES_ANNOTATION,
@@ -14,7 +15,10 @@ from rowlock.training.batch_job.model import (
 )
 from rowlock.training.batch_job.pods import index_failures
 from rowlock.training.batch_job.policies import judge_failure
+from rowlock.training.pod_group import PREEMPTIBILITY_LABEL, PRIORITY_LABEL, QUEUE_LABELS
 
+SCHEDULING_LABELS = (*QUEUE_LABELS, PRIORITY_LABEL, PREEMPTIBILITY_LABEL)
+"""Labels of a Job that speak to the scheduler: a pod that is placed alone brings them along."""
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _PREFIX_LENGTH = 58
 """Characters of a pod's name before its five random ones."""
@@ -26,6 +30,7 @@ def build_pod(job: BatchJob, index: int | None = None, replaced: Object | None =
     template = job.template
     template_meta, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     labels, annotations = (dict(template_meta.get(key) or {}) for key in ("labels", "annotations"))
+    labels = {k: v for k, v in labels_of(job.object).items() if k in SCHEDULING_LABELS} | labels
     name_prefix = f"{job.name}-"
     if index is not None:
         labels[INDEX_KEY] = annotations[INDEX_KEY] = str(index)

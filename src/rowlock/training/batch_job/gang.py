@@ -1,0 +1,56 @@
+"""The gang of a Job whose pods need each other: its PodGroup, declared before its first pod. Pure.
+
+An Indexed Job that runs all its indexes at once is one program in several pods (JAX, torchrun and MPI start so): all of them
+start or none. The pods of any other Job work for themselves, and each is placed alone.
+"""
+
+from __future__ import annotations
+
+from rowlock.api import Create, Update, View, Write
+from rowlock.kinds import BATCH_JOB, NAMESPACE, POD_GROUP, PRIORITY_CLASS
+from rowlock.objects import Object, controller_of, dig, is_deleting, name
+from rowlock.training.batch_job.model import BatchJob
+from rowlock.training.model import Job, JobKind, Port, Replica, RunPolicy
+from rowlock.training.pod_group import group_name, group_of, group_spec
+
+_KIND = JobKind(
+    kind=BATCH_JOB,
+    replicas="template",
+    container="",
+    port=Port("", 0),
+    restart_policy="Never",
+    roles=("Worker",),
+    environment=lambda _: [],
+    is_master=lambda _: False,
+)
+
+
+def runs_together(job: BatchJob) -> bool:
+    """Whether the Job is a gang. One that another controller has made is a part of something larger, which declares its own."""
+    return (
+        job.is_indexed and job.parallelism > 1 and job.completions == job.parallelism and not controller_of(job.object)
+    )
+
+
+def sync_gang(view: View, job: BatchJob) -> list[Write]:
+    """Make the PodGroup, or bring it up to date; nothing for a Job that is none, is suspended or is about to go."""
+    if not runs_together(job) or job.is_suspended or job.is_deleting:
+        return []
+    training_job = _as_training_job(job)
+    classes = [name(c) for c in view.all(PRIORITY_CLASS)]
+    spec = group_spec(training_job, view.get(NAMESPACE, "", job.namespace), classes)
+    group = view.get(POD_GROUP, job.namespace, group_name(training_job))
+    if group is None:
+        return [Create(POD_GROUP, group_of(training_job, spec))]
+    merged_spec = {**(group.get("spec") or {}), **spec}
+    if is_deleting(group) or merged_spec == group.get("spec"):
+        return []
+    return [Update(POD_GROUP, {**group, "spec": merged_spec})]
+
+
+def _as_training_job(job: BatchJob) -> Job:
+    """The Job in the shape in which gangs are declared for all kinds."""
+    replica = Replica("Worker", job.parallelism, "Never", job.template)
+    policy = RunPolicy(deadline=job.deadline, ttl=job.ttl, suspend=job.is_suspended)
+    spec: Object = dict(dig(job.object, "spec", {}))
+    return Job(_KIND, job.object, job.name, job.namespace, job.uid, spec, {"Worker": replica}, policy)
