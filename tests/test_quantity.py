@@ -27,3 +27,12 @@ def test_absurd_numbers_are_numbers(text: str) -> None:
 def test_only_ascii_digits_are_digits(text: str) -> None:
     with pytest.raises(errors.BadRequest, match="quantities must match"):
         quantity.parse(text)
+
+
+@pytest.mark.timeout(60)
+def test_a_duration_costs_its_length_and_no_more_than_go_holds() -> None:
+    """A pod's annotation of 250,000 digits held the loop for minutes; hours that are infinite have no end to tell of."""
+    assert quantity.parse_duration("9" * 1_000_000) is None
+    assert quantity.parse_duration("9" * 400 + "h") is None and quantity.parse_duration("1m" * 1_000_000) is None
+    assert quantity.parse_duration("2562047h47m16s") == 9223372036.0 and quantity.parse_duration("2562048h") is None
+    assert quantity.parse_duration("1h30m") == 5400.0 and quantity.parse_duration("1.5s") == 1.5

@@ -19,6 +19,9 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _PATTERN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?\d+)?", re.ASCII)
 MAX_LENGTH = 100
 """Characters of a quantity, and digits before or after its point, beyond which it is refused."""
+_LONGEST_DURATION = 1_000
+"""Characters."""
+_MOST_SECONDS = (2**63 - 1) / 1e9
 DURATION_PATTERN = re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+|0")
 """A duration as Go reads it."""
 _FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -111,8 +114,12 @@ def integer_value(value: str | int | float) -> int:
 
 
 def parse_duration(text: Any) -> float | None:
-    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing or for what cannot be read."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text or ""))
-    if not parts or not DURATION_PATTERN.fullmatch(str(text)):  # not the hours of "1d12h"
+    """Go's duration ("1h30m", "90s", "5m") in seconds; None for nothing, for what cannot be read, and for more than Go can hold (292
+    years). Anybody may write one: a text that is none costs its length, not the square of it."""
+    if len(str(text or "")) > _LONGEST_DURATION or not DURATION_PATTERN.fullmatch(str(text or "")):
         return None
-    return sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|h|m|s)", str(text))  # not the hours of "1d12h"
+    if not parts:
+        return None
+    seconds = sum(float(n) * {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}[u] for n, u in parts)
+    return seconds if seconds <= _MOST_SECONDS else None

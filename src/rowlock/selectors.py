@@ -200,10 +200,11 @@ def parse_fields(text: str | None) -> FieldSelector:
     for part in sorted(_FIELD_PART.findall(text or "")):  # sorted as a real server: it names the first that it refuses
         if not part.strip():
             continue
-        match = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*?)\s*", part, re.DOTALL)
+        match = re.fullmatch(r"\s*([^=!\s]+)\s*(==|!=|=)\s*(.*)", part, re.DOTALL)
         if not match:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        plain = _ESCAPED.sub("", match[3])
+        value = match[3].rstrip()  # a pattern that gives spaces back would take the square of them
+        plain = _ESCAPED.sub("", value)
         if bad_escape := re.search(r"=|\\.?", plain, re.DOTALL):
             problem = (
                 "unescaped character in value: 61"
@@ -211,5 +212,5 @@ def parse_fields(text: str | None) -> FieldSelector:
                 else f"invalid escape sequence: {bad_escape[0]}"
             )
             raise BadRequest(f"invalid field selector: {problem}")
-        terms.append(Term(match[1], "!=" if match[2] == "!=" else "=", frozenset({_ESCAPED.sub(r"\1", match[3])})))
+        terms.append(Term(match[1], "!=" if match[2] == "!=" else "=", frozenset({_ESCAPED.sub(r"\1", value)})))
     return FieldSelector(tuple(terms))
