@@ -16,7 +16,7 @@ from rowlock.authorization.rbac import RbacAuthorizer
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.state import State
-from rowlock.system.role_aggregation import RoleAggregation, aggregate_rules
+from rowlock.system.role_aggregation import SELECTORS_PER_TURN, RoleAggregation, aggregate_rules
 
 ANA, BOB = User("ana", ("team", AUTHENTICATED)), User("bob", (AUTHENTICATED,))
 PODS = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
@@ -262,3 +262,26 @@ def test_aggregation_follows_labels() -> None:
         )
         == []
     )
+
+
+def test_thousands_of_selectors_are_worked_through_in_turns() -> None:
+    """And begun anew when a role changes meanwhile."""
+    rights = Rights()
+    none = [{"matchLabels": {"to": f"nobody-{n}"}} for n in range(SELECTORS_PER_TURN)]
+    last = {"matchLabels": {"to": "x"}}
+    rights.put(kinds.CLUSTER_ROLE, "", "b", rules=[PODS, PODS], metadata={"name": "b", "labels": {"to": "x"}})
+    metadata = {"name": "all", "resourceVersion": "1"}
+    rights.put(
+        kinds.CLUSTER_ROLE, "", "all", metadata=metadata, aggregationRule={"clusterRoleSelectors": [*none, *none, last]}
+    )
+    controller, key = RoleAggregation(), Key("", "all")
+    for _ in range(2):
+        decision = controller.decide(rights.state, key, 0)
+        assert (decision.writes, decision.requeue_after) == ((), 0.0)
+    rights.put(
+        kinds.CLUSTER_ROLE, "", "c", rules=[{**PODS, "verbs": ["list"]}], metadata={"name": "c", "labels": {"to": "x"}}
+    )
+    for _ in range(2):
+        assert controller.decide(rights.state, key, 0).requeue_after == 0.0
+    (write,) = controller.decide(rights.state, key, 0).writes
+    assert write.patch["rules"] == [PODS, {**PODS, "verbs": ["list"]}]  # type: ignore[union-attr]
