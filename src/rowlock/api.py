@@ -86,6 +86,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """What to do with unknown and duplicate fields."""
     warnings: list[str] = []  # each has its own
     """Filled by the callee: sentences for the Warning header."""
+    is_large: bool = False
+    """Of a patch: it, or its object, is so large that it is made beside the event loop."""
     sequence: WriteSequence | None = None
     """The run that this write belongs to."""
     review: Callable[[Object | None, Object], None] | None = None

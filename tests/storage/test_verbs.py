@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rowlock.objects import Object
 from rowlock.selectors import parse_fields, parse_labels
 from rowlock.storage import store as store_module
 from rowlock.storage.store import Store
+from rowlock.storage.write_verbs import AlwaysAdmit
 
 CM, NS, POD, JOB = kinds.CONFIG_MAP, kinds.NAMESPACE, kinds.POD, kinds.PYTORCHJOB
 
@@ -303,5 +305,44 @@ def test_generate_name_draws_again_when_the_name_is_taken() -> None:
         assert len(set(names)) == 8 and all(name.startswith("x-") and len(name) == 7 for name in names)
         with pytest.raises(errors.AlreadyExists, match="was not able to generate a unique name for the object"):
             await store.create(CM, wanted)
+
+    run(body())
+
+
+class SlowPatches(AlwaysAdmit):
+    """Patches that take until somebody lets them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def apply(self, kind: Any, current: Any, patch: Any, *args: Any, **more: Any) -> Object:
+        self.begun.release()
+        assert self.go_on.acquire(timeout=60)
+        return super().apply(kind, current, patch, *args, **more)
+
+
+def test_a_large_patch_is_made_beside_the_loop_of_the_newest_object() -> None:
+    """Others write meanwhile; then it is made again, and in the end on the loop: it never needs a client that retries."""
+
+    async def body() -> None:
+        patches = SlowPatches()
+        store = Store.open(None, patches=patches)
+        await store.create(NS, {"metadata": {"name": "default"}})
+        await store.create(CM, config("a"))
+        large = WriteOptions(is_large=True)
+        patching = asyncio.ensure_future(store.patch(CM, "default", "a", {"data": {"mine": "1"}}, options=large))
+        for number in range(store_module._ATTEMPTS_BESIDE):
+            assert await asyncio.to_thread(patches.begun.acquire, timeout=60)
+            current = await store.get(CM, "default", "a")
+            await store.update(CM, {**current, "data": {**current.get("data", {}), f"theirs-{number}": "1"}})
+            patches.go_on.release()
+            if number == store_module._ATTEMPTS_BESIDE - 1:
+                patches.go_on.release()  # the last one is made on the loop
+        made = await patching
+        assert set(made["data"]) == {"a", "mine", *(f"theirs-{n}" for n in range(store_module._ATTEMPTS_BESIDE))}
+        missing = asyncio.ensure_future(store.patch(CM, "default", "none", {}, options=large))
+        with pytest.raises(errors.NotFound):
+            await missing
 
     run(body())

@@ -56,6 +56,8 @@ CHANGES_PER_TURN = 64
 _MATCHES_PER_TURN = 2_000
 """Objects that are compared with a selector in one turn of the event loop: in 4 ms."""
 _JOURNAL_CHUNK = 500
+_ATTEMPTS_BESIDE = 3
+"""To make a large patch beside the event loop, of an object that others change meanwhile."""
 
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """Who answers `log`: a kubelet. Raises ApiError."""
@@ -283,6 +285,21 @@ class Store:
         options: WriteOptions = WRITE,
     ) -> Object:
         key = Key(namespace if kind.namespaced else "", name)
+        for _ in range(_ATTEMPTS_BESIDE if options.is_large else 0):
+            old = self.core.latest_object(kind, *key)
+            try:
+                new = await asyncio.to_thread(
+                    self.core.patched, kind, key, old, patch, type=type, subresource=subresource, options=options
+                )
+            except ApiError:
+                if self._group_commit:
+                    await self._group_commit.wait_durable()
+                raise
+            if self.core.latest_object(kind, *key) is old:  # else it is made of the newer one
+                write = self.core.write_patched
+                return await self._write_durably(
+                    partial(write, kind, key, old, new, subresource=subresource, options=options)
+                )
         return await self._write_durably(
             lambda: self.core.patch(kind, key, patch, type=type, subresource=subresource, options=options)
         )

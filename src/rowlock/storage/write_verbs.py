@@ -171,10 +171,30 @@ class Core:
         """Change the newest object, so that it needs no retry; with type apply it may create one. Raises NotFound, and what
         applying the patch and admission raise."""
         old = self.latest_object(kind, *key)
+        new = self.patched(kind, key, old, patch, type=type, subresource=subresource, options=options)
+        return self.write_patched(kind, key, old, new, subresource=subresource, options=options)
+
+    def patched(
+        self,
+        kind: Kind,
+        key: Key,
+        old: Object | None,
+        patch: Any,
+        *,
+        type: PatchType,
+        subresource: str,
+        options: WriteOptions,
+    ) -> Object:
+        """The object after the patch, before it is admitted. Of its arguments alone: it may be asked in another thread."""
         is_service_status = kind is kinds.SERVICE and subresource == "status"  # `Patches` says what becomes of it
         if old is None and (type != "apply" or (subresource and not is_service_status)):
             raise not_found(kind.plural, key.name, kind.group)
-        new = self._dependencies.patches.apply(kind, old, patch, type, options, subresource=subresource)
+        return self._dependencies.patches.apply(kind, old, patch, type, options, subresource=subresource)
+
+    def write_patched(
+        self, kind: Kind, key: Key, old: Object | None, new: Object, *, subresource: str, options: WriteOptions
+    ) -> Object:
+        """Admit and stage what `patched` made of the newest object."""
         if old is None:
             return self.create(kind, lifecycle.check_apply_target(kind, key, new), options, from_post=False)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
