@@ -150,6 +150,20 @@ def label_key_problems(key: str) -> list[str]:
     return problems + [f"name part {why}" for why in _name_problems(name)]
 
 
+_PLAIN_LABEL_KEY = re.compile(rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}\Z){_QUALIFIED}").fullmatch
+_PLAIN_CONFIG_KEY = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}").fullmatch
+
+
+def are_label_keys(keys: Iterable[str]) -> bool:
+    """Whether `label_key_problems` finds nothing in thousands of keys, in a fraction of its time."""
+    return all(map(_PLAIN_LABEL_KEY, keys))
+
+
+def are_config_keys(keys: Iterable[str]) -> bool:
+    """Whether `config_key_problems` finds nothing in thousands of keys, in a fraction of its time."""
+    return all(map(_PLAIN_CONFIG_KEY, keys))
+
+
 def config_key_problems(key: str) -> list[str]:
     """What is wrong with a key of a ConfigMap or Secret."""
     problems = _config_key_problems(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 import time
 from importlib import resources
@@ -12,6 +14,7 @@ import pytest
 from rowlock import kinds, selectors
 from rowlock.apiserver.validation import objects, rules
 from rowlock.apiserver.validation.rules import Scope, check_struct, rule_names
+from rowlock.documents import field_errors
 from rowlock.errors import BadRequest
 
 WORDS = re.findall(r"\w+", resources.files("rowlock.apiserver.validation").joinpath("rules.txt").read_text("utf-8"))
@@ -119,3 +122,33 @@ def test_a_row_that_means_nothing_is_refused(line: str, monkeypatch: pytest.Monk
     monkeypatch.setitem(rule_names(), "Container wrong", [line])
     with pytest.raises((ValueError, KeyError)):
         check_struct("Container wrong", {"name": "x"}, None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_names_at_once_are_judged_as_one_by_one(seed: int) -> None:
+    """The quick way says yes only to what the slow way finds nothing in, and says it to what clients write."""
+    dice = random.Random(seed)
+    letters = ["a", "Z", "0", "-", "_", ".", "/", "..", "\n", "é", "", "x" * 62, "y" * 254]
+    for _ in range(20_000):
+        name = "".join(dice.choice(letters) for _ in range(dice.randint(0, 6)))
+        assert field_errors.are_label_keys([name]) == (not field_errors.label_key_problems(name)), name
+        assert field_errors.are_config_keys([name]) == (not field_errors.config_key_problems(name)), name
+    meta = {"name": "x", "namespace": "y", "finalizers": [f"a.b/n-{n}" for n in range(100)]}
+    assert objects.meta_causes(kinds.CONFIG_MAP, {"metadata": meta}) == []
+    for wrong in ("none", "a//b", "A/b", ""):
+        causes = objects.meta_causes(
+            kinds.CONFIG_MAP, {"metadata": {**meta, "finalizers": [*meta["finalizers"], wrong]}}
+        )
+        alone = objects.meta_causes(kinds.CONFIG_MAP, {"metadata": {**meta, "finalizers": [wrong]}})
+        assert [c.message for c in causes] == [c.message for c in alone] != []
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "text", ["metadata.name=x{}y", "metadata.name{}=y", "{}=y", "metadata.name=x{}", "metadata.name{}", "{}"]
+)
+def test_spaces_in_a_field_selector_cost_their_number(text: str) -> None:
+    """A value with 60,000 spaces in it held the loop for twenty seconds."""
+    with contextlib.suppress(BadRequest):
+        selectors.parse_fields(text.format(" " * 1_000_000))
+    assert selectors.parse_fields(" a = b c  ").terms[0].values == frozenset({"b c"})

@@ -34,6 +34,11 @@ def _json(value: Any) -> str:
     return _encode(value).decode()
 
 
+def _json_texts(values: Iterable[str]) -> list[str]:
+    """Each text as JSON; there are some."""
+    return b"\0".join(map(_encode, values)).decode().split("\0")  # JSON has no such byte
+
+
 def new_object_fields(obj: dict[str, Any], node: types.Schema) -> Tree:
     """The fields that a write brings into being with a new object."""
     shape = _shape(types.resolve_ref(node))
@@ -151,6 +156,8 @@ def _subtree(value: Any, node: types.Schema, own_member: bool) -> Tree:
     if isinstance(value, list):
         if not shape.is_list:
             return {}
+        if not shape.keys and {*map(type, value)} == _ONLY_TEXT:  # a set of names, perhaps of thousands
+            return {**out, **{f"v:{text}": {} for text in _json_texts(value)}}
         child, known = types.item_schema(node), dict[tuple[str, ...], Tree]()
         is_atomic = _shape(child).atomic
         for element in value:

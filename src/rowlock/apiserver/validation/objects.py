@@ -17,9 +17,10 @@ from rowlock.apiserver.validation import resource_quotas, services, volumes  # n
 from rowlock.apiserver.validation.batch_jobs import job_status_causes, job_update_causes
 from rowlock.apiserver.validation.ephemeral_containers import ephemeral_update_causes
 from rowlock.apiserver.validation.pods import pod_update_causes
-from rowlock.apiserver.validation.rules import Scope, check_struct, rows_name, rule, validate
+from rowlock.apiserver.validation.rules import Scope, check_struct, quick_rule, rows_name, rule, validate
 from rowlock.documents.field_errors import (
     Causes,
+    are_config_keys,
     config_key_problems,
     dns_label_problems,
     duplicate_value,
@@ -111,6 +112,11 @@ def finalizer(name: str, _: Scope) -> Causes:
         yield invalid_value("", name, "name is neither a standard finalizer name nor is it fully qualified")
 
 
+@quick_rule(finalizer)
+def are_finalizers(names: list[str]) -> bool:
+    return all("/" in name or name in _FINALIZERS for name in names)
+
+
 def meta_update_causes(old: Object, new: Object) -> list[Cause]:
     """What of `metadata` nobody may change. (A real server asks so of all objects, and of each kind again: its causes come twice.)"""
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
@@ -124,6 +130,8 @@ def meta_update_causes(old: Object, new: Object) -> list[Cause]:
 
 @rule
 def data_keys(data: dict[str, str], _: Scope) -> Causes:
+    if are_config_keys(data):
+        return
     for key in data:
         yield from invalid_values(f"[{key}]", key, config_key_problems(key))
 
