@@ -289,7 +289,7 @@ class Store:
             old = self.core.latest_object(kind, *key)
             try:
                 new = await asyncio.to_thread(
-                    self.core.patched, kind, key, old, patch, type=type, subresource=subresource, options=options
+                    self.core.apply_patch, kind, key, old, patch, type=type, subresource=subresource, options=options
                 )
             except ApiError:
                 if self._group_commit:

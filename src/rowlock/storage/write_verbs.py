@@ -171,10 +171,10 @@ class Core:
         """Change the newest object, so that it needs no retry; with type apply it may create one. Raises NotFound, and what
         applying the patch and admission raise."""
         old = self.latest_object(kind, *key)
-        new = self.patched(kind, key, old, patch, type=type, subresource=subresource, options=options)
+        new = self.apply_patch(kind, key, old, patch, type=type, subresource=subresource, options=options)
         return self.write_patched(kind, key, old, new, subresource=subresource, options=options)
 
-    def patched(
+    def apply_patch(
         self,
         kind: Kind,
         key: Key,
@@ -194,7 +194,7 @@ class Core:
     def write_patched(
         self, kind: Kind, key: Key, old: Object | None, new: Object, *, subresource: str, options: WriteOptions
     ) -> Object:
-        """Admit and stage what `patched` made of the newest object."""
+        """Admit and stage what `apply_patch` made of the newest object."""
         if old is None:
             return self.create(kind, lifecycle.check_apply_target(kind, key, new), options, from_post=False)
         if objects.name(new) != key.name or (kind.namespaced and objects.namespace(new) != key.namespace):
