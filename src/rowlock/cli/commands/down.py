@@ -16,6 +16,7 @@ from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, parse_duration, show, tell
+from rowlock.cli.run.stops import suspend_job
 
 _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
@@ -238,25 +239,13 @@ def _first_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
-def _suspend_job(server: client.ServerClient, identity: str) -> None:
-    """Also on a server that was started by an older version: rowlock may have been upgraded while it ran, and that one refuses
-    the name of the command."""
-    path = f"/api/v1/workloads/distributed/{identity}/suspend"
-    try:
-        server.post(path, by="rowlock down")
-    except client.StatusError as refusal:
-        if refusal.status != 400:
-            raise
-        server.post(path)
-
-
 def _stop_jobs(line: CommandLine, busy: list[dict[str, Any]], deadline: float) -> list[dict[str, Any]]:
     """Suspend every unfinished job and wait until its pods are gone; `rowlock resume` starts it again. Returns the jobs
     whose pods are still there at the deadline."""
     server = client.connect(line)
     for workload in busy:
         try:
-            _suspend_job(server, str(workload["id"]))
+            suspend_job(server, str(workload["id"]), "rowlock down")
         except client.StatusError as refusal:
             if refusal.status not in (404, 409):
                 raise

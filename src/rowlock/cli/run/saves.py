@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.console import PIPED, Console
 from rowlock.cli.run.following import Follow, follow_run
 from rowlock.cli.run.request import HOST_IMAGE
+from rowlock.cli.run.stops import delete_job
 from rowlock.cli.source.repository import list_files
 
 _SUFFIXES = (".py", ".pyi", ".sh", ".bash", ".yaml", ".yml", ".toml", ".cfg", ".ini")
@@ -157,7 +157,7 @@ class _ForegroundRun:
         tell(f"Saved: {shorten_names(changed, _SHOWN)}. Job {self.name} is stopped, and runs again.")
         # It may be gone already; of a server that has stopped, who follows is told.
         with contextlib.suppress(CommandError):
-            server.delete(f"{WORKLOADS}/distributed/{identity}", by="rowlock run --rerun-on-save")
+            delete_job(server, identity, "rowlock run --rerun-on-save")
 
 
 def check(line: CommandLine, console: Console) -> None:
