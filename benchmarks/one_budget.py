@@ -1,10 +1,10 @@
-"""One budget alone, in less than a minute: `make bench BENCH=first-byte`. It prints its rows and writes nothing."""
+"""One budget alone, in a minute or two: `make bench BENCH=first-byte`. It prints its rows and writes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs
+from benchmarks import archive, budgets, image_start, jobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -35,6 +35,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "jobs": _jobs,
     "thousand-pods": _thousand,
     "image-start": image_start.figures,
+    "watching": watching.figures,
 }
 NAMES = (*ROWS, "archive")
 

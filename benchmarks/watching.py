@@ -1,9 +1,11 @@
-"""What it costs training that its pulse is taken and its stacks are read. `python -m benchmarks.watching`.
+"""What it costs training that its pulse is taken and its stacks are read. `python -m benchmarks watching`.
 
 Two ranks train (gloo, a thread each) while the server runs and stands still in turns: pods do not need it, so a stopped
 server (SIGSTOP) is the same training unwatched. That charges everything the server does to watching: an upper bound. Windows
 are paired with their neighbours, so a machine that becomes slower in between does not count. Beside it stands what can be
 counted exactly: the CPU time of the server and of its py-spy, as a part of what the machine has.
+
+It ends as soon as the interval is narrow, or after `--longest` seconds: on a busy machine it is as wide as it is said to be.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.cluster import JOBS, Client, job, running
-from benchmarks.jobs import Figure
+from benchmarks.jobs import Budget, Figure
 
 TRAIN = """
 import os, struct, sys, time
@@ -45,6 +47,13 @@ while not os.path.exists(f"{sys.argv[1]}/end"):
 """
 SETTLE = 0.1
 """Seconds after a switch that count for neither side."""
+BATCH, NARROW = 20, 1.5
+"""Pairs of windows between two looks at the interval, and its width in per cent that is enough."""
+START = 60.0
+"""Seconds within which the job has begun to train."""
+COST = Budget(2.0, is_share=True)
+Windows = list[tuple[bool, float, float]]
+"""Of each window: does the server run, from, to."""
 
 
 def _times(file: Path) -> list[float]:
@@ -64,9 +73,9 @@ def _cpu(pid: int) -> float:
     return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
-def _windows(client: Client, seconds: float, pairs: int) -> list[tuple[bool, float, float]]:
-    """The server runs and stands still in turns: (does it run, from, to)."""
-    found = []
+def _windows(client: Client, seconds: float, pairs: int) -> Windows:
+    """The server runs and stands still in turns; the first and the last time it stands still."""
+    found: Windows = []
     try:
         for number in range(2 * pairs + 1):
             works = number % 2 == 1
@@ -79,24 +88,34 @@ def _windows(client: Client, seconds: float, pairs: int) -> list[tuple[bool, flo
     return found
 
 
-def train(client: Client, seconds: float, pairs: int) -> tuple[list[float], list[float], float]:
+def train(client: Client, seconds: float, longest: float) -> tuple[list[float], list[float], float]:
     """Steps a second of each watched window, and of its unwatched neighbours; the share of all CPUs that watching took."""
+    watched, alone = list[float](), list[float]()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         client.call("POST", JOBS, job("watched", 1, "python", "-c", TRAIN, name, env={"OMP_NUM_THREADS": "1"}))
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + START
         while not ((place / "0").exists() and (place / "0").stat().st_size > 8 * 200):
             if time.monotonic() > deadline:
-                raise RuntimeError("the job did not begin to train in 120 s")
+                raise RuntimeError(f"the job did not begin to train in {START:g} s")
             time.sleep(0.1)
-        before = _cpu(client.pid)
-        windows = _windows(client, seconds, pairs)
-        share = (_cpu(client.pid) - before) / (seconds * pairs * (os.cpu_count() or 1))
-        times = _times(place / "0")
-        (place / "end").touch()
-    rates = [_rate(times, begin, end) for _, begin, end in windows]
-    watched = [rate for (works, _, _), rate in zip(windows, rates, strict=True) if works]
-    return watched, [(rates[n - 1] + rates[n + 1]) / 2 for n, (works, _, _) in enumerate(windows) if works], share
+        before, began = _cpu(client.pid), time.monotonic()
+        try:
+            while time.monotonic() - began < longest - 2 * BATCH * seconds and not _is_narrow(watched, alone):
+                windows = _windows(client, seconds, BATCH)
+                rates = [_rate(_times(place / "0"), begin, end) for _, begin, end in windows]
+                here = [n for n, (works, _, _) in enumerate(windows) if works]
+                watched += [rates[n] for n in here]
+                alone += [(rates[n - 1] + rates[n + 1]) / 2 for n in here]
+            share = (_cpu(client.pid) - before) / (seconds * len(watched) * (os.cpu_count() or 1))
+        finally:
+            (place / "end").touch()
+    return watched, alone, share
+
+
+def _is_narrow(watched: list[float], alone: list[float]) -> bool:
+    low, _, high = loss(watched, alone) if watched else (0.0, 0.0, 2 * NARROW)
+    return high - low < NARROW
 
 
 def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[float]:
@@ -110,19 +129,20 @@ def loss(watched: list[float], alone: list[float], draws: int = 2000) -> list[fl
     return [drawn[int(draws * 0.05)], cost(pairs), drawn[int(draws * 0.95)]]
 
 
-def figures(seconds: float = 1.0, pairs: int = 120) -> Iterator[Figure]:
+def figures(seconds: float = 0.5, longest: float = 120.0) -> Iterator[Figure]:
     with running() as client:
-        watched, alone, share = train(client, seconds, pairs)
+        watched, alone, share = train(client, seconds, longest)
     low, middle, high = loss(watched, alone)
     told = f"unwatched: {statistics.mean(alone):.1f} steps/s, watched: {statistics.mean(watched):.1f}"
-    name = f"throughput that watching costs, 2 ranks on {os.cpu_count()} CPUs, {pairs} × {seconds:g} s (90 % interval)"
-    yield Figure(name, "%", [low, middle, high], beside=told)
-    yield Figure("CPU of the server and py-spy meanwhile, of all CPUs", "%", [100 * share])
+    counted = f"{len(watched)} × {seconds:g} s (90 % interval)"
+    name = f"throughput that watching costs, 2 ranks on {os.cpu_count()} CPUs, {counted}"
+    yield Figure(name, "%", [low, middle, high], beside=told, budget=COST)
+    yield Figure("CPU of the server and py-spy meanwhile, of all CPUs", "%", [100 * share], budget=COST)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--pairs", type=int, default=120)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of a window (default 0.5)")
+    parser.add_argument("--longest", type=float, default=120.0, help="seconds of all windows (default 120)")
     asked = parser.parse_args()
-    sys.stdout.write("\n".join(figure.row() for figure in figures(asked.seconds, asked.pairs)) + "\n")
+    sys.stdout.write("\n".join(figure.row() for figure in figures(asked.seconds, asked.longest)) + "\n")
