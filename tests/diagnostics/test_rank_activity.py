@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from rowlock.diagnostics.rank_activity import Activity, is_polling, read_activity
+from rowlock.diagnosis.activity import Activity, is_polling
+from rowlock.diagnostics.rank_activity import read_activity
 
 BEFORE = Activity(cpu=5.0, own_cpu=5.0, transferred=100, wakeups=3, is_in_timer=False, system_cpu=1.0, faults=900)
 POLLED = replace(BEFORE, cpu=8.0, own_cpu=8.0, system_cpu=2.0)

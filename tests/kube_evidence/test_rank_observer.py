@@ -45,8 +45,13 @@ def pod(role: str, state: str = "running", **more: Any) -> Object:
 
 def rank(number: str, frames: Sequence[Any], **changed: Any) -> dict[str, Any]:
     threads = [{"thread_name": "MainThread", "active": False, "frames": frames}] if frames else []
-    usual = {"pid": 7, "number": number, "state": "S", "cpu": 0.0, "blind": "", "first": threads, "second": threads}
+    usual = {"pid": 7, "number": number, "state": "S", "blind": "", "first": threads, "second": threads}
     return {**usual, **changed}
+
+
+def used(cpu: float, **more: float) -> dict[str, Any]:
+    """Counters of a second in which it used so many CPUs."""
+    return {"before": {}, "after": {"cpu": cpu, "own_cpu": cpu, "main_cpu": cpu, **more}, "looks": 5, "watched": 1.0}
 
 
 class Played(Kube):
@@ -66,7 +71,9 @@ class Played(Kube):
         self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float
     ) -> CommandResult:
         assert connection is self.connection and command[:2] == ("sh", "-c") and timeout == 20.0
-        assert len(quote_plus(command[-1])) < 4096, "the address of the request is short enough for proxies"
+        assert len(quote_plus(command[-1])) < 7168, (
+            "the address of the request is short enough for proxies: nginx takes 8 KiB"
+        )
         self.asked.append(place)
         return play_answer(self.answers[place[1]])
 
@@ -104,6 +111,41 @@ def test_who_keeps_the_others_waiting_is_named() -> None:
         ("rank 0", "all_reduce", 600.0), ("rank 1", "", 30.0),
     ]  # fmt: skip
     assert kube.asked == [("n", "j-master-0", "pytorch"), ("n", "j-worker-0", "pytorch")]
+
+
+def test_on_how_many_looks_it_rests_is_said_and_who_does_anything_moves() -> None:
+    stamps = {"j-worker-0": "2026-01-02T03:13:35.123456789Z"}
+
+    def sentence(host_network: bool = False, **moved: Any) -> str:
+        master, worker = pod("master"), pod("worker")
+        worker["spec"]["hostNetwork"] = host_network
+        counted = {"before": {}, "after": moved, "looks": 5, "watched": 3.8}
+        kube = Played({"j-master-0": [rank("0", LOADS)], "j-worker-0": [rank("1", LOADS, **counted)]}, stamps)
+        return str(observed(kube, master, worker)["verdict"]["sentence"])
+
+    assert sentence().startswith(
+        "No rank moves, silent for 30 s: rank 0 is at load (t.py:12) and rank 1 is at load (t.py:12)."
+    )
+    assert sentence().endswith("Seen in 5 looks over 3.8 s: no stack changed, no line was written, no data moved.")
+    assert sentence(network=90_000).startswith("Nothing hangs") and sentence(moved=90_000).startswith("Nothing hangs")
+    assert sentence(host_network=True, network=90_000).startswith("No rank moves"), (
+        "the machine's bytes are everybody's"
+    )
+    assert sentence(cpu=1.9, queued=1.9).startswith("Nothing hangs"), "it would compute, had it a CPU"
+
+
+def test_a_rank_that_has_not_begun_and_one_that_has_ended_keep_the_others_waiting() -> None:
+    no_python = CommandResult(b"sleep 300 ", "", "command terminated with exit code 44")
+    kube = Played({"j-master-0": [rank("0", WAITS)], "j-worker-0": no_python})
+    found = observed(kube, pod("master"), pod("worker"))["verdict"]
+    assert (found["kind"], found["culprits"]) == ("absent", ["rank 1"])
+    assert found["sentence"].startswith(
+        "rank 1 (pod j-worker-0, node node-1) has not begun: its pod runs `sleep 300`, no Python yet;"
+    )
+    ended = pod("worker", "terminated")
+    ended["status"]["phase"] = "Succeeded"
+    found = observed(kube, pod("master"), ended)["verdict"]
+    assert (found["kind"], found["culprits"]) == ("ended", ["rank 1"])
 
 
 def test_several_ranks_of_one_pod_have_names_of_their_own() -> None:
@@ -149,7 +191,7 @@ def test_what_failed_before_torchrun_started_the_ranks_again() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ([rank("0", (), blind="py-spy is not in the image", cpu=0.5)], f"py-spy is not in the image{NO_IMAGE}"),
+        ([rank("0", (), blind="py-spy is not in the image", **used(0.5))], f"py-spy is not in the image{NO_IMAGE}"),
         ([], f"it has no Python process{NO_IMAGE}"),
         (Forbidden('pods "j" is forbidden'), 'exec in the pod was refused: pods "j" is forbidden'),
         (Unavailable("no answer from j within 20 s"), "no answer from j within 20 s"),
@@ -176,7 +218,7 @@ def test_only_running_pods_are_asked() -> None:
 
 def test_of_a_large_job_the_first_pods_are_asked_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_observer, "MAX_PODS", 1)
-    kube = Played({"j-master-0": [rank("0", LOADS, cpu=1.0)]})
+    kube = Played({"j-master-0": [rank("0", LOADS, **used(1.0))]})
     answer = observed(kube, pod("master"), pod("worker"))
     assert len(kube.asked) == 1 and answer["verdict"]["sentence"].endswith("Of 2 pods the first 1 were looked at.")
 

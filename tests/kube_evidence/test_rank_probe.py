@@ -58,6 +58,10 @@ def probed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return ranks
 
 
+def cpu_used(rank: dict[str, Any]) -> float:
+    return float(rank["after"]["cpu"] - rank["before"]["cpu"])
+
+
 @pytest.mark.skipif(not stack_dumps.find_py_spy(), reason="py-spy is not installed: stacks cannot be read")
 def test_each_rank_below_a_launcher_is_seen_with_its_stack(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -72,13 +76,33 @@ def test_each_rank_below_a_launcher_is_seen_with_its_stack(
             assert stack is not None and [frame.function for frame in stack.frames] == ["stand_still", "<module>"]
 
 
+@pytest.mark.parametrize(("lines", "first"), [([3, 3, 4], 3), ([3] * 5, 3), ([3, 4], 3)])
+def test_who_has_moved_is_looked_at_no_more(
+    lines: list[int], first: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who has not, five times."""
+
+    def thread(line: int) -> dict[str, Any]:
+        calls = [{"name": "step", "filename": "t.py", "line": line, "locals": None}]
+        return {"thread_name": "MainThread", "frames": calls}
+
+    left = [[{"thread_name": "other"}, thread(line)] for line in lines]
+    monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "spy")
+    monkeypatch.setattr(rank_probe, "PAUSES_S", (0.0,) * 4)
+    monkeypatch.setattr(rank_probe, "run_py_spy", lambda tool, pid: (left.pop(0), ""))
+    with container(monkeypatch, sys.executable, "-c", RESTS, lines=1):
+        (rank,) = probed(capsys)
+    assert [each["thread_name"] for each in rank["second"]] == ["MainThread", "other"]  # type: ignore[attr-defined]
+    assert (rank["first"][0]["frames"][0]["line"], rank["looks"]) == (first, len(lines))  # type: ignore[index]
+
+
 def test_without_py_spy_that_is_the_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(rank_probe, "find_py_spy", lambda pids: "")
     spin = "print('up', flush=True)\nwhile True: pass"
     with container(monkeypatch, sys.executable, "-c", spin, lines=1) as pid:
         (rank,) = probed(capsys)
     assert rank["pid"] == pid and rank["number"] == "" and rank["second"] == []
-    assert str(rank["blind"]).startswith("py-spy is not in the image") and float(str(rank["cpu"])) > 0.1
+    assert str(rank["blind"]).startswith("py-spy is not in the image") and cpu_used(rank) > 0
 
 
 def test_a_py_spy_that_fails_or_lies_is_only_the_reason(

@@ -14,6 +14,7 @@ from typing import Any
 
 from rowlock import kinds
 from rowlock.api import Record, View
+from rowlock.diagnosis.activity import Activity, activity_between
 from rowlock.diagnosis.hang import judge_after, judge_ranks, keeps_standing
 from rowlock.diagnosis.observation import RankObservation, Verdict
 from rowlock.diagnosis.rendezvous import MEETINGS
@@ -21,7 +22,7 @@ from rowlock.diagnosis.root_cause import RankFailure, group_incidents, incident_
 from rowlock.diagnosis.stacks import Stack
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.job_remarks import JobRemarks, KubeletContext
-from rowlock.diagnostics.rank_activity import Activity, command_below, is_polling, read_activity
+from rowlock.diagnostics.rank_activity import command_below, read_activity
 from rowlock.diagnostics.rank_errors import read_logged_errors, read_rank_errors, read_restarts
 from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
 from rowlock.diagnostics.rank_processes import (
@@ -228,7 +229,6 @@ class Diagnostics:
         for rank in ranks_now:
             dump, running_pod = looks[-1][rank.pid], rank.running_pod
             first, last = before[rank.pid], read_activity(rank.pid)
-            cpu, own = (last.cpu - first.cpu) / elapsed, (last.own_cpu - first.own_cpu) / elapsed
             world_size = read_environ(rank.pid).get(b"WORLD_SIZE", b"").decode(errors="replace")
             observations.append(
                 RankObservation(
@@ -237,7 +237,6 @@ class Diagnostics:
                     node=str(running_pod.pod["spec"].get("nodeName", "")),
                     pid=rank.pid,
                     state=stack_dumps.process_state(rank.pid) or "X",
-                    cpu=cpu,
                     silent=now - (running_pod.last_output_time() or running_pod.run.started or now),
                     stack=dump.stack,
                     moved=any(_has_moved(look[rank.pid], dump) for look in looks[:-1]),
@@ -245,12 +244,7 @@ class Diagnostics:
                     error=errors.get(rank.pid),
                     restarts=restarts.get(rank.pid, (0, None))[0],
                     earlier_error=restarts.get(rank.pid, (0, None))[1],
-                    transferred=max(0.0, (last.transferred - first.transferred) / elapsed),
-                    helpers=max(0.0, cpu - own),
-                    queued=max(0.0, (last.queued - first.queued) / elapsed),
-                    polls=is_polling(first, last),
-                    main_is_asleep=last.main_cpu == first.main_cpu,
-                    sleeps=first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,
+                    **activity_between(first, last, elapsed),
                     world_size=int(world_size) if is_digits(world_size) else 0,
                     looks=len(looks),
                     watched=elapsed,

@@ -16,13 +16,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
 from rowlock.diagnosis import stacks
+from rowlock.diagnosis.activity import Activity, activity_between
 from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.hang import judge_ranks
 from rowlock.diagnosis.observation import RankObservation, Verdict
@@ -46,11 +47,44 @@ _NO_PYTHON = 44
 """Exit code of `_FIND_PYTHON` where no process is Python's."""
 _FIND_PYTHON = (
     'for d in /proc/[0-9]*; do e=$(readlink "$d/exe" 2>/dev/null) || continue; case "${e##*/}" in python*|pypy*)'
-    f' exec "$e" -I -S -c "$1";; esac; done; exit {_NO_PYTHON}'
+    ' exec "$e" -I -S -c "$1";; esac; done; m=0; for d in /proc/[0-9]*; do p=${d#/proc/};'
+    ' if [ "$p" -gt "$m" ] && [ "$p" -lt $$ ] && [ -n "$(tr -d \'\\0\' <"$d/cmdline" 2>/dev/null)" ]; then m=$p; fi; done;'
+    f" tr '\\0' ' ' <\"/proc/$m/cmdline\"; exit {_NO_PYTHON}"
 )
-"""Runs a text by the Python that a process of the container runs: `python` may not be on the PATH."""
+"""Runs a text by the Python that a process of the container runs: `python` may not be on the PATH. Without one it writes the command line of
+the process that began last."""
+_MAX_COMMAND = 80
 Answer = dict[str, Any]
 """`verdict` and `ranks` of `rest.call.Diagnose`."""
+
+
+class _Counters(msgspec.Struct):
+    """As `read_counters` of rank_probe.py says them."""
+
+    cpu: float = 0.0
+    own_cpu: float = 0.0
+    system_cpu: float = 0.0
+    main_cpu: float = 0.0
+    queued: float = 0.0
+    moved: int = 0
+    network: int = 0
+    faults: int = 0
+    wakeups: int = 0
+    in_timer: bool = False
+
+    def as_activity(self, own_network: bool) -> Activity:
+        """`own_network`: the pod has one for itself; in the machine's everybody's bytes are counted."""
+        return Activity(
+            self.cpu,
+            self.own_cpu,
+            self.moved + (self.network if own_network else 0),
+            self.wakeups,
+            self.in_timer,
+            system_cpu=self.system_cpu,
+            queued=self.queued,
+            main_cpu=self.main_cpu,
+            faults=self.faults,
+        )
 
 
 class _ProbedRank(msgspec.Struct):
@@ -59,10 +93,13 @@ class _ProbedRank(msgspec.Struct):
     pid: int
     number: str
     state: str
-    cpu: float
     blind: str
     first: list[Any]
     second: list[Any]
+    before: _Counters = msgspec.field(default_factory=_Counters)
+    after: _Counters = msgspec.field(default_factory=_Counters)
+    looks: int = 0
+    watched: float = 0.0
     error: str = ""
     restarts: int = 0
     earlier: str = ""
@@ -81,13 +118,20 @@ class RunInContainer(Protocol):
     ) -> CommandResult: ...
 
 
+class _Seen(NamedTuple):
+    """The ranks of a container, or why they cannot be seen. `program`: what runs there where that is not Python."""
+
+    ranks: tuple[_ProbedRank, ...] = ()
+    blind: str = ""
+    program: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class _PodLook:
     """What could be seen of one pod."""
 
     pod: Object
-    probed: tuple[_ProbedRank, ...] = ()
-    blind: str = ""
+    seen: _Seen
     silent: float = 0.0
 
 
@@ -126,7 +170,7 @@ class RankObserver:
         self._script = pack_script(Path(rank_probe.__file__).read_text(encoding="utf-8"))
 
     async def observe(self, api: Api, job: Object) -> Answer:
-        """Every running rank of a job, looked at twice; no verdict where none runs. What is refused is no error: it is the reason why
+        """Every running rank of a job, looked at two to five times; no verdict where none runs. What is refused is no error: it is the reason why
         nothing is seen."""
         kube, running = api, [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
         if not running or not isinstance(kube, Kube):
@@ -140,52 +184,50 @@ class RankObserver:
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
         # in a thread: what pods answer may be large, and reading it shall not hold up the event loop
         parts = await asyncio.to_thread(lambda: [self._observations(job, each) for each in looks])
-        observations = [observation for part in parts for observation in part]
+        observations = [observation for part in parts for observation in part] + self._ended_ranks(job)
         verdict = judge_ranks(observations)
         if verdict.kind == "blind":
-            verdict = _verdict_by_silence(verdict, observations, any(each.probed for each in looks))
+            verdict = _verdict_by_silence(verdict, observations, any(each.seen.ranks for each in looks))
         if len(running) > MAX_PODS:
             left = f" Of {len(running)} pods the first {MAX_PODS} were looked at."
             verdict = replace(verdict, sentence=verdict.sentence + left)
         return {"verdict": verdict.to_dict(), "ranks": [observation.to_dict() for observation in observations]}
 
     async def _look(self, kube: Kube, pod: Object, deadline: float) -> _PodLook:
-        silent, (probed, blind) = await asyncio.gather(
-            self._silent_seconds(kube, pod), self._probe(kube, pod, deadline)
-        )
-        return _PodLook(pod, probed, blind, silent)
+        silent, seen = await asyncio.gather(self._silent_seconds(kube, pod), self._probe(kube, pod, deadline))
+        return _PodLook(pod, seen, silent)
 
-    async def _probe(self, kube: Kube, pod: Object, deadline: float) -> tuple[tuple[_ProbedRank, ...], str]:
-        """The ranks of the pod's first container, or why they cannot be seen."""
+    async def _probe(self, kube: Kube, pod: Object, deadline: float) -> _Seen:
+        """The ranks of the pod's first container."""
         command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._script)
         container = str(pod["spec"]["containers"][0]["name"])
         try:
-            probed, blind = await self._ask(kube, pod, container, command, _TIMEOUT_S)
+            seen = await self._ask(kube, pod, container, command, _TIMEOUT_S)
         except Forbidden as error:
-            return (), f"exec in the pod was refused: {error.message}"
+            return _Seen(blind=f"exec in the pod was refused: {error.message}")
         except ApiError as error:
-            return (), error.message
-        if any(not rank.blind for rank in probed):
-            return probed, blind
+            return _Seen(blind=error.message)
+        if any(not rank.blind for rank in seen.ranks):
+            return seen
         if self._debug is None:
             reason = "the server has no --debug-image to look from a debug container"
         else:
             from_debug, reason = await self._probe_from_debug_container(self._debug, kube, pod, deadline)
             if not reason:
-                return from_debug, ""
-            probed = probed or from_debug
-        explained = tuple(msgspec.structs.replace(rank, blind=f"{rank.blind}; {reason}") for rank in probed)
-        return explained, f"{blind or 'it has no Python process'}; {reason}"
+                return _Seen(from_debug)
+            seen = seen if seen.ranks else seen._replace(ranks=from_debug)
+        explained = tuple(msgspec.structs.replace(rank, blind=f"{rank.blind}; {reason}") for rank in seen.ranks)
+        return _Seen(explained, f"{seen.blind or 'it has no Python process'}; {reason}", seen.program)
 
     async def _probe_from_debug_container(
         self, debug: DebugContainers, kube: Kube, pod: Object, deadline: float
     ) -> tuple[tuple[_ProbedRank, ...], str]:
-        """As `_probe`; the reason is "" where there are stacks."""
+        """The ranks, and why they cannot be seen: "" where there are stacks."""
         try:
             name = await debug.ensure_running(kube, pod, deadline)
             seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
             command = (*debug_container.PYTHON, self._script, rank_probe.FROM_OUTSIDE)
-            probed, blind = await self._ask(kube, pod, name, command, max(1.0, seconds))
+            probed, blind, _ = await self._ask(kube, pod, name, command, max(1.0, seconds))
         except NoDebugContainer as error:
             return (), f"no debug container: {error}"
         except ApiError as error:
@@ -195,21 +237,21 @@ class RankObserver:
         reason = probed[0].blind if probed else blind or "it sees no Python process"
         return probed, f"the debug container sees no more: {reason}"
 
-    async def _ask(
-        self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float
-    ) -> tuple[tuple[_ProbedRank, ...], str]:
+    async def _ask(self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float) -> _Seen:
         """What the probe says in a container, or why it says nothing. Raises ApiError."""
         place = objects.namespace(pod), objects.name(pod), container
         result = await self._run(kube.connection, place, command, seconds)
         if f"exit code {_NO_PYTHON}" in result.problem:
-            return (), "they are not Python programs"
+            words = result.output[:_MAX_COMMAND].decode(errors="replace").strip()
+            program = "".join(c if c.isprintable() and c != "`" else " " for c in words)
+            return _Seen(blind="they are not Python programs", program=program)
         if result.problem:
             last = result.error_output.splitlines()[-1:] or [result.problem]
-            return (), f"the container cannot be looked into: {last[0][:300]}"
+            return _Seen(blind=f"the container cannot be looked into: {last[0][:300]}")
         try:
-            return tuple(msgspec.json.decode(result.output, type=_ProbeAnswer).ranks[: rank_probe.MOST_RANKS]), ""
+            return _Seen(tuple(msgspec.json.decode(result.output, type=_ProbeAnswer).ranks[: rank_probe.MOST_RANKS]))
         except ValueError:
-            return (), "what the container answered cannot be read"
+            return _Seen(blind="what the container answered cannot be read")
 
     async def _silent_seconds(self, kube: Kube, pod: Object) -> float:
         """Since the last line of its log, else since its program began."""
@@ -227,24 +269,42 @@ class RankObserver:
         began = _seconds(str((state.get("running") or {}).get("startedAt") or ""))
         return max(0.0, self._clock() - (written or began or self._clock()))
 
+    def _ended_ranks(self, job: Object) -> list[RankObservation]:
+        """The ranks whose pods have ended with 0: the others may wait for them."""
+        pods = [pod for pod in self.pods_of(objects.uid(job)) if objects.dig(pod, "status.phase") == "Succeeded"]
+        return [
+            RankObservation(
+                ranks.rank_label(job, pod),
+                objects.name(pod),
+                str(objects.dig(pod, "spec.nodeName", "")),
+                has_ended=True,
+            )
+            for pod in (pods if ranks.has_ranked_pods(job) else [])
+        ]
+
     def _observations(self, job: Object, look: _PodLook) -> list[RankObservation]:
         pod = look.pod
         label, where = ranks.rank_label(job, pod), (objects.name(pod), str(objects.dig(pod, "spec.nodeName", "")))
-        if not look.probed:
-            why = look.blind or "it has no Python process"
-            return [RankObservation(label, *where, silent=look.silent, blind=why)]
+        if not look.seen.ranks:
+            why = look.seen.blind or "it has no Python process"
+            program = look.seen.program if ranks.has_ranked_pods(job) else ""
+            return [RankObservation(label, *where, silent=look.silent, blind=why, program=program)]
         found = []
-        for probed in look.probed:
+        for probed in look.seen.ranks:
             first, second = (stacks.parse_stack(threads) for threads in (probed.first, probed.second))
+            if second is not None and not second.frames:
+                second, probed = None, msgspec.structs.replace(probed, blind=probed.blind or stacks.NO_CALL)
             name = f"rank {probed.number[:20]}" if probed.number else label
-            if [one.number for one in look.probed].count(probed.number) > 1:
+            if [one.number for one in look.seen.ranks].count(probed.number) > 1:
                 name = f"{name} (pid {probed.pid})"
             moved = first is None or second is None or first.position != second.position
             seen: dict[str, Any] = {
                 "pid": probed.pid,
                 "state": probed.state[:1],
-                "cpu": max(0.0, probed.cpu),
+                **_activity(probed, pod),
                 "silent": look.silent,
+                "looks": max(0, probed.looks),
+                "watched": max(0.0, probed.watched),
                 "reach": f"kubectl exec -n {objects.namespace(pod)} {objects.name(pod)} -- ",
             }
             earlier = parse_report_text(probed.earlier)
@@ -252,6 +312,12 @@ class RankObserver:
             seen["earlier_error"] = earlier and replace(earlier, rank=probed.earlier_rank)
             found.append(RankObservation(name, *where, **seen, stack=second, moved=moved))
         return [one for one in found if one.state not in ("X", "Z")]
+
+
+def _activity(probed: _ProbedRank, pod: Object) -> dict[str, Any]:
+    own_network = not objects.dig(pod, "spec.hostNetwork", False)
+    before, after = (counters.as_activity(own_network) for counters in (probed.before, probed.after))
+    return activity_between(before, after, max(0.001, probed.watched))
 
 
 def _verdict_by_silence(verdict: Verdict, observations: Sequence[RankObservation], has_processes: bool) -> Verdict:

@@ -15,7 +15,10 @@ import sys
 import time
 from typing import Any
 
-INTERVAL_S, DUMP_S, TRIES = 0.5, 5.0, 4
+PAUSES_S, DUMP_S, TRIES = (0.5, 1.1, 0.65, 1.55), 5.0, 4
+"""Between looks: uneven, so that a rank that does the same every second is not met at the same line each time."""
+MOST_THREADS, MOST_CALLS = 16, 64
+"""Of a process, and of a thread, that are told."""
 MOST_RANKS = 64
 """Ranks of one pod that are looked at."""
 FROM_OUTSIDE = "from-outside"
@@ -97,15 +100,61 @@ def ranks_below(pid: int, tree: dict[int, list[int]], pod_env: dict[str, str]) -
     return below
 
 
-def cpu_seconds(pid: int, tree: dict[int, list[int]]) -> float:
-    """Of a process and all below it."""
-    total, waiting = 0, [pid]
+def with_descendants(pid: int, tree: dict[int, list[int]]) -> list[int]:
+    found, waiting = [], [pid]
     while waiting:
-        each = waiting.pop()
-        waiting += tree.get(each, [])
-        fields = stat_fields(each)
-        total += int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0
-    return total / os.sysconf("SC_CLK_TCK")
+        found.append(waiting.pop())
+        waiting += tree.get(found[-1], [])
+    return found
+
+
+def cpu_seconds(place: str) -> tuple[float, float]:
+    """Of a process or a thread (its directory in /proc): seconds of CPU in all, and inside of system calls."""
+    fields = read_file(f"{place}/stat").rpartition(b")")[2].split()
+    user, system = (int(fields[11]), int(fields[12])) if len(fields) > 12 else (0, 0)
+    return (user + system) / os.sysconf("SC_CLK_TCK"), system / os.sysconf("SC_CLK_TCK")
+
+
+def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
+    """What `Activity` of diagnosis/activity.py is made of; `network` are the bytes of the pod's network, which may be the machine's."""
+    all_of_it, place = with_descendants(pid, tree), f"/proc/{pid}"
+    own, system = cpu_seconds(place)
+    fields = stat_fields(pid)
+    switches = re.search(rb"^voluntary_ctxt_switches:\s*(\d+)", read_file(f"{place}/status"), re.M)
+    return {
+        "cpu": sum(cpu_seconds(f"/proc/{each}")[0] for each in all_of_it),
+        "own_cpu": own,
+        "system_cpu": system,
+        "main_cpu": cpu_seconds(f"{place}/task/{pid}")[0],
+        "queued": sum(map(queued_seconds, all_of_it)),
+        "moved": sum(moved_bytes(each) for each in all_of_it),
+        "network": network_bytes(pid),
+        "faults": int(fields[7]) if len(fields) > 7 else 0,
+        "wakeups": int(switches[1]) if switches else 0,
+        "in_timer": b"nanosleep" in read_file(f"{place}/wchan"),
+    }
+
+
+def queued_seconds(pid: int) -> float:
+    """How long its threads were ready to run and had no CPU."""
+    total = 0
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            fields = read_file(f"/proc/{pid}/task/{thread}/schedstat").split()
+            total += int(fields[1]) if len(fields) > 1 else 0
+    except OSError:
+        pass  # it has gone
+    return total / 1e9
+
+
+def moved_bytes(pid: int) -> int:
+    """Of its read and write calls."""
+    return sum(int(number) for number in re.findall(rb"^[rw]char: (\d+)", read_file(f"/proc/{pid}/io"), re.M))
+
+
+def network_bytes(pid: int) -> int:
+    lines = read_file(f"/proc/{pid}/net/dev").splitlines()[2:]
+    return sum(int(line.partition(b":")[2].split()[0]) for line in lines if b":" in line)
 
 
 def find_py_spy(pids: list[int]) -> str:
@@ -139,16 +188,51 @@ def run_py_spy(tool: str, pid: int) -> tuple[list[Any], str]:
 
 
 def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
-    """The main thread as py-spy shows it, and the others without their calls. A process that is read while it runs may be caught in a
-    muddle; then it is read again."""
+    """The main thread, then the others, with their calls. A process that is read while it runs may be caught in a muddle; then it is read
+    again."""
     found: list[Any] = []
     blind = "py-spy is not in the image (`pip install py-spy` puts it there)"
     for _ in range(TRIES if tool else 0):
         found, blind = run_py_spy(tool, pid)
         if blind or any(isinstance(thread, dict) and thread.get("frames") for thread in found):
             break
-    main = [t for t in found if isinstance(t, dict) and t.get("thread_name") == "MainThread"][:1] or found[:1]
-    return main + [{"frames": []}] * (len(found) - len(main)), blind
+    threads = [thread for thread in found if isinstance(thread, dict)]
+    threads.sort(key=lambda thread: thread.get("thread_name") != "MainThread")
+    return [short_thread(thread, n < MOST_THREADS) for n, thread in enumerate(threads)], blind
+
+
+def short_thread(thread: dict[str, Any], with_calls: bool) -> dict[str, Any]:
+    """What `parse_stack` reads of it."""
+    frames = [frame for frame in thread.get("frames") or [] if isinstance(frame, dict)] if with_calls else []
+    calls = [{name: frame.get(name) for name in ("name", "filename", "line")} for frame in frames[:MOST_CALLS]]
+    return {"thread_name": thread.get("thread_name"), "active": thread.get("active"), "frames": calls}
+
+
+def calls_of(threads: list[Any]) -> list[Any]:
+    return [thread["frames"] for thread in threads]
+
+
+def look_at(tool: str, pids: list[int]) -> tuple[list[dict[int, tuple[list[Any], str]]], float]:
+    """Looks at all of them, two at least; no more once all were met at another line, or none can be seen. And over how many seconds."""
+    began = time.monotonic()
+    looks = [{pid: dump_threads(tool, pid) for pid in pids}]
+    for pause in PAUSES_S:
+        elapsed = time.monotonic() - began
+        time.sleep(max(0.0, pause - elapsed) if len(looks) == 1 else pause)
+        looks.append({pid: dump_threads(tool, pid) for pid in pids})
+        if all(looks[-1][pid][1] or earlier_look(looks, pid) != looks[-1][pid][0] for pid in pids):
+            break
+    return looks, max(0.001, time.monotonic() - began)
+
+
+def earlier_look(looks: list[dict[int, tuple[list[Any], str]]], pid: int) -> list[Any]:
+    """The look before the last one that differs from it, in the main thread first of all; else the first one."""
+    last, earlier = looks[-1][pid][0], [look[pid][0] for look in looks[:-1]]
+    for part in (1, None):
+        for threads in earlier:
+            if calls_of(threads)[:part] != calls_of(last)[:part]:
+                return threads
+    return last if earlier[0] else earlier[0]
 
 
 def read_error(pid: int, path: str) -> str:
@@ -201,17 +285,18 @@ def main() -> None:
     tree, roots = process_tree()
     ranks = [rank for root in roots for rank in ranks_below(root, tree, read_environ(root))][:MOST_RANKS]
     tool = find_py_spy([pid for pid, _ in ranks])
-    began, before = time.monotonic(), {pid: cpu_seconds(pid, tree) for pid, _ in ranks}
-    first = {pid: dump_threads(tool, pid)[0] for pid, _ in ranks}
-    time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - began)))
-    errors = read_errors([pid for pid, _ in ranks])
+    pids = [pid for pid, _ in ranks]
+    before = {pid: read_counters(pid, tree) for pid in pids}
+    looks, watched = look_at(tool, pids)
+    errors = read_errors(pids)
     answer: list[dict[str, Any]] = []
     for pid, number in ranks:
-        second, blind = dump_threads(tool, pid)
-        used = (cpu_seconds(pid, tree) - before[pid]) / max(0.001, time.monotonic() - began)
+        second, blind = looks[-1][pid]
+        after = read_counters(pid, tree)
         state = (stat_fields(pid) or [b"X"])[0].decode()
-        seen = {"pid": pid, "number": number, "state": state, "cpu": used, "blind": blind, "error": errors.get(pid, "")}
-        answer.append({**seen, **read_earlier_error(pid), "first": first[pid], "second": second})
+        seen = {"pid": pid, "number": number, "state": state, "blind": blind, "error": errors.get(pid, "")}
+        seen.update({"before": before[pid], "after": after, "looks": len(looks), "watched": watched})
+        answer.append({**seen, **read_earlier_error(pid), "first": earlier_look(looks, pid), "second": second})
     sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
 
 
