@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
@@ -16,8 +17,11 @@ import pytest
 from tests.storage.conftest import Opened, config, run
 
 from rowlock import errors, kinds, objects
+from rowlock.archive.database import open_database, put_log, read_logs, write_all
+from rowlock.archive.records import LogRecord
 from rowlock.storage import log_format
-from rowlock.storage.backup import create_backup, restore_backup
+from rowlock.storage.backup import create_backup, describe_backup, restore_backup
+from rowlock.storage.backup_parts import is_part
 from rowlock.storage.store import Store
 
 CM = kinds.CONFIG_MAP
@@ -73,6 +77,76 @@ def test_a_backup_of_a_working_store_is_one_moment_of_it(data: Path, tmp_path: P
     assert (restored / "ca.key").stat().st_mode & 0o777 == 0o600
     assert restored.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "b.tar").stat().st_mode & 0o777 == 0o600, "it holds Secrets"
+
+
+def test_a_backup_has_accounts_keys_history_and_the_audit_log(data: Path, tmp_path: Path) -> None:
+    """The archive is copied while its thread writes: its rows, and the logs beside it that they name."""
+    kept = {
+        "accounts.json": "a",
+        "credentials.json": "c",
+        "service-account.key": "s",
+        "audit.jsonl": "{}",
+        "audit.jsonl.1": "{}",
+    }
+    for name, text in kept.items():
+        (data / name).write_text(text)
+    (data / "claims").mkdir()
+    (data / "claims" / "default_data_u").mkdir()
+    run(_names(data))
+    logs = data / "archive" / "logs"
+    archive = open_database(data / "archive" / "archive.db", writes=True)
+    logs.mkdir()
+    for name in ("p.main.0.gz", "nobody.names.it.gz", "../../escape"):
+        (logs / name.replace("/", "_")).write_bytes(gzip.compress(name.encode()))
+    for number, name in enumerate(("p.main.0.gz", "was.removed.gz", "../../escape")):
+        write_all(archive, [put_log(LogRecord("p", "main", number, "r", "default", "p", 0.0, 1, 1, name), None)])
+    archive.execute("BEGIN IMMEDIATE")  # it is at work
+    try:
+        manifest = create_backup(data, tmp_path / "b.tar", NOW)
+    finally:
+        archive.execute("ROLLBACK")
+        archive.close()
+    assert set(manifest.files) == {
+        "cluster.db", "token", "ca.key", *kept, "archive/archive.db", "archive/logs/p.main.0.gz",
+    }  # fmt: skip
+    said = describe_backup(tmp_path / "b.tar", manifest, data)
+    assert "service-account.key" in said and "the archive (history, 1 large logs)" in said
+    assert f"Not in it: {data}/claims; copy what you need" in said
+    restored = tmp_path / "restored"
+    restore_backup(tmp_path / "b.tar", restored)
+    assert {name: (restored / name).read_text() for name in kept} == kept
+    with contextlib.closing(open_database(restored / "archive" / "archive.db", writes=False)) as copy:
+        assert [log.number for log in read_logs(copy, "r")] == [0, 1, 2]
+    assert gzip.decompress((restored / "archive" / "logs" / "p.main.0.gz").read_bytes()) == b"p.main.0.gz"
+    assert (restored / "archive").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_backup_of_an_earlier_version_is_restored(data: Path, tmp_path: Path) -> None:
+    """Format 1 had no archive and no accounts; a later format is refused by the version that made it."""
+    run(_names(data))
+    made = create_backup(data, tmp_path / "b.tar", NOW)
+    for number, version in ((1, "0.1"), (made.format + 1, "9.9")):
+        file = tmp_path / f"{number}.tar"
+        with tarfile.open(tmp_path / "b.tar") as old, tarfile.open(file, "w") as new:
+            for member in old.getmembers():
+                content = old.extractfile(member)
+                assert content is not None
+                text = content.read()
+                if member.name == "manifest.json":
+                    text = json.dumps({**json.loads(text), "format": number, "version": version}).encode()
+                    member.size = len(text)
+                new.addfile(member, io.BytesIO(text))
+    assert restore_backup(tmp_path / "1.tar", tmp_path / "one").revision == made.revision
+    with pytest.raises(errors.BadRequest, match=r"made by a newer rowlock \(9\.9"):
+        restore_backup(tmp_path / f"{made.format + 1}.tar", tmp_path / "later")
+    assert not (tmp_path / "later").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["../token", "archive/logs/../../token", "archive/logs/.x", "archive/logs/a/b", "/etc/x", "audit.jsonl.10"]
+)
+def test_a_backup_names_no_other_files(name: str) -> None:
+    assert not is_part(name)
 
 
 def test_a_backup_holds_nothing_that_was_deleted(data: Path, tmp_path: Path) -> None:

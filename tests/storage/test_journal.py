@@ -91,6 +91,10 @@ def test_a_second_server_is_told_who_is_there(file: Path) -> None:
         async with Opened(file):
             with pytest.raises(errors.Unavailable, match=r"another rowlock server \(pid \d+\) uses the data directory"):
                 Store.open(file)
+            link = file.parent.with_name("link")
+            link.symlink_to(file.parent)
+            with pytest.raises(errors.Unavailable, match="another rowlock server"):
+                Store.open(link / file.name)
         async with Opened(file):
             pass
 

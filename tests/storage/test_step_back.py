@@ -15,8 +15,8 @@ import pytest
 from tests.storage.conftest import Opened, config, run
 
 from rowlock import errors, kinds, objects
-from rowlock.storage import revision_note
 from rowlock.storage.log_format import damage_error
+from rowlock.storage.recovery import NOTE_NAME
 from rowlock.storage.store import Store
 
 CM = kinds.CONFIG_MAP
@@ -70,7 +70,7 @@ def contents(file: Path) -> dict[str, bytes]:
 
 def test_what_was_killed_is_whole(killed: tuple[Path, int]) -> None:
     file, revision = killed
-    assert int(file.with_name(revision_note.FILE_NAME).read_text().split()[0]) == revision
+    assert int(file.with_name(NOTE_NAME).read_text().split()[0]) == revision
     assert names(file) == {f"c{n}" for n in range(60)}
 
 
@@ -137,7 +137,7 @@ def test_an_older_database_is_refused_or_gone_on_with_behind_what_was_lost(tmp_p
 
 @pytest.mark.parametrize("left", [b"", b"nonsense", b"\xff" * 200, b"000000000000000099 00000000\n"])
 def test_a_damaged_note_is_made_anew(tmp_path: Path, left: bytes) -> None:
-    file, note = tmp_path / "cluster.db", tmp_path / revision_note.FILE_NAME
+    file, note = tmp_path / "cluster.db", tmp_path / NOTE_NAME
 
     async def write() -> None:
         async with Opened(file) as store:
@@ -158,7 +158,7 @@ def test_a_damaged_note_is_made_anew(tmp_path: Path, left: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("elsewhere")], ids=["directory", "link"])
-@pytest.mark.parametrize("name", ["cluster.db", "cluster.db-wal", revision_note.FILE_NAME, "lock"])
+@pytest.mark.parametrize("name", ["cluster.db", "cluster.db-wal", NOTE_NAME, "lock"])
 def test_what_is_no_file_is_named(tmp_path: Path, name: str, make: object) -> None:
     file, there = tmp_path / "cluster.db", tmp_path / name
     run(_write_one(file))

@@ -1,7 +1,7 @@
 """The accounts of people, kept in `accounts.json` of the data directory: a name, and the argon2id hash of a password.
 
 They are not objects of the cluster, because a user who may write Secrets could then take any name. To Kubernetes an account is a user
-of that name, with the rights that bindings give. Backups of the cluster hold no accounts.
+of that name, with the rights that bindings give. Backups of the cluster hold them as well.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     python -m rowlock.storage.backup restore --data-dir D FILE
 
 The file is a tar: `manifest.json` first (what is in it, with SHA-256 sums), then `cluster.db` as of one revision (SQLite's
-`VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, the token and the
-settings of the command line. What pods wrote (logs, claims, checkpoints) and images are files of their own sizes: a copy
-of their directories is their backup.
+`VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, keys, accounts and credentials,
+the audit log and the archive with its logs (`backup_parts.py`). What pods wrote (claims, checkpoints, logs that are not archived yet)
+and images are files of their own sizes: a copy of their directories is their backup.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from typing import Any
 
 from rowlock import __version__
 from rowlock.errors import ApiError, BadRequest, Unavailable
+from rowlock.storage.backup_parts import LEFT_OUT, find_parts, is_part
 from rowlock.storage.log_format import COLUMNS, TranslateErrors, read_rows, read_version
+from rowlock.storage.recovery import uri
 
 _DATABASE = "cluster.db"
 _MANIFEST = "manifest.json"
-_SMALL_FILES = ("ca.crt", "ca.key", "server.crt", "server.key", "token", "config.json")
-"""What clients know the cluster by; those that are there are kept."""
-_DIRECTORIES_LEFT_OUT = ("claims", "checkpoints", "logs", "images", "pods")
 _COUNTED = ("pods", "configmaps", "secrets", "persistentvolumeclaims")
 """Resources that a summary counts one by one, besides jobs."""
-_FORMAT = 1
-"""Of the backup file. (The database in it has a format of its own.)"""
-_MOST_MANIFEST_BYTES = 1 << 20
+_FORMAT = 2
+"""Of the backup file. (The database in it has a format of its own.) 1: no archive, no accounts and credentials, no audit log."""
+_MOST_MANIFEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ def create_backup(data_dir: Path, file: Path, now: datetime) -> Manifest:
         copy = Path(temporary, _DATABASE)
         _copy_database(data_dir / _DATABASE, copy)
         revision, objects = verify_database(copy)
-        parts = {_DATABASE: copy}
-        parts |= {name: data_dir / name for name in _SMALL_FILES if (data_dir / name).is_file()}
+        parts = {_DATABASE: copy, **find_parts(data_dir, Path(temporary))}
         sums = {name: _sum_file(path) for name, path in parts.items()}
         manifest = Manifest(_FORMAT, __version__, now.isoformat(timespec="seconds"), revision, objects, sums)
         whole = Path(temporary, "backup.tar")
@@ -121,7 +119,7 @@ def _check_readable(file: Path) -> None:
 def verify_database(path: Path) -> tuple[int, dict[str, int]]:
     """Read every row: the last revision, and the number of live objects by resource. Raises Unavailable for damage."""
     live: dict[tuple[str, str, str], None] = {}
-    with TranslateErrors(path), contextlib.closing(sqlite3.connect(f"file:{_quote(path)}?mode=ro", uri=True)) as log:
+    with TranslateErrors(path), contextlib.closing(sqlite3.connect(uri(path, "ro"), uri=True)) as log:
         if not read_version(log, path):
             raise Unavailable(f"{path} is no database of rowlock: choose another backup")
         revision = int(log.execute("SELECT compacted FROM mark").fetchone()[0])
@@ -136,7 +134,7 @@ def verify_database(path: Path) -> tuple[int, dict[str, int]]:
 def _copy_database(source: Path, copy: Path) -> None:
     with (
         TranslateErrors(source),
-        contextlib.closing(sqlite3.connect(f"file:{_quote(source)}?mode=rw", uri=True)) as log,
+        contextlib.closing(sqlite3.connect(uri(source, "rw"), uri=True)) as log,
     ):
         if read_version(log, source) < 2:
             raise BadRequest(
@@ -144,10 +142,6 @@ def _copy_database(source: Path, copy: Path) -> None:
             )
         log.execute("VACUUM INTO ?", (str(copy),))
     copy.chmod(0o600)
-
-
-def _quote(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _write_tar(path: Path, manifest: Manifest, parts: dict[str, Path]) -> None:
@@ -179,6 +173,7 @@ def _unpack(file: Path, directory: Path) -> Manifest:
                 if content is None:
                     raise _not_whole(file, f"{name} is no file")
                 target = directory / name
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
                     shutil.copyfileobj(content, output, 1 << 20)
                     output.flush()
@@ -197,12 +192,12 @@ def _read_manifest(tar: tarfile.TarFile, file: Path) -> Manifest:
         raise _not_whole(file, "it does not begin with a manifest")
     try:
         manifest = Manifest(**json.loads(content.read()))
-        known = {_DATABASE, *_SMALL_FILES}
         if manifest.format > _FORMAT:
             raise BadRequest(
-                f"{file} was made by a newer rowlock ({manifest.version}, this one is {__version__}): restore with that version"
+                f"{file} was made by a newer rowlock ({manifest.version}, with backups of format {manifest.format}; this one is {__version__}"
+                f" and knows format {_FORMAT}): restore with that version"
             )
-        if _DATABASE not in manifest.files or not known.issuperset(manifest.files):
+        if _DATABASE not in manifest.files or not all(name == _DATABASE or is_part(name) for name in manifest.files):
             raise _not_whole(file, "its manifest names files that no backup holds, or lacks the database")
     except (ValueError, TypeError) as error:
         raise _not_whole(file, f"its manifest cannot be read: {error}") from error
@@ -242,17 +237,23 @@ def _translate_os_errors(path: Path) -> Iterator[None]:
 
 def describe_backup(file: Path, manifest: Manifest, data_dir: Path) -> str:
     """What `rowlock backup` says: what is in the file, and what is not."""
-    left_out = [
-        name for name in _DIRECTORIES_LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())
-    ]
+    left_out = [name for name in LEFT_OUT if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]
     lines = [
         f"{file}: {sum(manifest.objects.values())} objects as of revision {manifest.revision} ({_count(manifest)}),"
-        f" and {', '.join(name for name in manifest.files if name != _DATABASE)}",
+        f" and {', '.join(_name_parts(manifest))}",
     ]
     if left_out:
         lines.append(f"Not in it: {', '.join(f'{data_dir}/{name}' for name in left_out)}; copy what you need of these")
     lines.append("Keep it as you keep a password: it contains the cluster's Secrets and keys")
     return "\n".join(lines)
+
+
+def _name_parts(manifest: Manifest) -> list[str]:
+    """The files besides the database; the archive and its logs are one."""
+    names = [name for name in manifest.files if name != _DATABASE and "/" not in name]
+    logs = sum(name.startswith("archive/logs/") for name in manifest.files)
+    has_archive = any("/" in name for name in manifest.files)
+    return [*names, *([f"the archive (history{f', {logs} large logs' if logs else ''})"] if has_archive else [])]
 
 
 def _count(manifest: Manifest) -> str:

@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import IO
 
 from rowlock.errors import Unavailable
-from rowlock.storage import log_format, revision_note
+from rowlock.storage import log_format
 from rowlock.storage.log_format import COLUMNS, Row, TranslateErrors, read_rows, row_checksum, row_fields
-from rowlock.storage.recovery import Recovery, check_step_back, examine_database, read_recovery
+from rowlock.storage.recovery import (
+    Recovery,
+    RevisionNote,
+    check_step_back,
+    examine_database,
+    forget_note,
+    read_recovery,
+)
 
 _ROW = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _LOCK_PATIENCE = 1.0
@@ -40,7 +47,7 @@ class Journal:
         self._lock = acquire_lock(path.with_name("lock"))
         try:
             found = self._examine()
-            self._note = revision_note.RevisionNote(path)
+            self._note = RevisionNote(path)
             try:
                 self._recovery = self._compare(found, accepts_loss)
                 self._log = self._connect()
@@ -57,7 +64,7 @@ class Journal:
             self._make_private()
         found = examine_database(self.path)
         if not self.path.exists() or not self.path.stat().st_size:
-            revision_note.forget(self.path)
+            forget_note(self.path)
         return found
 
     def _compare(self, found: Recovery | None, accepts_loss: bool) -> Recovery | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rowlock import kinds, objects
-from rowlock.kubelet.volumes.claims import RETENTION_SECONDS, remove_unused
+from rowlock.apiserver.patch.patches import Patcher
+from rowlock.kubelet.volumes.claims import DIRECTORY_ANNOTATION, RETENTION_SECONDS, correct_directories, remove_unused
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.volumes.volumes import claim_directory
 from rowlock.storage.store import Store
@@ -21,7 +22,7 @@ NOW = 1_700_000_000.0
 
 
 async def _cluster_with_claim(data: Path) -> tuple[Store, VolumeDirectories, Path]:
-    store = Store.open(None)
+    store = Store.open(None, patches=Patcher())
     await store.create(kinds.NAMESPACE, {"metadata": {"name": "default"}})
     claim = await store.create(kinds.PERSISTENT_VOLUME_CLAIM, CLAIM)
     directory = data / "claims" / claim_directory(claim)
@@ -68,5 +69,27 @@ def test_a_claim_that_is_known_again_begins_anew(tmp_path: Path) -> None:
         await remove_unused(store, directories, (), NOW + 2 * RETENTION_SECONDS)
         assert directory.is_dir() and not directories.claim_mark(directory.name).exists()
         assert objects.uid(await store.get(kinds.PERSISTENT_VOLUME_CLAIM, "default", "data")) in directory.name
+
+    asyncio.run(body())
+
+
+def test_a_claim_says_where_it_lies_after_a_restore_elsewhere(tmp_path: Path) -> None:
+    async def body() -> None:
+        store, directories, directory = await _cluster_with_claim(tmp_path)
+        await correct_directories(store, store.view, directories)
+        claim = await store.get(kinds.PERSISTENT_VOLUME_CLAIM, "default", "data")
+        assert DIRECTORY_ANNOTATION not in objects.annotations(claim), "no pod has used it yet"
+        await store.patch(
+            kinds.PERSISTENT_VOLUME_CLAIM,
+            "default",
+            "data",
+            {"metadata": {"annotations": {DIRECTORY_ANNOTATION: "/old/claims/x"}}},
+        )
+        await correct_directories(store, store.view, directories)
+        claim = await store.get(kinds.PERSISTENT_VOLUME_CLAIM, "default", "data")
+        assert objects.annotations(claim)[DIRECTORY_ANNOTATION] == str(directory)
+        revision = store.revision
+        await correct_directories(store, store.view, directories)
+        assert store.revision == revision
 
     asyncio.run(body())

@@ -56,6 +56,16 @@ async def bind(
         await api.patch(CLAIM, namespace(claim), name(claim), {"status": status}, subresource="status")
 
 
+async def correct_directories(api: Api, view: View, directories: VolumeDirectories) -> None:
+    """What claims say of where they lie, after a backup was restored elsewhere or the directory was moved. Raises ApiError."""
+    for claim in view.all(CLAIM):
+        said, right = annotations(claim).get(DIRECTORY_ANNOTATION), directories.claim_path(claim_directory(claim))
+        if said not in (None, right):
+            await api.patch(
+                CLAIM, namespace(claim), name(claim), {"metadata": {"annotations": {DIRECTORY_ANNOTATION: right}}}
+            )
+
+
 def used_claims(pods: Iterable[Object]) -> set[tuple[str, str]]:
     """Namespace and name of every claim that these pods name."""
     return {(namespace(pod), claim) for pod in pods for claim in claims_of(pod)}

@@ -21,7 +21,7 @@ from rowlock import kinds
 from rowlock.api import Api, Change, View
 from rowlock.controllers.recorder import Recorder
 from rowlock.controllers.supervisor import ContainedTaskGroup, supervise
-from rowlock.errors import Unavailable
+from rowlock.errors import NotFound, Unavailable
 from rowlock.kubelet.images.images import Images
 from rowlock.kubelet.network.gateway import Gateway
 from rowlock.kubelet.network.host_ports import HostPorts
@@ -362,9 +362,10 @@ class Kubelet:
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
         cards = [pod_state.card for pod_state in self.pod_states.values()]
         pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
-        with contextlib.suppress(Unavailable):  # the store is busy: the next look will do
+        with contextlib.suppress(Unavailable, NotFound):  # the store is busy, or a claim went: the next look will do
             in_use = claims.used_claims(p for p in pods if p)
             await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())
+            await claims.correct_directories(self._api, self._view, self._volume_directories)
         await self._claim_usage.check_sizes(self._view, self._volume_directories)
 
 
