@@ -83,6 +83,11 @@ class Engine:
         said = subprocess.run(["docker", "-H", f"unix://{self.socket}", "info"], capture_output=True, check=False)
         return said.returncode == 0
 
+    def send(self, number: int) -> None:
+        """A signal to the engine itself: SIGSTOP makes it one that hangs."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Ends it as an administrator would: its containers end with it. With SIGKILL they go on."""
         assert self._process is not None

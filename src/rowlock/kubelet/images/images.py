@@ -140,7 +140,7 @@ class Images:
             sentence = "repository name must be lowercase, and no image of that name was built or added"
             return Problem(
                 "InvalidImageName",
-                f'Failed to apply default image tag "{reference}": {sentence}. {unknown_image_hint(reference)}',
+                f'Failed to apply default image tag "{reference}": {sentence}; {build_hint(reference)}',
             )
         return Problem("ErrImagePull", f'no image "{reference}" on this node: {unknown_image_hint(reference)}')
 

@@ -264,7 +264,7 @@ class PodDirectories:
         if newest == 0:
             return
         directory = self.container_directory(card.uid, container)
-        names = ["claim", "start", "program", "message", "exit", "refused", "passed_on", "errors"]
+        names = ["claim", "start", "program", "message", "exit", "refused", "uncreated", "passed_on", "errors"]
         if newest == 1 or self._on_logs_aside is None or self._put_aside(card, container, newest - 2):
             names.append("log")
         numbered = [f"{name}.{newest - 2}" for name in names]

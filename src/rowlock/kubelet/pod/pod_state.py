@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from rowlock.kubelet.pod.directory import PodCard
-from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Run
+from rowlock.kubelet.pod.facts import ContainerFacts, PodFacts, Problem, Run
 from rowlock.kubelet.pod.recreations import NO_DELAY, StartDelay
 from rowlock.kubelet.pod.spec import PodSpec, parse_pod_spec
 from rowlock.kubelet.pod.volume import Volume
@@ -36,6 +36,8 @@ class PodState:
     """Container and number of its run → the sentence of the event that said which probe or hook it failed, and was stopped for."""
     stop_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
     """Container and number of its run → why it was asked to end."""
+    creation_problems: dict[str, Problem] = field(default_factory=dict)
+    """Container → why an engine could not create it just now; not told yet."""
     volumes: tuple[Volume, ...] | None = None
     """As they are on disk; None = not looked at since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)

@@ -37,6 +37,11 @@ class ContainerRuns:
         run = None if newest is None else processes.read_run(directory, newest)
         if run is None:  # it has not begun, or nothing is known yet
             newest = processes.newest_run(directory)
+            if state.card.contained and (problem := processes.read_creation_problem(directory, facts.asked)):
+                state.creation_problems[container] = problem
+                before = None if newest is None else processes.read_run(directory, newest)
+                state.set_facts(container, replace(facts, run=before, asked=None, shim=0))
+                return []
             if _is_failed_start(facts, newest):
                 state.set_facts(container, replace(facts, asked=None, shim=0))
                 return []

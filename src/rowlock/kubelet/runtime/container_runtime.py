@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from rowlock.kubelet.network.pod_network import PodNetwork
@@ -27,6 +27,7 @@ from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
 
 log = logging.getLogger("rowlock.kubelet")
+T = TypeVar("T")
 _PREFIXES = tuple(f"10.{number}" for number in range(77, 100))
 """Where the pods' addresses begin: the first that no other network of the engine has."""
 
@@ -84,9 +85,9 @@ class ContainerRuntime:
                 return self.engine_images.engine_gone_problem()
             try:
                 async with self._network_lock:
-                    await asyncio.to_thread(self._make_network, self.engine)
+                    await self._ask(self._make_network, self.engine)
                 if pod.needs_sandbox:
-                    await asyncio.to_thread(self._make_sandbox_image, self.engine)
+                    await self._ask(self._make_sandbox_image, self.engine)
             except (EngineError, ValueError) as error:
                 self._prepared.clear()
                 return Problem("CreateContainerError", str(error))
@@ -99,6 +100,10 @@ class ContainerRuntime:
             self.directories.write_card(state.card)
             self.network.write_hosts()
         return None
+
+    async def _ask(self, function: Callable[..., T], client: Engine, *args: object) -> T:
+        """`function` of the engine, in one of its threads. Raises EngineError while it does not answer."""
+        return await self.engine_images.calls.run(client, function, client, *args)
 
     def _make_network(self, client: Engine) -> None:
         if "network" in self._prepared:
@@ -150,7 +155,8 @@ class ContainerRuntime:
     async def remove_pod(self, pod: str) -> None:
         """Removes everything of a pod that has gone."""
         if self.engine is not None:
-            await asyncio.to_thread(self._remove_pod, self.engine, pod)
+            with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
+                await self._ask(self._remove_pod, self.engine, pod)
 
     def _remove_pod(self, client: Engine, pod: str) -> None:
         with contextlib.suppress(EngineError):
@@ -169,10 +175,10 @@ class ContainerRuntime:
             return
         with contextlib.suppress(EngineError):
             label = f"{LABEL_PREFIX}cluster={self.cluster}"
-            rows = await asyncio.to_thread(_list_labelled, self.engine, "/containers/json?all=1", label)
+            rows = await self._ask(_list_labelled, self.engine, "/containers/json?all=1", label)
             for identifier in engine_spec.orphan_ids(rows, *self._live_runs()):
                 log.info("container %s, which nobody looks after, is removed", identifier[:12])
-                await asyncio.to_thread(self._delete_path, self.engine, f"/containers/{identifier}?force=1&v=1")
+                await self._ask(self._delete_path, self.engine, f"/containers/{identifier}?force=1&v=1")
 
     def _live_runs(self) -> tuple[set[tuple[str, str, str]], set[str]]:
         """(pod, container, run) of all that lives, and the pods that are at work."""
@@ -188,6 +194,7 @@ class ContainerRuntime:
         if self.engine is not None:
             with contextlib.suppress(EngineError):
                 self.engine.request("DELETE", f"/networks/{self.network_name}", timeout=engine_client.PROBE)
+        self.engine_images.calls.close()
 
 
 def _list_labelled(client: Engine, path: str, label: str) -> Any:

@@ -16,6 +16,7 @@ from rowlock.kubelet.images.images import Image, Images, command_line, is_kubect
 from rowlock.kubelet.pod.facts import ContainerConfigError, Problem
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec, parse_pod_spec
+from rowlock.kubelet.runtime.engine_calls import EngineCalls
 from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine, EngineError
 from rowlock.objects import Object, uid
@@ -35,6 +36,7 @@ class EngineImages:
     engine: Engine | None = None
     engine_problem: str = ""
     """Why the one that should be there does not answer."""
+    calls: EngineCalls = field(default_factory=EngineCalls)
     _image_sizes: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -75,12 +77,12 @@ class EngineImages:
             with contextlib.suppress(Invalid):
                 await self.find_engine()
         if self.engine is not None:
-            await asyncio.gather(*(asyncio.to_thread(self._inspect_image, self.engine, name) for name in engine_images))
+            await asyncio.gather(*(self._inspect_image(self.engine, name) for name in engine_images))
 
-    def _inspect_image(self, client: Engine, name: str) -> None:
+    async def _inspect_image(self, client: Engine, name: str) -> None:
         engine_images = self.images.engine_images
         try:
-            inspection = client.request("GET", f"/images/{name}/json")
+            inspection = await self.calls.run(client, client.request, "GET", f"/images/{name}/json")
             engine_images[name], self._image_sizes[name] = (
                 image_of_engine(name, client, inspection),
                 int(inspection.get("Size") or 0),
@@ -119,7 +121,7 @@ class EngineImages:
         """Looks for an image after a pull: its size in bytes, None when it is not there."""
         if self.engine is None:
             return None
-        await asyncio.to_thread(self._inspect_image, self.engine, name)
+        await self._inspect_image(self.engine, name)
         return self._image_sizes.get(name) if isinstance(self.images.engine_images.get(name), Image) else None
 
     def runs_in_containers(self, pod: Object) -> bool:

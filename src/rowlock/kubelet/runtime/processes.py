@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from rowlock.kubelet.files import untrusted
-from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Run
-from rowlock.kubelet.shim.fact_files import ticks, write_fact
+from rowlock.kubelet.pod.facts import DATA_DIRECTORY_VARIABLE, LOST_EXIT_CODE, POD_UID_VARIABLE, Exit, Problem, Run
+from rowlock.kubelet.shim.fact_files import UNCREATED, ticks, write_fact
 from rowlock.objects import is_digits
 
 log = logging.getLogger("rowlock.kubelet")
@@ -49,6 +49,15 @@ def read_run(directory: Path, number: int) -> Run | None:
     )
     end = _exit_of_fact(untrusted.read_object(f"{directory}/exit.{number}") or {})
     return run if end is None else dataclasses.replace(run, exit=dataclasses.replace(end, container=run.container))
+
+
+def read_creation_problem(directory: Path, number: int | None) -> Problem | None:
+    """Why an engine could not create the container for this run; None where that is not why there is no run. Told once."""
+    path = f"{directory}/{UNCREATED}.{number}"
+    why = untrusted.text_of(untrusted.read_object(path) or {}, "why", _MAX_MESSAGE)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return Problem("CreateContainerError", why) if why else None
 
 
 def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:

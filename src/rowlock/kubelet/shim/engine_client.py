@@ -185,9 +185,9 @@ def find_engine(env: Mapping[str, str]) -> tuple[Engine | None, str]:
     return None, "; ".join(failures) or f"no container engine listens here (looked at {', '.join(candidates)})"
 
 
-def ping_engine(path: str) -> Engine:
+def ping_engine(path: str, timeout: float = PROBE) -> Engine:
     """Who listens there: `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`. Raises EngineError."""
-    stream, headers = Engine(path).open_stream("GET", "/_ping", timeout=PROBE)
+    stream, headers = Engine(path).open_stream("GET", "/_ping", timeout=timeout)
     stream.close()
     name, _, version = headers.get("server", "").partition(" ")[0].partition("/")
     return Engine(path, "podman" if name.lower() in ("libpod", "podman") else "docker", version)

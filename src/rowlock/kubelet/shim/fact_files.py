@@ -84,6 +84,10 @@ def create_writable(path: str) -> None:
         os.close(fd)
 
 
+UNCREATED = "uncreated"
+"""The fact of a run whose container an engine could not create: `why`. There was no run, and it is tried again."""
+
+
 def run_fact_path(request: ShimRequest, name: str) -> str:
     """Where a fact of this run of a container lies."""
     return f"{request.directory}/{name}.{request.number}"

@@ -27,7 +27,7 @@ from rowlock.kubelet.files import log_writer, untrusted
 from rowlock.kubelet.mounts import pod_ipc
 from rowlock.kubelet.shim import cgroups, container_init, netns, process_tree
 from rowlock.kubelet.shim import stdio as stdio_streams
-from rowlock.kubelet.shim.fact_files import own_pid, run_fact_path, write_fact
+from rowlock.kubelet.shim.fact_files import UNCREATED, own_pid, run_fact_path, write_fact
 from rowlock.kubelet.shim.shim_request import EngineRunSpec, ShimRequest
 
 CHUNK = 65536
@@ -74,6 +74,10 @@ class Shim:
         self._log = log_writer.LogFile(self._fact_path("log"), self._request.log_limit or log_writer.DEFAULT_LOG_LIMIT)
         if failure:
             os.waitpid(self._child, 0)
+            if self._request.engine and os.path.exists(self._fact_path(UNCREATED)):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._fact_path("start"))  # the claim: there was no run
+                return self._notify_server("exited")
             self._write_exit(128, 0, failure, "StartError")
             return
         stdio.listen(self._fact_path("in"))

@@ -89,6 +89,8 @@ class PodWorker:
         spec = state.spec_of(pod)
         await self._end_lost_runs(state)
         self._prober.sync_probes(spec, state)
+        while state.creation_problems:
+            self._record_problem(spec, state, *state.creation_problems.popitem())
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         actions = compute_pod_actions(progress, self._backoff)
         starts = [c for c in actions.actions if isinstance(c, Start)]

@@ -100,6 +100,9 @@ def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) ->
                 told = _oom_message(engine_spec)
                 exit_fact |= {"reason": "OOMKilled", "message": told} if exit_fact["code"] else {"overuse": told}
     except EngineError as error:
+        if error.status == 404:
+            message = f"the container was removed in {engine.name}, and not by rowlock (`{engine.name} rm`): how it ended is unknown"
+            exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}
         if error.status == 0:
             message = f"{error}: it is unknown how the container ended; if it still runs, it is stopped when the engine is back"
             exit_fact = {"code": KILLED_EXIT_CODE, "reason": "ContainerStatusUnknown", "message": message}

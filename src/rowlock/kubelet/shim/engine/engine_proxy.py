@@ -19,12 +19,13 @@ from typing import Any
 from rowlock.kubelet.files import untrusted
 from rowlock.kubelet.shim.engine.container_end import KILLED_EXIT_CODE, ContainerStop, exec_error_message, inspect_state
 from rowlock.kubelet.shim.engine_client import Engine, EngineError, Stream, connect_engine
-from rowlock.kubelet.shim.fact_files import run_fact_path, ticks, write_fact
+from rowlock.kubelet.shim.fact_files import UNCREATED, run_fact_path, ticks, write_fact
 from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRequest
 
 RECONNECT_TIMEOUT = 10.0
 """Seconds in which an engine that has gone may come back without the container being given up."""
 _START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
+_NO_SPACE = "no space left on device"
 _INIT_EXEC_ERROR = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
@@ -44,17 +45,26 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
     """In the shim's fork, where another program would be exec'ed: runs the container to its end and never returns,
     except with why it could not be started."""
     engine, console = connect_engine(engine_spec["socket"]), request.console
-    name, fact = engine_spec["name"], dict[str, Any]()
+    name, fact, is_created = engine_spec["name"], dict[str, Any](), False
+    start_fact_path = f"{run_fact_path(request, 'start')}.begun"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(run_fact_path(request, UNCREATED))  # of an earlier try that nobody has read
     try:
         if engine_spec["sandbox"]:
             _ensure_sandbox(engine, engine_spec["sandbox"])
         engine.request("POST", f"/containers/create?name={name}", engine_spec["create"])
+        is_created = True
         stream = _attach_container(engine, name, console)
         engine.request("POST", f"/containers/{name}/start")
     except EngineError as error:
         with contextlib.suppress(EngineError):  # mostly there is none
             engine.request("DELETE", f"/containers/{name}?force=1&v=1")
-        return start_error_message(error)
+        sentence = start_error_message(error, engine.name)
+        if not is_created or error.status == 0:
+            told = sentence if error.status == 0 else f"{engine.name} could not create the container: {sentence}"
+            write_fact(run_fact_path(request, UNCREATED), {"why": told})
+            os.unlink(start_fact_path)  # nothing has begun
+        return sentence
 
     def on_term(*_: object) -> None:
         if _stop_container(request, engine_spec, int(fact.get("pid") or 0)):
@@ -63,7 +73,6 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
             engine.request("POST", f"/containers/{name}/kill?signal={engine_spec['stop_signal']}")
 
     signal.signal(signal.SIGTERM, on_term)
-    start_fact_path = f"{run_fact_path(request, 'start')}.begun"
     fact |= _start_fact(engine, name)
     write_fact(start_fact_path, (untrusted.read_object(start_fact_path) or {}) | fact)
     _close_other_fds(stream.socket.fileno())
@@ -161,10 +170,12 @@ def _reattach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stre
     return None
 
 
-def start_error_message(error: EngineError) -> str:
+def start_error_message(error: EngineError, engine: str) -> str:
     """The engine's sentence, without its own insides."""
     if error.status == 0:
         return f"{error}: start the engine again, or give the pod an image that runs as a process"
+    if _NO_SPACE in str(error):
+        return f"{_NO_SPACE} for {engine}: `{engine} system df` shows what takes it"
     match = _START_ERROR.search(str(error))
     return f"{match[1]}: {match[2]}" if match else str(error)
 
@@ -332,7 +343,7 @@ def exec_in_container(engine_spec: EngineRunSpec, argv: Sequence[str], *, termin
         exec_id = engine.request("POST", f"/containers/{engine_spec['name']}/exec", exec_config)["Id"]
         stream, _ = engine.open_stream("POST", f"/exec/{exec_id}/start", {"Detach": False, "Tty": terminal})
     except EngineError as error:
-        return start_error_message(error)
+        return start_error_message(error, engine.name)
     state = _wait_exec_started(engine, exec_id)
     if not state.get("Pid") and state.get("ExitCode") in (126, 127):
         with stream:
