@@ -91,6 +91,8 @@ XGBOOSTJOB = _job("XGBoostJob", "xgboostjobs", scale=False)
 PADDLEJOB = _job("PaddleJob", "paddlejobs", scale=True)
 JAXJOB = _job("JAXJob", "jaxjobs", scale=True)
 JOBS: tuple[Kind, ...] = (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
+WORKLOADS: tuple[Kind, ...] = (*JOBS, BATCH_JOB)
+"""Kinds that people see as workloads. A Job that another object has made is a part of that one."""
 
 QUEUE = Kind(
     "scheduling.run.ai", "v2", "Queue", "queues", ("q",), False, frozenset({"status"}), custom=True

@@ -267,7 +267,7 @@ def _visible_scopes(cache: InformerCache, rights: Rights | None) -> frozenset[tu
     return frozenset(
         (namespace, kind.name)
         for namespace in cache.projects()
-        for kind in kinds.JOBS
+        for kind in kinds.WORKLOADS
         if rights is None or rights.allows("list", kind, namespace)
     )
 

@@ -13,6 +13,7 @@ from rowlock.diagnosis.log_lines import last_line
 from rowlock.diagnosis.root_cause import RankFailure, ending_signal, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.diagnostics.job_records import JobRecords
+from rowlock.kinds import WORKLOADS, by_api_version
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
@@ -107,6 +108,7 @@ def _read_tail(path: Path) -> str:
 
 
 def job_uid(pod: Object) -> str:
-    """The uid of the kubeflow job that controls a pod; "" for other pods."""
+    """The uid of the job that controls a pod; "" for other pods."""
     owner = controller_of(pod) or {}
-    return str(owner.get("uid", "")) if str(owner.get("apiVersion", "")).startswith("kubeflow.org/") else ""
+    kind = by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+    return str(owner.get("uid", "")) if kind in WORKLOADS else ""

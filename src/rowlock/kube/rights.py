@@ -45,6 +45,7 @@ _JOBS = tuple(kind.plural for kind in kinds.JOBS)
 _ALL = ("list", "watch", "get", "create", "patch", "delete")
 SERVER_RULES: tuple[Rule, ...] = (
     Rule("kubeflow.org", _JOBS, _ALL),
+    Rule("batch", (kinds.BATCH_JOB.plural,), ("list", "watch", "get", "patch", "delete")),
     Rule("scheduling.run.ai", ("queues",), ("list", "watch", "create", "patch", "delete")),
     Rule("scheduling.run.ai", ("podgroups",), ("list", "watch")),
     Rule("scheduling.run.ai", ("bindrequests",), ("list",)),

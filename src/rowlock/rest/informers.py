@@ -1,8 +1,7 @@
 """A cache of the cluster, kept up to date by watches: jobs, their pods and pod groups, projects, nodes.
 
-Lists, searches and waits read from here. The cluster stays the source of truth, so a lost cache costs one list. A writer
-that wants to read its own write waits with `wait_until`. `run` has one task per kind; a watch that expired starts again,
-and objects that vanished in between are dropped.
+Lists, searches and waits read from here; a writer that wants to read its own write waits with `wait_until`. `run` has one
+task per kind; a watch that expired starts again, and objects that vanished in between are dropped.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import Workload
 
 WATCHED: tuple[Kind, ...] = (
-    *kinds.JOBS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE, kinds.CONFIG_MAP,
+    *kinds.WORKLOADS, kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, kinds.QUEUE, kinds.NODE, kinds.CONFIG_MAP,
 )  # fmt: skip
 _SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
 """Kinds of which only objects with this label are watched: assets."""
@@ -47,8 +46,7 @@ _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 """Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
 _LASTING_WATCH = 120.0
 """Seconds after which a watch counts as one that worked, as in client-go: the next delay is the first one again."""
-_CHANGES_AT_ONCE = 500
-"""Differences after a list that readers see at once; a larger number is told in slices."""
+_CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
 _ABSENT_KIND_DELAY = 15.0
 """Seconds until the cluster is asked again for a kind that it does not serve, or refuses to show for the second time."""
 _REFUSED_DELAY = 1.0
@@ -183,6 +181,8 @@ class InformerCache:
             ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
 
     def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
+        if kind == kinds.BATCH_JOB and objects.controller_of(obj):
+            return  # a part of another workload
         previous = self._stores[kind].get(key)
         if previous is not None and objects.uid(previous) != objects.uid(obj):
             self._drop_object(kind, key)
@@ -194,7 +194,7 @@ class InformerCache:
 
     def _index(self, kind: Kind, key: Key, obj: Object) -> None:
         owner = (objects.controller_of(obj) or {}).get("uid", "")
-        if kind in kinds.JOBS:
+        if kind in kinds.WORKLOADS:
             owner = objects.uid(obj)
             if owner not in self._jobs:
                 self._rows_by_uid[owner] = WorkloadRow(
@@ -222,7 +222,7 @@ class InformerCache:
         if obj is None:
             return
         owner = (objects.controller_of(obj) or {}).get("uid", "")
-        if kind in kinds.JOBS:
+        if kind in kinds.WORKLOADS:
             owner = objects.uid(obj)
             self._jobs.pop(owner, None)
             self._rows_by_uid.pop(owner, None)
@@ -413,7 +413,7 @@ class InformerCache:
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
         key = Key(namespace, name)
-        return [job for kind in kinds.JOBS if (job := self._stores[kind].get(key)) is not None]
+        return [job for kind in kinds.WORKLOADS if (job := self._stores[kind].get(key)) is not None]
 
     def phase(self, uid: str) -> str:
         """The phase of the workload, without the message that explains it; lists filter and sort by it."""

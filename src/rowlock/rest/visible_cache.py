@@ -120,10 +120,10 @@ class VisibleCache(InformerCache):
         allowed = {
             (space, kind.name)
             for space in self.projects()
-            for kind in kinds.JOBS
+            for kind in kinds.WORKLOADS
             if self._rights.allows("list", kind, space)
         }
-        if len(allowed) == len(self._base.projects()) * len(kinds.JOBS):
+        if len(allowed) == len(self._base.projects()) * len(kinds.WORKLOADS):
             return self._base.rows()
         return [row for row in self._base.rows() if (row.namespace, row.job["kind"]) in allowed]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rowlock import objects
-from rowlock.kinds import JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
+from rowlock.kinds import BATCH_JOB, JAXJOB, MPIJOB, PYTORCHJOB, TFJOB, XGBOOSTJOB, Kind
 from rowlock.objects import Object
 from rowlock.training.framework import Framework
 from rowlock.training.frameworks import registry
@@ -51,8 +51,27 @@ def by_kind(kind: Kind) -> Framework | None:
     return _BY_KIND.get(kind)
 
 
+def is_batch_job(job: Mapping[str, Any]) -> bool:
+    """Whether it is a batch/v1 Job, which has one pod template and no replica types."""
+    return job.get("kind") == BATCH_JOB.name and job.get("apiVersion") == BATCH_JOB.api_version
+
+
+def is_suspended(job: Object) -> bool:
+    """Whether its pods are to be gone until it is resumed."""
+    return bool(objects.dig(job, "spec.runPolicy.suspend", False) or objects.dig(job, "spec.suspend", False))
+
+
+def succeeded_condition(job: Object) -> str:
+    """The type of the condition that says that a job of this kind has done its work."""
+    return "Complete" if is_batch_job(job) else "Succeeded"
+
+
 def replica_specs(job: Object) -> Mapping[str, Any]:
-    """The `...ReplicaSpecs` of a job of any kind, {} when it has none."""
+    """The `...ReplicaSpecs` of a job of any kind, {} when it has none. A batch/v1 Job has workers: as many as run at a time."""
+    if is_batch_job(job):
+        spec = job.get("spec") or {}
+        count = min(int(spec.get("parallelism", 1)), int(spec.get("completions") or spec.get("parallelism", 1)))
+        return {WORKER: {"replicas": count, "template": spec.get("template") or {}}}
     for field, value in (job.get("spec") or {}).items():
         if field.endswith("ReplicaSpecs") and isinstance(value, dict | Mapping):
             return value
@@ -76,9 +95,8 @@ def checkpoints_owner(job: Object) -> str:
 def checkpoint_writers(owner: str, jobs: Iterable[Object]) -> Iterator[Object]:
     """The jobs that run, or may begin to, and write in the checkpoint directory of the job with the uid `owner`."""
     for job in jobs:
-        is_over = objects.is_condition_true(job, "Succeeded") or objects.is_condition_true(job, "Failed")
-        is_suspended = objects.dig(job, "spec.runPolicy.suspend", False)
-        if not (is_over or is_suspended) and checkpoints_owner(job) == owner:
+        is_over = objects.is_condition_true(job, succeeded_condition(job)) or objects.is_condition_true(job, "Failed")
+        if not (is_over or is_suspended(job)) and checkpoints_owner(job) == owner:
             yield job
 
 

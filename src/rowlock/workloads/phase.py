@@ -28,7 +28,7 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
-from rowlock.workloads.frameworks import desired_pods
+from rowlock.workloads.frameworks import desired_pods, is_batch_job, is_suspended, succeeded_condition
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 """On a job that was suspended or deleted through the REST API: the command that did it, where it has said so."""
@@ -83,12 +83,12 @@ def _phase_and_condition(
 ) -> tuple[str, dict[str, Any] | None]:
     if objects.is_deleting(job):
         return "Deleting", None
-    for kind, phase in (("Succeeded", "Completed"), ("Failed", "Failed")):
+    for kind, phase in ((succeeded_condition(job), "Completed"), ("Failed", "Failed")):
         if objects.is_condition_true(job, kind):
             return phase, objects.condition(job, kind)
     if is_queued(job):
         return "Pending", objects.condition(job, "Suspended")
-    if objects.dig(job, "spec.runPolicy.suspend", False):
+    if is_suspended(job):
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
     if objects.is_condition_true(job, "Suspended"):
         return "Resuming", None
@@ -99,14 +99,14 @@ def _phase_and_condition(
 
 def is_queued(job: Object) -> bool:
     """Whether a scheduler that starts jobs by lifting their suspension has not begun, or has stopped, this one."""
-    return bool(
-        objects.dig(job, "spec.runPolicy.suspend", False) and objects.annotations(job).get(STARTED_BY_ANNOTATION)
-    )
+    return is_suspended(job) and bool(objects.annotations(job).get(STARTED_BY_ANNOTATION))
 
 
 def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
     desired = desired_pods(job)
+    if is_batch_job(job):  # its failed pods stay, and others are in their places
+        pods = [pod for pod in pods if objects.phase(pod) != "Failed"]
     counts = count_pods(pods)
     done_count = counts.running + counts.succeeded
     if counts.running and done_count >= desired:
@@ -230,6 +230,8 @@ def _explanation(
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         message, reason = pending_message(group, pods)
+        if not message and is_batch_job(job):
+            return _retry_sentence(job, pods), ""
         return f"{_eviction_note(group)}{message}", reason
     if phase == "Degraded" and _waits_to_grow(job, pods, group):
         message, reason = pending_message(group, pods)
@@ -238,6 +240,18 @@ def _explanation(
     if phase in ("Initializing", "Degraded"):
         return _container_sentence(pods)
     return "", ""
+
+
+def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
+    """Why a batch/v1 Job has no pod now: the next one waits after a failure."""
+    failed = sorted(
+        (p for p in pods if objects.phase(p) == "Failed"), key=lambda p: str(objects.meta(p)["creationTimestamp"])
+    )
+    if not failed or any(objects.phase(p) in ("Pending", "Running") for p in pods):
+        return ""
+    limit = objects.dig(job, "spec.backoffLimitPerIndex", objects.dig(job, "spec.backoffLimit", 6))
+    count = f"{len(failed)} {'pod has' if len(failed) == 1 else 'pods have'} failed, {limit} may"
+    return f"{_first_failure(failed[-1:])} The next pod is made after a delay of 10 s that doubles with each failure ({count}).".strip()
 
 
 def _first_failure(pods: Sequence[Object]) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 from rowlock import objects
 from rowlock.objects import Object
+from rowlock.training.batch_job.model import INDEX_KEY, JOB_NAME_LABEL
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.frameworks.torchrun import launched_ranks
 from rowlock.training.model import INDEX_LABEL, LAUNCHER, MASTER, TYPE_LABEL, WORKER
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
-from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, replica_specs
+from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, is_batch_job, replica_specs
 from rowlock.workloads.phase import is_running, pod_status
 
 _ORDER = {role.lower(): n for n, role in enumerate(ROLES)}
@@ -21,13 +22,15 @@ _RANKED = frozenset(f.kind.name for f in FRAMEWORKS.values() if f.pods_are_ranks
 
 
 def replica_role(pod: Object) -> str:
-    """The replica type in lower case, from the operator's label; "" for a pod that is no replica."""
-    return objects.labels(pod).get(TYPE_LABEL, "")
+    """The replica type in lower case, from the operator's label; "" for a pod that is no replica. Pods of a batch/v1 Job are workers."""
+    labels = objects.labels(pod)
+    return labels.get(TYPE_LABEL) or (WORKER.lower() if JOB_NAME_LABEL in labels else "")
 
 
 def replica_index(pod: Object) -> int:
     """The number within the replica type; 0 when the label is missing or not a number."""
-    text = objects.labels(pod).get(INDEX_LABEL, "0")
+    labels = objects.labels(pod)
+    text = labels.get(INDEX_LABEL) or labels.get(INDEX_KEY, "0")
     return int(text) if objects.is_digits(text) else 0
 
 
@@ -39,6 +42,8 @@ def sort_by_rank(pods: Iterable[Object]) -> list[Object]:
 def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
     """The pods that the job's replicas have by name and that are not among `pods`, in the order of ranks, as far as
     their names say: they were deleted, or were never made."""
+    if is_batch_job(job):  # their names are random
+        return []
     present = {objects.name(pod) for pod in pods}
     stubs = [
         {
@@ -70,12 +75,16 @@ def chief_pod(pods: Iterable[Object]) -> Object | None:
 
 def has_ranked_pods(job: Object) -> bool:
     """Its pods are ranks, equal but for their numbers: none of them only serves the others."""
+    if is_batch_job(job):
+        return bool(objects.dig(job, "spec.completionMode") == "Indexed")
     return job.get("kind") in _RANKED
 
 
 def rank_label(job: Object, pod: Object) -> str:
     """What a line of the merged log begins with: `rank 1` where pods are ranks, else `worker-1`."""
     replica_type, number = replica_role(pod), replica_index(pod)
+    if is_batch_job(job) and not has_ranked_pods(job):
+        return objects.name(pod)
     if not has_ranked_pods(job) or _ranks_per_pod(job) != 1:
         return f"{replica_type}-{number}" if replica_type else objects.name(pod)
     return f"rank {_pod_number(job, pod)}"

@@ -89,7 +89,8 @@ def created_at(job: Object) -> str:
 def framework_name(job: Object) -> str:
     kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
     mapping = frameworks.by_kind(kind) if kind else None
-    return mapping.name if mapping else str(job.get("kind", "")).removesuffix("Job")
+    kind_name = str(job.get("kind", ""))
+    return mapping.name if mapping else kind_name.removesuffix("Job") or kind_name
 
 
 def category(job: Object) -> str:
@@ -99,7 +100,8 @@ def category(job: Object) -> str:
 
 def workload_type(job: Object) -> str:
     """A job of one pod that no framework distributes is a training or a workspace; the others are distributed."""
-    if set(frameworks.replica_specs(job)) != {"Master"} or frameworks.desired_pods(job) != 1:
+    is_single = frameworks.is_batch_job(job) or set(frameworks.replica_specs(job)) == {"Master"}
+    if not is_single or frameworks.desired_pods(job) != 1:
         return "Distributed"
     return "Workspace" if category(job) == "Build" else "Training"
 
@@ -421,8 +423,8 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
     job = workload.job
     request_text = objects.annotations(job).get(REQUEST_ANNOTATION)
     request: dict[str, Any] = json.loads(request_text) if request_text else {}
-    is_suspended = bool(objects.dig(job, "spec.runPolicy.suspend", False))
-    desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_suspended else "Running"
+    is_stopped = frameworks.is_suspended(job)
+    desired_phase = "Deleted" if objects.is_deleting(job) else "Stopped" if is_stopped else "Running"
     return {
         "name": objects.name(job),
         "requestedName": request.get("name") or objects.name(job),

@@ -136,3 +136,43 @@ def test_jax_finds_its_processes_by_itself(machine: Cluster) -> None:
     machine.until(lambda: conditions(machine, "jax") & {"Complete", "Failed"}, "the group to end", 180)
     logs = logs_of(machine, "jax")
     assert [log.splitlines()[-1] for log in logs] == [f"process {i} of 2 sum 3" for i in range(2)], logs
+
+
+def test_rowlocks_commands_show_a_job_as_a_workload_with_ranks(machine: Cluster) -> None:
+    script = "echo number $JOB_COMPLETION_INDEX; sleep 1000"
+    gang = {"completions": 2, "parallelism": 2, "completionMode": "Indexed"}
+    machine.api("POST", JOBS, batch_job("shown", "sh", "-c", script, gpus=1, **gang))
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "60s")
+    machine.api("POST", JOBS, batch_job("waits", "sleep", "1000", gpus=1, **gang))
+    machine.until(lambda: "held by shown" in machine.run("rowlock", "why", "waits"), "the reason to be told")
+    listed = {row["name"]: row["phase"] for row in machine.json("rowlock", "list", "--json")}
+    assert listed["shown"] == "Running" and listed["waits"] == "Pending"
+    machine.until(lambda: "number 1" in machine.run("rowlock", "logs", "shown"), "the program to speak")
+    assert "[rank 1] number 1" in machine.run("rowlock", "logs", "shown")
+    assert machine.run("rowlock", "exec", "shown", "--rank", "1", "--", "printenv", "JOB_COMPLETION_INDEX") == "1\n"
+    machine.run("rowlock", "suspend", "shown")
+    machine.until(lambda: "Suspended" in conditions(machine, "shown"), "the Job to be suspended")
+    machine.run("rowlock", "wait", "waits", "--for", "running", "--timeout", "60s")
+    machine.run("rowlock", "delete", "waits")
+    machine.run("rowlock", "resume", "shown")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "60s")
+    machine.run("rowlock", "delete", "shown")
+    machine.until(lambda: "waits" in machine.run("rowlock", "history"), "the history to know it")
+    machine.until(lambda: not pods_of(machine, "shown"), "the pods to go")
+
+
+def test_a_job_that_waits_after_a_failure_says_so(machine: Cluster) -> None:
+    machine.api("POST", JOBS, batch_job("again", "sh", "-c", "exit 3"))
+    sentence = "ended with exit code 3. The next pod is made after a delay of 10 s that doubles with each failure (1 pod has failed, 6 may)."
+    machine.until(lambda: sentence in machine.run("rowlock", "list"), lambda: machine.run("rowlock", "list"))
+    machine.run("rowlock", "delete", "again")
+
+
+def test_a_job_that_another_object_has_made_is_not_shown_beside_it(machine: Cluster) -> None:
+    owner = {"apiVersion": "example.com/v1", "kind": "Set", "name": "set", "uid": "u-1", "controller": True}
+    job = batch_job("part", "sleep", "1000")
+    job["metadata"]["ownerReferences"] = [owner]
+    machine.api("POST", JOBS, job)
+    machine.until(lambda: len(pods_of(machine, "part")) == 1, "its pod")
+    assert "part" not in {row["name"] for row in machine.json("rowlock", "list", "--json")}
+    machine.api("DELETE", f"{JOBS}/part?propagationPolicy=Background")

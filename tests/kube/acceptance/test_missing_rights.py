@@ -136,6 +136,7 @@ async def claim(face: Face) -> str:
 
 ASKS: Mapping[tuple[str, str], Ask] = {
     ("kubeflow.org", "tfjobs"): get("/api/v1/workloads"),
+    ("batch", "jobs"): get("/api/v1/workloads"),
     ("scheduling.run.ai", "queues"): get("/api/v1/org-unit/projects"),
     ("scheduling.run.ai", "podgroups"): get("/api/v1/workloads"),
     ("scheduling.run.ai", "bindrequests"): start,

@@ -37,9 +37,9 @@ def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
         return "delete: the pod was deleted"
     if job is None or is_deleting(job):
         return f"delete: its job was deleted{_by_whom(job)}"
-    if dig(job, "spec.runPolicy.suspend"):
+    if dig(job, "spec.runPolicy.suspend") or dig(job, "spec.suspend"):
         return f"suspend: its job was suspended{_by_whom(job)}"
-    for ended, word in (("Failed", "failed"), ("Succeeded", "succeeded")):
+    for ended, word in (("Failed", "failed"), ("Succeeded", "succeeded"), ("Complete", "succeeded")):
         if is_condition_true(job, ended):
             policy = dig(job, "spec.runPolicy.cleanPodPolicy") or "its operator's"
             why = str((condition(job, ended) or {}).get("message") or "").rstrip(".")

@@ -117,7 +117,10 @@ async def workload_logs(call: RestCall, earlier: AsyncIterator[bytes] | None = N
 def _has_run(job: Object) -> bool:
     """Whether pods of the job may have run and been deleted. A job that only waits has none, so its logs are not looked
     up."""
-    return any(objects.condition(job, word) for word in ("Running", "Restarting", "Suspended", "Succeeded", "Failed"))
+    return any(
+        objects.condition(job, word)
+        for word in ("Running", "Restarting", "Suspended", "Succeeded", "Complete", "Failed")
+    )
 
 
 def no_logs_error(workload: Workload) -> BadRequest:

@@ -60,7 +60,7 @@ class PastRun:
 
 def kind_of(record: RunRecord) -> Kind | None:
     """The kind of a record's job; None when it is no known kind."""
-    return next((kind for kind in kinds.JOBS if kind.name == record.kind), None)
+    return next((kind for kind in kinds.WORKLOADS if kind.name == record.kind), None)
 
 
 async def ask_archive(

@@ -40,9 +40,12 @@ def read_milestones(job: Object) -> Milestones:
             started = _time_of(condition.get("lastTransitionTime"))
         elif condition.get("type") == "Failed" and condition.get("status") == "True":
             ended = ended or _time_of(condition.get("lastTransitionTime"))
-    policy = (job.get("spec") or {}).get("runPolicy") or {}
+    spec = job.get("spec") or {}
+    if job.get("kind") == "Job":
+        started = started or _time_of(status.get("startTime"))
+    is_suspended = bool((spec.get("runPolicy") or {}).get("suspend") or spec.get("suspend"))
     created = _time_of((job.get("metadata") or {}).get("creationTimestamp"))
-    return Milestones(created, started, ended, bool(policy.get("suspend")) and not ended)
+    return Milestones(created, started, ended, is_suspended and not ended)
 
 
 def _time_of(text: object) -> float:
