@@ -246,7 +246,7 @@ def set_process_info(node: dict[str, Any], problem: str) -> None:
         f"shared: pods see each other's processes, IPC and /dev/shm ({problem})"
         if problem
         else "namespaces: each container has its own processes, each pod its own IPC and /dev/shm; pods with real GPUs share"
-        " the machine's IPC and /dev/shm; programs of this machine share its /tmp"
+        " the machine's IPC and /dev/shm; programs of this machine share its /tmp (event SharedTmp where jobs meet there)"
     )
 
 

@@ -30,6 +30,7 @@ from rowlock.kubelet.network.service_relays import ServiceRelays
 from rowlock.kubelet.node import gpu_watch, leases, machine, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
+from rowlock.kubelet.node.tmp_watch import TmpWatch
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.pod_state import PodState, PodStates
 from rowlock.kubelet.pod.spec import parse_pod_spec
@@ -301,6 +302,9 @@ class Kubelet:
             ),
             "the measure of pods' disks": lambda: self._check_disk_usage(worker),
             "the sampler of what pods use": self.usage.run,
+            "the watch over what jobs share in /tmp": TmpWatch(
+                view, self.pod_states, self.recorder.record, self.network.has_namespaces
+            ).run,
             "the host ports of pods": self._host_ports.run,
             "the addresses of Services": self._service_relays.run,
             "the renewal of node leases": lambda: leases.renew_leases(self._api, view, nodes, self.node.clock),
