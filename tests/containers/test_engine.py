@@ -123,6 +123,35 @@ def test_limits_are_the_engines_own(tmp_path: Path) -> None:
     on_node(tmp_path, body)
 
 
+def test_a_helper_that_was_killed_for_memory_is_told_though_the_program_went_on(tmp_path: Path) -> None:
+    greedy = f"import subprocess; print(subprocess.run({GREED!r}).returncode)"
+
+    async def body(node: Node) -> None:
+        limits = {"limits": {"memory": "64Mi"}}
+        await node.add(pod("a", "", container={"command": ["python", "-c", greedy], "resources": limits}))
+        await node.ended("a")
+        assert (await node.log("a"), node.state("a", "state.terminated.exitCode")) == ("-9\n", 0)
+        (state,) = node.kubelet.pod_states.values()
+        exit_ = state.containers["main"].run.exit if state.containers["main"].run else None
+        assert exit_ is not None
+        if ENGINE == "docker":
+            assert exit_.helpers_overuse == "it needed more memory than its limit of 64.0Mi (killed by docker)"
+
+    on_node(tmp_path, body)
+
+
+def test_a_container_has_no_variables_of_the_machine_and_no_token_which_is_said(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("a", "env", spec={"automountServiceAccountToken": True}))
+        await node.ended("a")
+        names = {line.partition("=")[0] for line in (await node.log("a")).splitlines()}
+        assert not {name for name in names if name.startswith(("KUBERNETES_", "CUDA_", "NVIDIA_"))}
+        assert {"HOSTNAME", "OMP_NUM_THREADS", "ROWLOCK_CHECKPOINT_DIR"} <= names and "VIRTUAL_ENV" not in names
+        await node.told("a", "automountServiceAccountToken: pods in containers do not reach the API server")
+
+    on_node(tmp_path, body)
+
+
 def test_a_security_context_is_applied(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         context = {

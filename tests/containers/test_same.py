@@ -5,9 +5,17 @@ from tests.kubelet.images.test_builds_either_way import (  # noqa: F401
     test_command_user_directory_and_variables_are_the_images_unless_the_pod_says_others,
     test_the_images_stop_signal_asks_its_program_to_end,
 )
+from tests.kubelet.network.test_host_ports import (  # noqa: F401
+    test_a_port_of_this_machine_leads_to_the_pod_until_it_ends,
+    test_a_port_that_is_taken_is_said_and_opened_when_it_is_free,
+)
 from tests.kubelet.network.test_namespaces import (  # noqa: F401
     test_a_pod_that_comes_later_is_known_to_those_that_run,
+    test_a_pods_own_aliases_come_before_the_clusters_names_and_are_nobody_elses,
     test_names_resolve_and_every_pod_keeps_its_port,
+)
+from tests.kubelet.network.test_pod_reach import (  # noqa: F401
+    test_http_reaches_pods_and_services_by_every_name_and_address,
 )
 from tests.kubelet.prober.test_prober import (  # noqa: F401
     test_a_hook_that_fails_is_said,

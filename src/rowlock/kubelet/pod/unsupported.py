@@ -34,6 +34,9 @@ def pod_warnings(
     contexts = [("the pod", pod.security_context), *((c.name, c.security_context) for c in pod.containers)]
     if engine:
         warnings = engine_context_warnings(contexts) + memory_volume_warnings(pod.volumes, engine)
+        if pod.wants_token:
+            text = "pods in containers do not reach the API server, so they have no token"
+            warnings.append(f"automountServiceAccountToken: {text}")
     else:
         warnings = [text for owner, context in contexts for text in unapplied_warnings(context, owner)]
     warnings += network_warnings(pod.object.get("spec") or {}, has_own_network=has_namespaces and not engine)
