@@ -13,7 +13,7 @@ PAGE = REPO / "docs" / "design" / "rooms.md"
 WORDS = ("errors", "objects", "kinds", "selectors", "quantity", "api")
 ROOMS = (
     "documents", "training", "scheduling", "workloads", "gangs", "diagnosis", "curves", "system", "controllers", "archive", "accounts", "audit", "authentication", "authorization",
-    "http_server", "storage", "apiserver", "kubelet", "diagnostics",
+    "http_server", "storage", "apiserver", "webhooks", "kubelet", "diagnostics",
     "kube", "rest", "simulator", "runtime", "sdk", "metrics", "browser", "identity", "kube_evidence", "kube_operator",
 )  # fmt: skip
 """In the order of the storeys."""

@@ -3,7 +3,8 @@
 
 What is taken are facts: names of fields, types, formats, required, enums, list kinds and merge keys from OpenAPI; from
 Go's own structs (`go_facts/main.go`) protobuf numbers, named types, which fields are written even when they are empty,
-and the scheme's defaults; from the training operator's CRDs the schemas of its jobs. Prose is left behind. Sub-schemas
+and the scheme's defaults; from the training operator's CRDs the schemas of its jobs, and from those of JobSet and Kubeflow
+Trainer (`--trainer-crds`) theirs. Prose is left behind. Sub-schemas
 that occur in several places of the CRDs (the pod template, above all) are written once and referred to. One type per
 line, sorted, so that a new Kubernetes (`rowlock.KUBERNETES`) shows as a readable diff.
 """
@@ -144,8 +145,8 @@ def unprosed(schema: Any) -> Any:
 class Sharing:
     """Writes equal sub-schemas of the CRDs once."""
 
-    def __init__(self, schemas: list[Schema]) -> None:
-        self.seen: Counter[str] = Counter()
+    def __init__(self, schemas: list[Schema], prefix: str) -> None:
+        self.prefix, self.seen = prefix, Counter[str]()
         for schema in schemas:
             self._count(schema)
         self.names: dict[str, str] = {}
@@ -173,15 +174,17 @@ class Sharing:
             text = json.dumps(schema, sort_keys=True)
             if self.seen[text] > 1 and len(text) > SHARED:
                 if text not in self.names:
-                    self.names[text] = f"crd.{len(self.names)}"
+                    self.names[text] = f"{self.prefix}.{len(self.names)}"
                     self.types[self.names[text]] = {k: self.replace(v) for k, v in schema.items()}
                 return {"$ref": self.names[text]}
         return {k: self.replace(v) for k, v in schema.items()}
 
 
-def custom(documents: list[Schema]) -> tuple[dict[str, Schema], dict[str, str]]:
-    """The types of the operator's CRDs (`documents`) and of KAI's two, which `kai()` writes out."""
-    roots: dict[str, Schema] = dict(kai())
+def custom(
+    documents: list[Schema], prefix: str, written: dict[str, Schema]
+) -> tuple[dict[str, Schema], dict[str, str]]:
+    """The types of some CRDs (`documents`) and of `written` ones. What they share among them has names that begin with `prefix`."""
+    roots = dict(written)
     for crd in documents:
         spec = crd["spec"]
         for version in spec["versions"]:
@@ -189,9 +192,28 @@ def custom(documents: list[Schema]) -> tuple[dict[str, Schema], dict[str, str]]:
             schema = unprosed(version["schema"]["openAPIV3Schema"])
             schema["properties"]["metadata"] = {"$ref": META}
             roots[key] = schema
-    sharing = Sharing(list(roots.values()))
-    types = {key: sharing.replace(schema) for key, schema in roots.items()}
+    sharing = Sharing(list(roots.values()), prefix)
+    types = {key: {k: sharing.replace(v) for k, v in schema.items()} for key, schema in roots.items()}
     return {**types, **sharing.types}, {key: key for key in types}
+
+
+TRAINER = "trainer"
+TRAINER_GROUPS = ("jobset.x-k8s.io/", "trainer.kubeflow.org/")
+
+
+def trainer(directory: Path | None) -> tuple[dict[str, Schema], dict[str, str]]:
+    """The types of JobSet's and Kubeflow Trainer's CRDs, which nothing here builds: from their files, or as they stand in the table."""
+    if directory is not None:
+        return custom([crd for file in sorted(directory.glob("*.yaml")) for crd in definitions(file)], TRAINER, {})
+    table = json.loads(TABLE.read_text())
+    types = {n: t for n, t in table["types"].items() if n.startswith((*TRAINER_GROUPS, f"{TRAINER}."))}
+    return types, {key: name for key, name in table["kinds"].items() if key.startswith(TRAINER_GROUPS)}
+
+
+def definitions(file: Path) -> list[Schema]:
+    """The CustomResourceDefinitions of a file of manifests."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [d for d in yaml.load_all(file.read_text(), loader) if d and d["kind"] == "CustomResourceDefinition"]
 
 
 def kai() -> dict[str, Schema]:
@@ -235,17 +257,16 @@ def write(types: dict[str, Schema], kinds: dict[str, str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--crds", type=Path, help="the operator's manifests, instead of those of the built cluster")
+    parser.add_argument(
+        "--trainer-crds", type=Path, help="directory with the CRDs of JobSet and Kubeflow Trainer, where they change"
+    )
     parser.add_argument("--out", type=Path, default=TABLE)
     given = parser.parse_args()
     program = Path(__file__).parent / "go_facts" / "main.go"
     facts = GoFacts(json.loads(run_program(program, *ROOTS, *OPTIONS)))
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    manifests = given.crds or build() / MANIFESTS
-    documents = [
-        d for d in yaml.load_all(manifests.read_text(), loader) if d and d["kind"] == "CustomResourceDefinition"
-    ]
-    types, kinds = custom(documents)
-    given.out.write_text(write({**facts.types, **types}, {**facts.kinds, **kinds}))
+    types, kinds = custom(definitions(given.crds or build() / MANIFESTS), "crd", kai())
+    more_types, more_kinds = trainer(given.trainer_crds)
+    given.out.write_text(write({**facts.types, **types, **more_types}, {**facts.kinds, **kinds, **more_kinds}))
 
 
 if __name__ == "__main__":

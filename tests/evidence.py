@@ -13,6 +13,7 @@ DATA = Path(__file__).parent / "data"
 WALKS = DATA / "kubectl-walk"
 OPERATOR_CASES = DATA / "operator-cases"
 JOB_CASES = DATA / "job-cases"
+TRAINER_CASES = DATA / "trainer-cases"
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 """Optional. A test that needs a file of it is skipped with a reason that `tests/allowed_skips.txt` lists."""

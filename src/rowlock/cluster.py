@@ -48,8 +48,12 @@ from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.system.unix_accounts import UnixAccountRules
 from rowlock.training import controller as training
 from rowlock.training.batch_job import controller as batch_job
+from rowlock.training.jobset.controller import JobSetController
+from rowlock.training.jobset.gangs import JobSetGroupController
 from rowlock.training.model import PARITIES
 from rowlock.training.pod_group import PodGroupController
+from rowlock.training.trainjob.controller import TrainJobController
+from rowlock.webhooks.trainer_webhooks import TrainerWebhooks
 from rowlock.workloads.figures.usage_series import UsageSeries
 
 
@@ -90,6 +94,7 @@ class LocalCluster:
             parity=parity,
             has_scheduler=has_scheduler,
             draining=self._draining,
+            webhooks=TrainerWebhooks(),
             unix_accounts=UnixAccountRules(settings.requires_unix_accounts, can_switch=os.geteuid() == 0),
         )
         if "kubelet" not in settings.disabled_parts:
@@ -183,11 +188,13 @@ class LocalCluster:
         active: list[Controller] = [
             *training.controllers(PARITIES[self.settings.parity]),
             *batch_job.controllers(declares_gangs=self.scheduler is not None),
+            JobSetController(),
+            TrainJobController(),
             *system.controllers(self.settings.ca_certificate, self.settings.event_ttl),
             fake_nodes.FakeKubelet(),
         ]
         if self.scheduler is not None:
-            active += [PodGroupController(), self.scheduler]
+            active += [PodGroupController(), JobSetGroupController(), self.scheduler]
         return active
 
     async def run(self) -> None:

@@ -94,6 +94,22 @@ JOBS: tuple[Kind, ...] = (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJ
 WORKLOADS: tuple[Kind, ...] = (*JOBS, BATCH_JOB)
 """Kinds that people see as workloads. A Job that another object has made is a part of that one."""
 
+JOB_SET = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", (), True, frozenset({"status"}), custom=True)
+TRAIN_JOB = Kind(
+    "trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", (), True, frozenset({"status"}), custom=True
+)
+TRAINING_RUNTIME = Kind("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes", custom=True)
+CLUSTER_TRAINING_RUNTIME = Kind(
+    "trainer.kubeflow.org",
+    "v1alpha1",
+    "ClusterTrainingRuntime",
+    "clustertrainingruntimes",
+    namespaced=False,
+    custom=True,
+)
+TRAINER: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+"""Kubeflow Trainer's kinds, and the one that its jobs become."""
+
 QUEUE = Kind(
     "scheduling.run.ai", "v2", "Queue", "queues", ("q",), False, frozenset({"status"}), custom=True
 )  # KAI's own group and versions, so that the same object works on a cluster that has KAI
@@ -103,7 +119,7 @@ POD_GROUP = Kind(
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
-    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, *JOBS, QUEUE, POD_GROUP,
+    RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, *JOBS, *TRAINER, QUEUE, POD_GROUP,
 )  # fmt: skip
 
 _BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}

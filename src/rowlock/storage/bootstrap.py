@@ -9,6 +9,7 @@ from __future__ import annotations
 from rowlock import kinds
 from rowlock.kinds import Kind
 from rowlock.objects import Object
+from rowlock.training.trainjob.runtimes import shipped_runtimes
 from rowlock.workloads import projects, submission
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -44,6 +45,7 @@ def initial_objects() -> list[tuple[Kind, Object]]:
             (kinds.PRIORITY_CLASS, _object(kinds.PRIORITY_CLASS, name, value=value))
             for name, value in PRIORITY_CLASSES.items()
         ),
+        *((kinds.CLUSTER_TRAINING_RUNTIME, runtime) for runtime in shipped_runtimes()),
         (kinds.QUEUE, projects.to_department(DEFAULT_NAME)),
         (kinds.QUEUE, projects.to_queue(project)),
         (kinds.NAMESPACE, projects.to_namespace(project)),

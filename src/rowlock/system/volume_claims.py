@@ -16,8 +16,10 @@ from rowlock.api import (
     Record,
     View,
 )
+from rowlock.errors import forbidden
 from rowlock.kinds import EVENT, PERSISTENT_VOLUME_CLAIM, POD, Kind
 from rowlock.objects import Key, Object
+from rowlock.quantity import parse
 from rowlock.system.finalizers import finalizers_of, patch_metadata, remove_finalizer
 
 PVC_PROTECTION_FINALIZER = "kubernetes.io/pvc-protection"
@@ -84,3 +86,19 @@ class FirstConsumerEvents:
             return NOTHING
         text = "waiting for first consumer to be created before binding"
         return Decision((Record(claim, "Normal", "WaitForFirstConsumer", text, self.name),))
+
+
+def add_protection_finalizer(claim: Object) -> Object:
+    """A claim stays while pods use it: `ClaimProtection` of `system/volume_claims.py` takes the finalizer away."""
+    own = objects.meta(claim).get("finalizers") or []
+    if PVC_PROTECTION_FINALIZER in own:
+        return claim
+    return objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
+
+
+def check_not_resized(old: Object, new: Object) -> None:
+    """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
+    before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
+    if after > before:
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise forbidden(PERSISTENT_VOLUME_CLAIM.plural, objects.name(new), why)

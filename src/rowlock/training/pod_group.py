@@ -8,7 +8,7 @@ the job.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Record, Update, View
@@ -65,19 +65,32 @@ def group_name(job: Job) -> str:
 
 
 def queue_of(job: Job, namespace: Object | None) -> str:
-    """The queue a job asks for: its own label, its pods', its project, its namespace's; else `default`."""
-    for label_set in _label_sets(job):
+    """The queue a job asks for."""
+    return queue_among(list(_label_sets(job)), namespace)
+
+
+def queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None) -> str:
+    """The queue that labels ask for: of the job itself, which are the first, or its pods; its project; its namespace's; else
+    `default`."""
+    for label_set in label_sets:
         for label in QUEUE_LABELS:
             if label_set.get(label):
                 return label_set[label]
     namespace_queue = labels(namespace).get(NAMESPACE_QUEUE_LABEL) if namespace else None
-    return labels(job.object).get(PROJECT_LABEL) or namespace_queue or DEFAULT_QUEUE
+    return label_sets[0].get(PROJECT_LABEL) or namespace_queue or DEFAULT_QUEUE
 
 
 def priority_of(job: Job, class_names: Iterable[str]) -> str:
-    """The priority class a job asks for; one that does not exist counts as `train`, as in KAI."""
-    candidates = [marked.get(PRIORITY_LABEL) for marked in _label_sets(job)]
-    candidates += [(r.template.get("spec") or {}).get("priorityClassName") for r in job.replicas.values()]
+    """The priority class a job asks for."""
+    return priority_among(_label_sets(job), (r.template for r in job.replicas.values()), class_names)
+
+
+def priority_among(
+    label_sets: Iterable[dict[str, str]], templates: Iterable[Object], class_names: Iterable[str]
+) -> str:
+    """The priority class that labels or pod templates ask for; one that does not exist counts as `train`, as in KAI."""
+    candidates = [marked.get(PRIORITY_LABEL) for marked in label_sets]
+    candidates += [(template.get("spec") or {}).get("priorityClassName") for template in templates]
     priority = next((a for a in candidates if a), DEFAULT_PRIORITY)
     return priority if priority in PRIORITIES or priority in set(class_names) else DEFAULT_PRIORITY
 

@@ -7,10 +7,9 @@ are left out. Pure but for its clock.
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from rowlock import kinds, objects
 from rowlock.api import View, WriteOptions
@@ -24,21 +23,24 @@ from rowlock.apiserver.schema import crd_schema, decoding, types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.apiserver.validation import object_warnings
 from rowlock.apiserver.validation import objects as object_validation
+from rowlock.documents.kept_fields import (
+    keep_secret_names,
+    merge_string_data,
+)
+from rowlock.documents.schema_rules import rule_causes
 from rowlock.errors import (
     ApiError,
     BadRequest,
     Cause,
     Forbidden,
-    forbidden,
     invalid,
     not_found,
 )
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.quantity import parse
 from rowlock.system import service_addresses
 from rowlock.system.unix_accounts import UNRESTRICTED, UnixAccountRules, check_account, restrict_pod
-from rowlock.system.volume_claims import PVC_PROTECTION_FINALIZER
+from rowlock.system.volume_claims import add_protection_finalizer, check_not_resized
 from rowlock.training.admission.webhooks import denial_message, review_job
 from rowlock.training.batch_job.admission.selector import with_generated_selector, with_template_labels
 from rowlock.training.model import DEFAULT, Parity
@@ -48,6 +50,16 @@ SPEC_REPLICAS_PATHS = {
     kinds.PADDLEJOB: "spec.paddleReplicaSpecs.Worker.replicas",
     kinds.JAXJOB: "spec.jaxReplicaSpecs.Worker.replicas",
 }
+
+
+class Webhooks(Protocol):
+    """Webhooks that controllers of `kinds.TRAINER` have registered."""
+
+    def admit_pod(self, pod: Object, view: View | None, *, has_scheduler: bool) -> Object: ...
+
+    def fill_defaults(self, kind: Kind, old: Object | None, new: Object, now: float) -> Object: ...
+
+    def review(self, kind: Kind, old: Object | None, new: Object, options: WriteOptions, view: View | None) -> None: ...
 
 
 class AdmissionChain:
@@ -62,11 +74,13 @@ class AdmissionChain:
         has_scheduler: bool = True,
         draining: Draining | None = None,
         unix_accounts: UnixAccountRules = UNRESTRICTED,
+        webhooks: Webhooks | None = None,
     ) -> None:
         """`view` has the objects as the next write finds them (`Store.open` hands it over). `has_scheduler` False = nobody of
         ours places pods here: nothing is said about where they could go."""
         self._view, self._clock, self._parity, self._has_scheduler = view, clock, parity, has_scheduler
         self._draining, self._unix_accounts = draining or Draining(), unix_accounts
+        self._webhooks = webhooks
 
     def create(self, kind: Kind, obj: Object, options: WriteOptions) -> Object:
         self._draining.check_create(kind, obj)
@@ -78,22 +92,27 @@ class AdmissionChain:
             options.review(None, new)
         gang_admission.check_ownership(kind, None, new, options, self._view)
         if kind is kinds.SECRET:
-            new = _merge_string_data(new)
+            new = merge_string_data(new)
         entries = (
             list(given_fields)
             if isinstance(given_fields, SettledManagedFields)
             else self._first_entry(kind, _without_allocated_fields(kind, obj, new), options)
         )
         if kind is kinds.POD:
-            new = self._restrict_pod(pod_admission.admit_create(new, self._view))
+            new = pod_admission.admit_create(new, self._view)
+            if self._webhooks is not None:
+                new = self._webhooks.admit_pod(new, self._view, has_scheduler=self._has_scheduler)
+            new = self._restrict_pod(new)
+        elif kind in kinds.TRAINER and self._webhooks is not None:
+            new = self._webhooks.fill_defaults(kind, None, new, self._clock())
         elif kind is kinds.BATCH_JOB:
             new = with_generated_selector(new)
         elif kind is kinds.PERSISTENT_VOLUME_CLAIM:
-            new = _add_protection_finalizer(new)
+            new = add_protection_finalizer(new)
         elif kind is kinds.RESOURCE_QUOTA:
             new = {**new, "status": {}}
         elif kind is kinds.SERVICE_ACCOUNT:
-            new = _keep_secret_names(new)
+            new = keep_secret_names(new)
         elif kind in kinds.JOBS and self._unix_accounts.required and self._view:
             namespace = self._view.get(kinds.NAMESPACE, "", objects.namespace(new))
             check_account(new, kind.plural, namespace, self._unix_accounts)
@@ -104,7 +123,7 @@ class AdmissionChain:
             new = service_addresses.allocate(None, new, self._view)
             options.warnings.extend(service_addresses.notes(new))
         options.warnings.extend(object_warnings.warnings(kind, new, created=True))
-        _review(kind, None, new, options, self._parity)
+        self._review(kind, None, new, options)
         if kind in gang_admission.REVIEWED_KINDS:
             view = self._view if self._has_scheduler else None
             gang_admission.review(kind, None, new, options, view, now=self._clock())
@@ -137,7 +156,7 @@ class AdmissionChain:
         if not subresource:
             gang_admission.check_ownership(kind, before, new, options, self._view)
         if kind is kinds.SECRET:
-            new = _merge_string_data(new)
+            new = merge_string_data(new)
         if kind is kinds.POD and not subresource:
             new = pod_admission.admit_update(new)
         elif kind is kinds.POD and subresource == "ephemeralcontainers":
@@ -148,7 +167,9 @@ class AdmissionChain:
             if from_apply
             else managed_fields.initial_entries(old_fields, None if subresource else given_fields)
         )
-        submitted, new = new, _keep_secret_names(new) if kind is kinds.SERVICE_ACCOUNT else new
+        submitted, new = new, keep_secret_names(new) if kind is kinds.SERVICE_ACCOUNT else new
+        if kind in kinds.TRAINER and self._webhooks is not None and not subresource:
+            new = self._webhooks.fill_defaults(kind, before, new, self._clock())
         if kind is kinds.SERVICE and not subresource:
             new = service_addresses.keep_allocated(before, new)
         if subresource == "scale":
@@ -158,21 +179,21 @@ class AdmissionChain:
         if submitted == before and not from_apply and entries == (old_fields or []):
             if not subresource:  # who changes nothing is warned, and a webhook is asked, all the same
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
-                _review(kind, old, new, options, self._parity)
+                self._review(kind, old, new, options)
             return old
         if subresource == "status":
             self._validate_status(kind, old, new)
         else:
             self._validate(kind, old, new, subresource)
             if kind is kinds.PERSISTENT_VOLUME_CLAIM:
-                _check_not_resized(old, new)
+                check_not_resized(old, new)
             elif kind is kinds.SERVICE:
                 new = service_addresses.allocate(before, new, self._view)
                 options.warnings.extend(service_addresses.notes(new))
             if not subresource:
                 options.warnings.extend(object_warnings.warnings(kind, new, created=False))
             if subresource != "scale":  # webhooks are registered for the jobs themselves
-                _review(kind, old, new, options, self._parity)
+                self._review(kind, old, new, options)
                 gang_admission.review(kind, before, new, options, self._view)
         if from_apply or subresource == "scale" or not options.manager:
             return _with_managed_fields(new, entries)
@@ -190,13 +211,23 @@ class AdmissionChain:
             kind, new, FieldManager(options.manager, objects.timestamp(self._clock()))
         )
 
+    def _review(self, kind: Kind, old: Object | None, new: Object, options: WriteOptions) -> None:
+        """The validating webhooks: the training operator's, and those that were handed over."""
+        if kind in kinds.JOBS:
+            verdict = review_job(kind, old, new, self._parity)
+            options.warnings.extend(verdict.warnings)
+            if verdict.errors:
+                raise Forbidden(denial_message(kind, verdict))
+        elif kind in kinds.TRAINER and self._webhooks is not None:
+            self._webhooks.review(kind, old, new, options, self._view)
+
     def _validate(self, kind: Kind, old: Object | None, new: Object, subresource: str = "") -> None:
         causes = object_validation.meta_causes(kind, new)
         if old is not None:
             causes += object_validation.meta_update_causes(old, new)
         if kind.custom:
             causes += _schema_causes(kind, old, new)
-            causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
+            causes = crd_schema.add_incomplete_cause(causes) if kind in _KINDS_WITH_RULES else causes
             causes += () if causes else gang_admission.causes(kind, new, self._view)
         else:
             rule_causes = object_validation.object_causes(kind, new)
@@ -221,9 +252,10 @@ class AdmissionChain:
         if not kind.custom or "status" not in new:
             return
         node = types.field_schema(types.schema_of(kind), "status") or types.ANYTHING
-        causes, lists, _ = crd_schema.validate(new["status"], node, at="status")
-        causes += lists
-        causes = crd_schema.add_incomplete_cause(causes) if kind in kinds.JOBS else causes
+        causes, lists, incomplete = crd_schema.validate(new["status"], node, at="status")
+        has_rules = kind in _KINDS_WITH_RULES and not incomplete
+        causes += lists + (rule_causes(None, new["status"], node, types.resolve_ref, "status") if has_rules else [])
+        causes = crd_schema.add_incomplete_cause(causes) if kind in _KINDS_WITH_RULES else causes
         if causes:
             raise invalid(kind.name, objects.name(new), causes, kind.group)
 
@@ -283,6 +315,8 @@ class DecodingError(BadRequest):
 
 _SHARED_STATUS_KINDS = (kinds.POD, kinds.NODE, kinds.BATCH_JOB)
 """Of the built-in kinds those whose status is written all the time: the rest of them is not decoded again for it."""
+_KINDS_WITH_RULES = frozenset({*kinds.JOBS, *kinds.TRAINER})
+"""Custom kinds whose schemas have rules of their own."""
 _HEADER = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -312,9 +346,7 @@ def _schema_causes(kind: Kind, old: Object | None, new: Object) -> Iterable[Caus
     causes = causes + lists
     if incomplete:
         return causes
-    if old is not None:
-        causes = causes + crd_schema.immutable_causes(old, new, node)
-    return causes
+    return causes + (rule_causes(old, new, node, types.resolve_ref) if kind in _KINDS_WITH_RULES else [])
 
 
 def _without_allocated_fields(kind: Kind, submitted: Object, new: Object) -> Object:
@@ -327,30 +359,6 @@ def _without_allocated_fields(kind: Kind, submitted: Object, new: Object) -> Obj
 
 
 _ALLOCATED_FIELDS = frozenset({"clusterIPs", "ipFamilies", "ipFamilyPolicy"})
-
-
-def _add_protection_finalizer(claim: Object) -> Object:
-    """A claim stays while pods use it: `ClaimProtection` of `system/volume_claims.py` takes the finalizer away."""
-    own = objects.meta(claim).get("finalizers") or []
-    if PVC_PROTECTION_FINALIZER in own:
-        return claim
-    return objects.with_field(claim, "metadata.finalizers", [*own, PVC_PROTECTION_FINALIZER])
-
-
-def _check_not_resized(old: Object, new: Object) -> None:
-    """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
-    before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
-    if after > before:
-        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
-        raise forbidden(kinds.PERSISTENT_VOLUME_CLAIM.plural, objects.name(new), why)
-
-
-def _keep_secret_names(account: Object) -> Object:
-    """Of the secrets that an account may use, their names count."""
-    secrets = account.get("secrets")
-    if not secrets:
-        return account
-    return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
 
 
 def _service_causes(service: Object) -> list[Cause]:
@@ -370,22 +378,3 @@ def missing_service_error(service: Object) -> ApiError:
     if causes:
         return invalid("Service", objects.name(new), causes)
     return not_found(kinds.SERVICE.plural, objects.name(new))
-
-
-def _merge_string_data(secret: Object) -> Object:
-    """`stringData` is written as `data`."""
-    if "stringData" not in secret:
-        return secret
-    texts = secret["stringData"]
-    data = {**(secret.get("data") or {}), **{k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
-    return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}
-
-
-def _review(kind: Kind, old: Object | None, new: Object, options: WriteOptions, parity: Parity) -> None:
-    """The training operator's validating webhook."""
-    if kind not in kinds.JOBS:
-        return
-    verdict = review_job(kind, old, new, parity)
-    options.warnings.extend(verdict.warnings)
-    if verdict.errors:
-        raise Forbidden(denial_message(kind, verdict))

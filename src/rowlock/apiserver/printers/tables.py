@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from rowlock import objects
 from rowlock.apiserver.printers.durations import human_duration, time_since
 from rowlock.apiserver.printers.pod_columns import pod_cells
-from rowlock.kinds import JOBS, Kind
+from rowlock.kinds import JOB_SET, JOBS, TRAIN_JOB, Kind
 from rowlock.objects import Object
 from rowlock.quantity import parse
 
@@ -114,6 +114,17 @@ def partial_metadata(obj: Object) -> Object:
 def _job_cells(job: Object, _: float) -> Cells:
     conditions = objects.dig(job, "status.conditions") or []
     return {"State": conditions[-1].get("type") if conditions else None}
+
+
+def _jobset_cells(jobset: Object, _: float) -> Cells:
+    """Columns of type string: numbers and truths as text, and nothing where the field is not."""
+    completed, suspended = objects.condition(jobset, "Completed") or {}, objects.dig(jobset, "spec.suspend")
+    restarts = objects.dig(jobset, "status.restarts")
+    return {
+        "Restarts": None if restarts is None else str(restarts),
+        "Completed": completed.get("status"),
+        "Suspended": None if suspended is None else str(suspended).lower(),
+    }
 
 
 def _service_cells(service: Object, _: float) -> Cells:
@@ -295,5 +306,6 @@ _COMPUTED: Mapping[str, Callable[[Object, float], Cells]] = {
     "horizontalpodautoscalers.autoscaling": _autoscaler_cells,
     "queues.scheduling.run.ai": _queue_cells,
     "jobs.batch": _batch_job_cells,
-    **{kind.resource: _job_cells for kind in JOBS},
+    **{kind.resource: _job_cells for kind in (*JOBS, TRAIN_JOB)},
+    JOB_SET.resource: _jobset_cells,
 }

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rowlock import objects
 from rowlock.apiserver.schema import types
 from rowlock.apiserver.schema.decoding import Walk
 from rowlock.errors import Cause
@@ -101,7 +99,7 @@ def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Caus
 
 
 _PLAIN_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
-_RULES = frozenset({"enum", "pattern", "format"})
+_RULES = frozenset({"enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength"})
 _ANY_TEXT = {"type": "string"}
 
 
@@ -121,10 +119,14 @@ def _fits(value: Any, node: types.Schema) -> bool:
             if not _fits(element, child):
                 return False
         required = node.get("required")
-        return not required or value.keys() >= set(required)
+        return (not required or value.keys() >= set(required)) and len(value) >= node.get("minProperties", 0)
     if value.__class__ is list:
         child = node.get("items") or types.ANYTHING
-        return _have_no_duplicates(value, node) and all(_fits(element, child) for element in value)
+        return (
+            node.get("minItems", 0) <= len(value) <= node.get("maxItems", len(value))
+            and _have_no_duplicates(value, node)
+            and all(_fits(element, child) for element in value)
+        )
     if value.__class__ is int and not -(2**31) <= value < 2**31:
         return False
     if _RULES.isdisjoint(node):
@@ -204,6 +206,8 @@ def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets
         if key not in value:
             errors.schema.append(Cause("FieldValueRequired", "Required value", f"{dot}{key}"))
             errors.incomplete = True
+    if len(value) < node.get("minProperties", 0):
+        errors.schema.append(_too_few(path, f"have at least {node['minProperties']} properties", errors))
 
 
 def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
@@ -211,6 +215,12 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
     is_text = types.resolve_ref(child) == _ANY_TEXT and set(map(type, value)) == {str}
     for index, element in enumerate(() if is_text else value):
         _check_value(element, child, f"{path}[{index}]", f"{brackets}[{index}]", errors)
+    if len(value) < node.get("minItems", 0):
+        errors.schema.append(_too_few(path, f"have at least {node['minItems']} items", errors))
+    if len(value) > node.get("maxItems", len(value)):
+        text = f"Too many: {len(value)}: must have at most {node['maxItems']} items"
+        errors.schema.append(Cause("FieldValueTooMany", text, path))
+        errors.incomplete = True
     kind = node.get("x-kubernetes-list-type")
     if kind not in ("map", "set"):
         return
@@ -220,6 +230,13 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
         if identity in identities:
             errors.lists.append(Cause("FieldValueDuplicate", f"Duplicate value: {identity}", f"{brackets}[{index}]"))
         identities.add(identity)
+
+
+def _too_few(path: str, wanted: str, errors: _Errors) -> Cause:
+    """What is said of a list or an object that is too small; its size is not."""
+    return Cause(
+        "FieldValueInvalid", f"Invalid value: 0: {path.removeprefix(errors.prefix)} in body should {wanted}", path
+    )
 
 
 def _identity(element: Any, node: types.Schema) -> str:
@@ -235,6 +252,7 @@ def compact_json(value: Any) -> str:
 
 def _check_scalar(value: Any, node: types.Schema, path: str, errors: _Errors) -> None:
     body_path = path.removeprefix(errors.prefix)
+    _check_bounds(value, node, path, errors)
     if node.get("enum") and value not in node["enum"]:
         supported = ", ".join(f'"{v}"' for v in node["enum"])
         text = f'Unsupported value: "{value}": supported values: {supported}'
@@ -249,6 +267,25 @@ def _check_scalar(value: Any, node: types.Schema, path: str, errors: _Errors) ->
     if node.get("format") == "date-time" and isinstance(value, str) and not _DATE_TIME.fullmatch(value):
         text = f"Invalid value: {compact_json(value)}: {body_path} in body must be of type date-time: {compact_json(value)}"
         errors.schema.append(Cause("FieldValueTypeInvalid", text, path))
+
+
+def _check_bounds(value: Any, node: types.Schema, path: str, errors: _Errors) -> None:
+    """The least and the most that a number or a text may be."""
+    body_path = path.removeprefix(errors.prefix)
+    if isinstance(value, str):
+        if len(value) < node.get("minLength", 0):
+            text = f"{body_path} in body should be at least {node['minLength']} chars long"
+            errors.schema.append(Cause("FieldValueInvalid", f"Invalid value: {compact_json(value)}: {text}", path))
+        if len(value) > node.get("maxLength", len(value)):
+            text = f"Too long: may not be more than {node['maxLength']} bytes"
+            errors.schema.append(Cause("FieldValueTooLong", text, path))
+            errors.incomplete = True
+    elif isinstance(value, int | float):
+        least, most = node.get("minimum", value), node.get("maximum", value)
+        if not least <= value <= most:
+            bound = f"greater than or equal to {least}" if value < least else f"less than or equal to {most}"
+            text = f"Invalid value: {value}: {body_path} in body should be {bound}"
+            errors.schema.append(Cause("FieldValueInvalid", text, path))
 
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -279,34 +316,3 @@ def _accessor_error(value: Any, field_path: str, accessed_path: str, expected: s
     kind = go.get(type(value).__name__, "[]interface {}")
     text = f"Invalid value: 0: {accessed_path} accessor error: {value} is of the type {kind}, expected {expected}"
     return Cause("FieldValueInvalid", text, field_path)
-
-
-def immutable_causes(old: Any, new: Any, node: types.Schema) -> list[Cause]:
-    """The transition rules of the schema (`self == oldSelf`): checked where both sides have the field."""
-    causes = []
-    for path, message in _immutable_fields(node):
-        before, after = objects.dig(old, path, _MISSING), objects.dig(new, path, _MISSING)
-        if before is not _MISSING and after is not _MISSING and before != after:
-            text = f'Invalid value: "{_json_type(after)}": {message}'
-            causes.append(Cause("FieldValueInvalid", text, path))
-    return causes
-
-
-def _immutable_fields(node: types.Schema) -> list[tuple[str, str]]:
-    """Paths of fields with a transition rule, and what it says; none are in maps and lists."""
-    if id(node) not in _IMMUTABLE_FIELDS:
-        _IMMUTABLE_FIELDS[id(node)] = list(_find_immutable_fields(node, ""))
-    return _IMMUTABLE_FIELDS[id(node)]
-
-
-_IMMUTABLE_FIELDS: dict[int, list[tuple[str, str]]] = {}  # by identity: the table of types lives as long as the process
-_MISSING: Any = object()
-
-
-def _find_immutable_fields(node: types.Schema, path: str) -> Iterator[tuple[str, str]]:
-    node = types.resolve_ref(node)
-    for rule in node.get("x-kubernetes-validations") or ():
-        if rule.get("rule") == "self == oldSelf":
-            yield path, rule["message"]
-    for key, child in (node.get("properties") or {}).items():
-        yield from _find_immutable_fields(child, f"{path}.{key}" if path else key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from rowlock.apiserver.schema import structs, types
@@ -49,16 +50,6 @@ def _set_container_defaults(obj: JsonObject) -> None:
         obj["imagePullPolicy"] = pull_policy(obj.get("image", ""))
 
 
-def _set_resource_defaults(obj: JsonObject) -> None:
-    """What is limited is requested, unless something else is."""
-    limits = obj.get("limits")
-    if limits:
-        requests = obj.get("requests") or {}
-        missing = {k: v for k, v in limits.items() if k not in requests}
-        if missing:
-            obj["requests"] = {**requests, **missing}
-
-
 def _set_volume_defaults(obj: JsonObject) -> None:
     if not obj.keys() - {"name"}:
         obj["emptyDir"] = {}
@@ -90,8 +81,17 @@ def _set_pod_spec_defaults(obj: JsonObject) -> None:
 
 def _set_pod_defaults(obj: JsonObject) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
-    if "spec" in obj:  # a pod's; a template of pods has none
-        obj["spec"].setdefault("enableServiceLinks", True)
+    if "spec" not in obj:
+        return
+    spec = obj["spec"]
+    spec.setdefault(
+        "enableServiceLinks", True
+    )  # a template of pods has none, nor these requests: what is limited is requested
+    for container in chain(spec.get("containers") or (), spec.get("initContainers") or ()):
+        resources = container.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        if missing := {k: v for k, v in limits.items() if k not in requests}:
+            container["resources"] = {**resources, "requests": {**requests, **missing}}
 
 
 def _set_job_defaults(obj: JsonObject) -> None:
@@ -173,7 +173,6 @@ SET_DEFAULTS: dict[str, SetDefaults] = {
     _CORE + "Pod": _set_pod_defaults,
     _CORE + "PodSpec": _set_pod_spec_defaults,
     _CORE + "PodStatus": _set_pod_status_defaults,
-    _CORE + "ResourceRequirements": _set_resource_defaults,
     _CORE + "ServicePort": _set_service_port_defaults,
     _CORE + "ServiceSpec": _set_service_spec_defaults,
     _CORE + "Volume": _set_volume_defaults,

@@ -1,0 +1,24 @@
+"""Fields that the API server keeps in another shape than they are sent in: of Secrets and ServiceAccounts. Pure."""
+
+from __future__ import annotations
+
+import base64
+
+from rowlock.objects import Object
+
+
+def keep_secret_names(account: Object) -> Object:
+    """Of the secrets that an account may use, their names count."""
+    secrets = account.get("secrets")
+    if not secrets:
+        return account
+    return {**account, "secrets": [{"name": s["name"]} if s.get("name") else {} for s in secrets]}
+
+
+def merge_string_data(secret: Object) -> Object:
+    """`stringData` is written as `data`."""
+    if "stringData" not in secret:
+        return secret
+    texts = secret["stringData"]
+    data = {**(secret.get("data") or {}), **{k: base64.b64encode(v.encode()).decode() for k, v in texts.items()}}
+    return {**{k: v for k, v in secret.items() if k != "stringData"}, "data": data}

@@ -1,0 +1,58 @@
+"""What JobSet's webhook makes of the pods of sets: their priority as a label, and exclusive placement.
+
+With exclusive placement (annotation `alpha.jobset.sigs.k8s.io/exclusive-topology: <node label>`) a Job has a rack, or what else
+the label names, for itself: pod 0 keeps away from the pods of other Jobs, and the others follow to where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rowlock.objects import Object, dig, labels, meta
+from rowlock.objects import annotations as annotations_of
+from rowlock.training.jobset.model import NAME_KEY, PREFIX
+
+EXCLUSIVE_KEY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+JOB_KEY, PRIORITY_KEY = f"{PREFIX}job-key", f"{PREFIX}priority"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+REFUSAL = 'admission webhook "vpod.kb.io" denied the request: follower pod node selector not set'
+
+
+def is_of_set(pod: Object) -> bool:
+    return NAME_KEY in annotations_of(pod)
+
+
+def admit_pod(pod: Object, leaders_domain: Callable[[str], str | None]) -> Object | None:
+    """A new pod of a set, with what the webhook adds; None for one that must wait until pod 0 of its Job has a node.
+    `leaders_domain` tells the value that the node of pod 0 has for a label; None as long as it has no node."""
+    marked = {**labels(pod), PRIORITY_KEY: str(dig(pod, "spec.priority", 0))}
+    pod = {**pod, "metadata": {**meta(pod), "labels": marked}}
+    topology = annotations_of(pod).get(EXCLUSIVE_KEY)
+    if not topology:
+        return pod
+    spec = dict(pod.get("spec") or {})
+    if annotations_of(pod).get(COMPLETION_INDEX, "0") == "0":
+        spec["affinity"] = {**(spec.get("affinity") or {}), **_keeping_away(pod, topology)}
+    else:
+        domain = leaders_domain(topology)
+        if domain is None:
+            return None
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), topology: domain}
+    return {**pod, "spec": spec}
+
+
+def _keeping_away(pod: Object, topology: str) -> Object:
+    own, required = labels(pod).get(JOB_KEY, ""), "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = dig(pod, "spec.affinity", {})
+    together = [{"key": JOB_KEY, "operator": "In", "values": [own]}]
+    apart = [
+        {"key": JOB_KEY, "operator": "Exists"},
+        {"key": JOB_KEY, "operator": "NotIn", "values": [own]},
+        {"key": PRIORITY_KEY, "operator": "In", "values": [labels(pod)[PRIORITY_KEY]]},
+    ]
+    found: Object = {}
+    for part, wanted in (("podAffinity", together), ("podAntiAffinity", apart)):
+        term = {"labelSelector": {"matchExpressions": wanted}, "topologyKey": topology}
+        given = affinity.get(part) or {}
+        found[part] = {**given, required: [*(given.get(required) or ()), term]}
+    return found

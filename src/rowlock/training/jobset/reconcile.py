@@ -1,0 +1,242 @@
+"""One look at one JobSet: its status, whether it has ended, and which Jobs are made, deleted, suspended and resumed.
+
+The order is the JobSet controller's: an ended set deletes what still runs; Jobs that a restart left behind are deleted;
+failures are judged before successes; only then is anything made. The status is written last, and so not at all when
+something could not be made.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from rowlock.api import NOTHING, Create, Decision, Delete, DeleteOptions, Patch, Record, Update, Write
+from rowlock.kinds import BATCH_JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE
+from rowlock.objects import Object, condition, dig, is_condition_true, is_deleting, labels, name, namespace, seconds
+from rowlock.training.jobset import policies
+from rowlock.training.jobset.jobs import claims_of, job_name, job_of, service_of
+from rowlock.training.jobset.model import (
+    COMPLETED,
+    CONTROLLER,
+    FAILED,
+    REPLICATED_JOB_KEY,
+    RESTARTING,
+    STARTED,
+    STARTING,
+    SUSPENDED,
+    Json,
+    ObservedSet,
+    SetOutcome,
+    has_host_names,
+    is_finished,
+    replicas,
+)
+
+SOURCE = "jobset"
+_FOREGROUND = DeleteOptions(propagation="Foreground")
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def reconcile(observed: ObservedSet, now: float) -> Decision:
+    """What to write for a set, and when to look again."""
+    jobset = observed.jobset
+    if is_deleting(jobset) or observed.spec.get("managedBy", CONTROLLER) != CONTROLLER:
+        return NOTHING
+    outcome = SetOutcome(copy.deepcopy(jobset.get("status") or {}), now)
+    outcome.status["replicatedJobsStatus"] = _counts(observed)
+    outcome.status.setdefault("restarts", 0)
+    if (ended := _end(jobset)) is not None:
+        return _clean_up(observed, outcome, ended)
+    writes: list[Write] = [
+        Delete(BATCH_JOB, namespace(job), name(job), _FOREGROUND)
+        for job in observed.earlier_jobs()
+        if not is_deleting(job)
+    ]
+    if policies.all_ready(observed, outcome) and outcome.is_true(RESTARTING):
+        outcome.set_condition(RESTARTING, False, "JobsReady", "all jobs are ready")
+    if failed := observed.failed_jobs():
+        policies.judge_failure(observed, failed, outcome)
+    elif policies.has_succeeded(observed):
+        policies.complete(outcome)
+    else:
+        writes += _make(observed, outcome)
+    return Decision((*writes, *_report(observed, outcome)))
+
+
+def has_ended(jobset: Object) -> bool:
+    return _end(jobset) is not None
+
+
+def _end(jobset: Object) -> Json | None:
+    """The condition by which the set has ended."""
+    return next((condition(jobset, type_) for type_ in (COMPLETED, FAILED) if is_condition_true(jobset, type_)), None)
+
+
+def _clean_up(observed: ObservedSet, outcome: SetOutcome, ended: Json) -> Decision:
+    jobset = observed.jobset
+    writes: list[Write] = [
+        Delete(BATCH_JOB, namespace(job), name(job), _FOREGROUND)
+        for job in observed.jobs
+        if not is_finished(job) and not is_deleting(job)
+    ]
+    writes += _report(observed, outcome)
+    ttl = observed.spec.get("ttlSecondsAfterFinished")
+    if ttl is None:
+        return Decision(tuple(writes))
+    left = seconds(ended.get("lastTransitionTime")) + ttl - outcome.now
+    if left > 0:
+        return Decision(tuple(writes), requeue_after=left)
+    return Decision((*writes, Delete(JOB_SET, namespace(jobset), name(jobset), _FOREGROUND)))
+
+
+def _counts(observed: ObservedSet) -> list[Json]:
+    """The Jobs of each replicated job by what they do, in the order of the real one: names backwards."""
+    counts = {
+        job["name"]: {"name": job["name"], "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+        for job in observed.replicated_jobs
+    }
+    for job in observed.current_jobs():
+        count = counts.get(labels(job).get(REPLICATED_JOB_KEY, ""))
+        if count is None:
+            continue
+        for field in _places(job):
+            count[field] += 1
+    return [counts[key] for key in sorted(counts, reverse=True)]
+
+
+def _places(job: Object) -> Iterator[str]:
+    if is_condition_true(job, "Complete"):
+        yield "succeeded"
+        return
+    if is_condition_true(job, "Failed"):
+        yield "failed"
+        return
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    wanted = spec.get("parallelism", 1)
+    wanted = min(wanted, spec.get("completions", wanted))
+    if status.get("succeeded", 0) + status.get("ready", 0) >= wanted:
+        yield "ready"
+    if status.get("active", 0) > 0:
+        yield "active"
+    if spec.get("suspend"):
+        yield "suspended"
+
+
+def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
+    jobset = observed.jobset
+    if has_host_names(jobset) and not observed.has_service:
+        refused = Record(jobset, "Warning", "HeadlessServiceCreationFailed", "{error}", SOURCE)
+        yield Create(SERVICE, service_of(jobset), (refused,))
+    for claim in claims_of(jobset):
+        if name(claim) not in observed.claims:
+            refused = Record(jobset, "Warning", "PVCCreationFailed", "{error}", SOURCE)
+            yield Create(PERSISTENT_VOLUME_CLAIM, claim, (refused,))
+    is_in_order = dig(jobset, "spec.startupPolicy.startupPolicyOrder", "") == "InOrder"
+    all_started = True
+    for position, job in enumerate(observed.replicated_jobs):
+        if observed.is_suspended:
+            yield from _suspend(observed, job)
+        if not _may_start(job, observed, outcome):
+            continue
+        yield from _missing_jobs(observed, position)
+        if observed.is_suspended:
+            continue
+        yield from _resume(observed, job)
+        if is_in_order and not _has_started(job, outcome):
+            outcome.lower(STARTED)
+            outcome.set_condition(
+                STARTING, True, "InOrderStartupPolicyInProgress", "in order startup policy is in progress"
+            )
+            all_started = False
+            break
+    if observed.is_suspended:
+        outcome.set_condition(RESTARTING, False, "JobSetSuspended", "jobset is suspended")
+        outcome.set_condition(SUSPENDED, True, "SuspendedJobs", "jobset is suspended")
+    elif all_started:
+        outcome.set_condition(SUSPENDED, False, "ResumeJobs", "jobset is resumed")
+        if is_in_order:
+            outcome.lower(STARTING)
+            outcome.set_condition(
+                STARTED, True, "InOrderStartupPolicyCompleted", "in order startup policy has completed"
+            )
+
+
+def _may_start(job: Json, observed: ObservedSet, outcome: SetOutcome) -> bool:
+    """Whether all that the replicated job depends on is ready, or complete."""
+    counts = {one["name"]: one for one in outcome.status["replicatedJobsStatus"]}
+    sizes = {one["name"]: replicas(one) for one in observed.replicated_jobs}
+    for dependency in job.get("dependsOn") or ():
+        count = counts.get(dependency["name"])
+        if count is None:
+            return False
+        done = count["succeeded"] + (count["ready"] + count["failed"] if dependency.get("status") == "Ready" else 0)
+        if done < sizes[dependency["name"]]:
+            return False
+    return True
+
+
+def _has_started(job: Json, outcome: SetOutcome) -> bool:
+    count = next(one for one in outcome.status["replicatedJobsStatus"] if one["name"] == job["name"])
+    return bool(count["ready"] + count["failed"] + count["succeeded"] >= replicas(job))
+
+
+def _missing_jobs(observed: ObservedSet, position: int) -> Iterator[Write]:
+    jobset, job = observed.jobset, observed.replicated_jobs[position]
+    if dig(jobset, "spec.failurePolicy.restartStrategy", "") == "BlockingRecreate" and observed.earlier_jobs():
+        return
+    taken = {name(one) for one in observed.jobs}
+    for index in range(replicas(job)):
+        if (wanted := job_name(jobset, job, index)) not in taken:
+            message = f'job "{wanted}" creation failed with error: {{error}}'
+            refused = Record(jobset, "Warning", "JobCreationFailed", message, SOURCE)
+            yield Create(BATCH_JOB, job_of(jobset, position, index, observed.restarts), (refused,))
+
+
+def _own(observed: ObservedSet, job: Json) -> Iterator[Object]:
+    """The Jobs of a replicated job that have not ended."""
+    for one in observed.current_jobs():
+        if labels(one).get(REPLICATED_JOB_KEY) == job["name"] and not is_finished(one):
+            yield one
+
+
+def _suspend(observed: ObservedSet, job: Json) -> Iterator[Write]:
+    for one in _own(observed, job):
+        if not dig(one, "spec.suspend", False):
+            yield Patch(BATCH_JOB, namespace(one), name(one), {"spec": {"suspend": True}})
+
+
+def _resume(observed: ObservedSet, job: Json) -> Iterator[Write]:
+    """A Job that ran before takes a new place only when its start is forgotten."""
+    for one in _own(observed, job):
+        if not dig(one, "spec.suspend", False):
+            continue
+        if dig(one, "status.startTime", None):
+            yield Patch(BATCH_JOB, namespace(one), name(one), {"status": {"startTime": None}}, subresource="status")
+        template: dict[str, Any] = _placement(dig(job, "template.spec.template", {}), dig(one, "spec.template", {}))
+        change = {"suspend": False, **({"template": template} if template else {})}
+        yield Patch(BATCH_JOB, namespace(one), name(one), {"spec": change})
+
+
+def _placement(wanted: Json, present: Json) -> Json:
+    """What of the set's pod template a Job takes over when it is resumed, as a merge patch."""
+    metadata = {
+        part: wanted["metadata"][part] for part in ("labels", "annotations") if dig(wanted, f"metadata.{part}", None)
+    }
+    spec: Json = {}
+    for part in _PLACEMENT:
+        value, before = dig(wanted, f"spec.{part}", None), dig(present, f"spec.{part}", None)
+        if isinstance(value, list):
+            spec[part] = [*(one for one in before or () if one not in value), *value]
+        elif value:
+            spec[part] = value
+    return {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}
+
+
+def _report(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
+    jobset = observed.jobset
+    if outcome.status != (jobset.get("status") or {}):
+        yield Update(JOB_SET, {**jobset, "status": outcome.status}, "status")
+    for event in outcome.events:
+        kind: Any = event.type
+        yield Record(jobset, kind, event.reason, event.message, SOURCE)

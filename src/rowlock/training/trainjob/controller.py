@@ -1,0 +1,164 @@
+"""`TrainJobController`: from a `View` to a `Decision`. Changes of a TrainJob, and of what it owns, wake it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from rowlock.api import NOTHING, Change, Create, Decision, Delete, DeleteOptions, Record, Update, View, Write
+from rowlock.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOB_SET, SECRET, TRAIN_JOB, TRAINING_RUNTIME, Kind
+from rowlock.objects import (
+    Key,
+    Object,
+    controller_of,
+    dig,
+    is_deleting,
+    key,
+    meta,
+    name,
+    namespace,
+    owner_reference,
+    uid,
+)
+from rowlock.training.admission.jobset import default_jobset
+from rowlock.training.admission.trainjob import Find, runtime_of
+from rowlock.training.trainjob import status
+from rowlock.training.trainjob.jobset import is_suspended, make_jobset
+from rowlock.training.trainjob.model import CONTROLLER, TrainPlan
+from rowlock.training.trainjob.plugins import mpi
+from rowlock.training.trainjob.snapshot import BadSnapshot, make_snapshot, read_snapshot, snapshot_name
+from rowlock.training.trainjob.ssh_keys import make_key_pair
+
+SOURCE = "trainjob-controller"
+_FAILED = "TrainJobResourcesCreationFailed"
+_FAILURE = "TrainJob resources reconciliation failed: {}"
+_LONGEST = 950
+"""Characters of an error that an event has room for."""
+
+
+class TrainJobController:
+    """Makes the JobSets of TrainJobs. It remembers nothing; `make_key` gives a private and a public ssh key."""
+
+    name = "trainjob-controller"
+    kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET)
+
+    def __init__(self, make_key: Callable[[], tuple[str, str]] = make_key_pair) -> None:
+        self._make_key = make_key
+
+    def keys(self, view: View, change: Change) -> Iterable[Key]:
+        """The TrainJob itself, the one that owns what has changed, and the one of a set's name."""
+        if change.kind is TRAIN_JOB:
+            return (key(change.object),)
+        found = []
+        for obj in (change.object, change.old):
+            owner = controller_of(obj) if obj else None
+            if (
+                owner
+                and owner.get("kind") == TRAIN_JOB.name
+                and str(owner.get("apiVersion", "")).startswith(TRAIN_JOB.group)
+            ):
+                found.append(Key(namespace(change.object), str(owner["name"])))
+        if change.kind is JOB_SET:
+            found.append(key(change.object))
+        return tuple(dict.fromkeys(found))
+
+    def decide(self, view: View, key: Key, now: float) -> Decision:
+        """Reconcile one TrainJob."""
+        trainjob = view.get(TRAIN_JOB, key.namespace, key.name)
+        if trainjob is None or is_deleting(trainjob) or dig(trainjob, "spec.managedBy", CONTROLLER) != CONTROLLER:
+            return NOTHING
+        jobset = view.get(JOB_SET, key.namespace, key.name)
+        left = None if status.is_finished(trainjob) else status.time_left(trainjob, now)
+        if left is not None and left <= 0:
+            overdue = {**trainjob, "status": status.overdue_status(trainjob, now)}
+            return Decision((Update(TRAIN_JOB, overdue, "status"), *_stop(trainjob, jobset)))
+        if status.is_overdue(trainjob):
+            return Decision(tuple(_stop(trainjob, jobset)))
+        writes: list[Write] = []
+        if not status.is_finished(trainjob):
+            try:
+                writes += self._make(view, trainjob, jobset)
+            except BadSnapshot as error:
+                why = f"getting runtime snapshot: invalid runtime snapshot: {error}"
+                return Decision((_refusal(trainjob, why),), requeue=True)
+        new_status = status.next_status(trainjob, jobset, now)
+        if new_status != (trainjob.get("status") or {}):
+            writes.append(Update(TRAIN_JOB, {**trainjob, "status": new_status}, "status"))
+        return Decision(tuple(writes), requeue_after=left)
+
+    def _make(self, view: View, trainjob: Object, jobset: Object | None) -> Iterator[Write]:
+        """What is missing; and the set as it is wanted now, while the job or the set is suspended."""
+        snapshot = view.get(CONFIG_MAP, namespace(trainjob), snapshot_name(trainjob))
+        is_settled = jobset is not None and not (is_suspended(trainjob) or is_suspended(jobset))
+        if snapshot is not None and is_settled and not _misses_keys(view, trainjob, jobset):
+            return
+        runtime = runtime_of(trainjob, _finder(view)) if snapshot is None else read_snapshot(trainjob, snapshot)
+        if runtime is None:
+            yield _refusal(trainjob, "the runtime is not there any more, and there is no snapshot of it")
+            return
+        refused = (_refusal(trainjob, "{error}"),)
+        if snapshot is None:
+            yield Create(CONFIG_MAP, make_snapshot(trainjob, runtime), refused)
+        wanted, plan = make_jobset(trainjob, runtime)
+        if "mpi" in plan.policy:
+            for kind, obj in self._mpi_objects(plan):
+                if view.get(kind, namespace(obj), name(obj)) is None:
+                    yield Create(kind, obj, refused)
+        if jobset is None:
+            yield Create(JOB_SET, wanted, refused)
+        elif not is_settled and (controller_of(jobset) or {}).get("uid") == uid(trainjob):
+            yield Update(JOB_SET, _with_wishes(jobset, wanted))
+
+    def _mpi_objects(self, plan: TrainPlan) -> Iterator[tuple[Kind, Object]]:
+        owner, space = [owner_reference(plan.trainjob)], namespace(plan.trainjob)
+        private, public = self._make_key()
+        secret = {"name": mpi.secret_name(plan.name), "namespace": space, "ownerReferences": owner}
+        data = {mpi.PRIVATE_KEY: private, mpi.PUBLIC_KEY: public}
+        yield (
+            SECRET,
+            {**_head(SECRET), "metadata": secret, "type": "kubernetes.io/ssh-auth", "immutable": True, "data": data},
+        )
+        hosts = {"name": mpi.hosts_name(plan.name), "namespace": space, "ownerReferences": owner}
+        yield CONFIG_MAP, {**_head(CONFIG_MAP), "metadata": hosts, "data": {mpi.HOSTS_FILE: mpi.host_file(plan)}}
+
+
+def _head(kind: Kind) -> dict[str, Any]:
+    return {"apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _finder(view: View) -> Find:
+    kinds = {kind.name: kind for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)}
+    return lambda kind, space, wanted: view.get(kinds[kind], space, wanted)
+
+
+def _misses_keys(view: View, trainjob: Object, jobset: Object | None) -> bool:
+    """Whether an MPI job has lost its key or its file of hosts."""
+    jobs = dig(jobset, "spec.replicatedJobs", None) or ()
+    volumes = {v.get("name") for job in jobs for v in dig(job, "template.spec.template.spec.volumes", None) or ()}
+    if mpi.SSH_VOLUME not in volumes:
+        return False
+    space, own = namespace(trainjob), name(trainjob)
+    return (
+        view.get(SECRET, space, mpi.secret_name(own)) is None
+        or view.get(CONFIG_MAP, space, mpi.hosts_name(own)) is None
+    )
+
+
+def _with_wishes(jobset: Object, wanted: Object) -> Object:
+    """The set that is there, with the spec and the marks that are wanted now."""
+    marks = {
+        part: {**(meta(jobset).get(part) or {}), **meta(wanted)[part]}
+        for part in ("labels", "annotations")
+        if part in meta(wanted)
+    }
+    return {**jobset, "metadata": {**meta(jobset), **marks}, "spec": default_jobset(wanted)["spec"]}
+
+
+def _stop(trainjob: Object, jobset: Object | None) -> Iterator[Write]:
+    if jobset is not None and not is_deleting(jobset) and (controller_of(jobset) or {}).get("uid") == uid(trainjob):
+        yield Delete(JOB_SET, namespace(jobset), name(jobset), DeleteOptions(propagation="Background"))
+
+
+def _refusal(trainjob: Object, why: str) -> Record:
+    text = _FAILURE.format(why)
+    return Record(trainjob, "Warning", _FAILED, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...", SOURCE)

@@ -1,0 +1,57 @@
+"""`spec.runtimePatches`: what controllers and users change in a runtime for one TrainJob, merged as Kubernetes merges.
+
+Lists of named things (jobs, containers, volumes, variables, mounts) are merged by their keys, maps key by key; any
+other list is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from rowlock.objects import Object, dig
+
+_KEYS = {
+    "replicatedJobs": "name", "containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
+    "volumeMounts": "mountPath", "imagePullSecrets": "name", "schedulingGates": "name",
+}  # fmt: skip
+"""Lists that are merged, and the field by which their elements are the same."""
+
+
+def patched_template(trainjob: Object, runtime: Object) -> dict[str, Any]:
+    """The runtime's `spec.template` (a JobSet's metadata and spec) with the patches of the job; a copy."""
+    template: dict[str, Any] = copy.deepcopy(dig(runtime, "spec.template", {}))
+    for patch in dig(trainjob, "spec.runtimePatches", None) or ():
+        wanted = dig(patch, "trainingRuntimeSpec.template", None)
+        if wanted:
+            template = _merge_maps(template, wanted)
+    return template
+
+
+def _merge_maps(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(old)
+    for key, value in new.items():
+        before = found.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found[key] = _merge_maps(before, value)
+        elif isinstance(value, list) and key in _KEYS and isinstance(before, list):
+            found[key] = _merge_lists(before, value, _KEYS[key])
+        else:
+            found[key] = copy.deepcopy(value)
+    return found
+
+
+def _merge_lists(old: list[Any], new: list[Any], key: str) -> list[Any]:
+    """Elements keep the order of the old list; a new one stands before what the patch does not name, as Kubernetes has it."""
+    places = {one.get(key): place for place, one in enumerate(old)}
+    named = {
+        one.get(key): _merge_maps(old[places[one.get(key)]], one) if one.get(key) in places else one for one in new
+    }
+    rest = [one for one in old if one.get(key) not in named]
+    found = list[Any]()
+    for name, element in named.items():
+        while rest and places.get(name, -1) > places[rest[0].get(key)]:
+            found.append(rest.pop(0))
+        found.append(copy.deepcopy(element))
+    return found + rest

@@ -1,0 +1,18 @@
+"""The ClusterTrainingRuntimes that Kubeflow Trainer ships, under their names and with their images (`runtimes.json`)."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from rowlock.objects import Object
+
+VERSION = "v2.3.0"
+"""The release of Kubeflow Trainer that they are of, and that the controllers follow."""
+
+
+def shipped_runtimes() -> list[Object]:
+    """All of them, new values each time."""
+    found: list[dict[str, Any]] = json.loads(resources.files(__package__).joinpath("runtimes.json").read_bytes())
+    return found

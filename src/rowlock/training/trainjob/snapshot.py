@@ -1,0 +1,56 @@
+"""The runtime as it was when the TrainJob was made, kept in a ConfigMap: what changes later does not touch a running job."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rowlock.documents.yaml_reader import UnreadableYaml, read_yaml
+from rowlock.kinds import CONFIG_MAP
+from rowlock.objects import Object, controller_of, meta, name, namespace, owner_reference, uid
+
+KEY = "runtime"
+_METADATA = ("name", "namespace", "labels", "annotations")
+_FOREIGN = "a snapshot configmap exists but is owned by another object"
+
+
+class BadSnapshot(Exception):
+    """A snapshot that is not this TrainJob's, or cannot be read."""
+
+
+def snapshot_name(trainjob: Object) -> str:
+    return f"{name(trainjob)}-runtime-snapshot"
+
+
+def make_snapshot(trainjob: Object, runtime: Object) -> Object:
+    """The ConfigMap. Its text is JSON, which is YAML, too."""
+    metadata = {key: value for key, value in meta(runtime).items() if key in _METADATA}
+    kept = {
+        "apiVersion": runtime["apiVersion"],
+        "kind": runtime["kind"],
+        "metadata": metadata,
+        "spec": runtime.get("spec") or {},
+    }
+    return {
+        "apiVersion": CONFIG_MAP.api_version,
+        "kind": CONFIG_MAP.name,
+        "metadata": {
+            "name": snapshot_name(trainjob),
+            "namespace": namespace(trainjob),
+            "ownerReferences": [owner_reference(trainjob)],
+        },
+        "data": {KEY: json.dumps(kept, indent=1, sort_keys=True)},
+    }
+
+
+def read_snapshot(trainjob: Object, snapshot: Object) -> Object:
+    """The runtime in it. Raises BadSnapshot."""
+    if (controller_of(snapshot) or {}).get("uid") != uid(trainjob):
+        raise BadSnapshot(_FOREIGN)
+    try:
+        found: Any = read_yaml(str((snapshot.get("data") or {}).get(KEY) or "").encode())
+    except UnreadableYaml as error:
+        raise BadSnapshot(str(error)) from None
+    if not isinstance(found, dict) or not isinstance(found.get("spec"), dict):
+        raise BadSnapshot("the snapshot holds no runtime")
+    return found

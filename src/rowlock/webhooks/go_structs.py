@@ -1,0 +1,69 @@
+"""What Go says of a value that the struct of a custom kind cannot hold: a controller's webhook fails so before any schema.
+
+The CRD's schema tells the types; the names of the structs are here. What lies below a pod template is left to the schema.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rowlock import kinds
+from rowlock.apiserver.schema import json_errors, types
+from rowlock.apiserver.schema.types import Schema
+from rowlock.kinds import Kind
+
+_STRUCTS: dict[Kind, dict[str, str]] = {
+    kinds.TRAIN_JOB: {
+        "spec": "TrainJobSpec", "spec.runtimeRef": "RuntimeRef", "spec.trainer": "Trainer", "spec.initializer": "Initializer",
+        "spec.initializer.dataset": "DatasetInitializer", "spec.initializer.model": "ModelInitializer",
+        "spec.runtimePatches": "RuntimePatch",
+    },
+    kinds.JOB_SET: {
+        "spec": "JobSetSpec", "spec.replicatedJobs": "ReplicatedJob", "spec.network": "Network",
+        "spec.successPolicy": "SuccessPolicy", "spec.failurePolicy": "FailurePolicy",
+        "spec.failurePolicy.rules": "FailurePolicyRule", "spec.startupPolicy": "StartupPolicy",
+        "spec.coordinator": "Coordinator", "spec.replicatedJobs.dependsOn": "DependsOn",
+        "spec.replicatedJobs.template": "JobTemplateSpec", "spec.replicatedJobs.template.spec": "JobSpec",
+    },
+}  # fmt: skip
+"""By the path of a struct, without indexes of lists."""
+
+
+def problem(kind: Kind, spec: Any) -> str:
+    """Go's sentence of the first value of the wrong type; "" where there is none."""
+    node = types.field_schema(types.schema_of(kind), "spec")
+    if node is None or not isinstance(spec, dict):
+        return ""
+    return _problem(spec, node, "spec", _STRUCTS[kind])
+
+
+def _problem(value: dict[str, Any], node: Schema, path: str, structs: dict[str, str]) -> str:
+    for key, element in value.items():
+        child, where = types.field_schema(node, key), f"{path}.{key}"
+        if child is None:
+            continue
+        if wrong := _wrong_type(element, child):
+            return f"json: cannot unmarshal {wrong[0]} into Go struct field {structs[path]}.{where} of type {wrong[1]}"
+        if where not in structs:
+            continue
+        inner, parts = (types.item_schema(child), element) if isinstance(element, list) else (child, [element])
+        for part in parts:
+            if isinstance(part, dict) and (found := _problem(part, inner, where, structs)):
+                return found
+    return ""
+
+
+def _wrong_type(value: Any, node: Schema) -> tuple[str, str] | None:
+    """What stands there in JSON, and the type that Go wants; None where both fit, or where Go's type is a struct."""
+    expected = node.get("type")
+    if expected not in _GO or node.get("x-kubernetes-int-or-string") or value is None:
+        return None
+    go = node.get("format", "int32") if expected == "integer" else _GO[expected]
+    if isinstance(value, _CLASSES[expected]) and (expected == "boolean" or not isinstance(value, bool)):
+        return None
+    found = json_errors.json_type(value)
+    return (f"number {value}" if found == "number" and expected == "integer" else found, go)
+
+
+_GO = {"integer": "", "string": "string", "boolean": "bool"}
+_CLASSES: dict[str, type] = {"integer": int, "string": str, "boolean": bool}

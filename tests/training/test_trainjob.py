@@ -1,0 +1,63 @@
+"""A TrainJob and its runtime become the JobSet that Kubeflow Trainer made of them: every recorded case."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from tests.training.trainer_cases import cases, compact, stored, title
+
+from rowlock.kinds import CLUSTER_TRAINING_RUNTIME, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME
+from rowlock.training.admission.jobset import default_jobset
+from rowlock.training.trainjob.jobset import make_jobset
+from rowlock.training.trainjob.plugins import mpi
+from rowlock.training.trainjob.runtimes import shipped_runtimes
+from rowlock.training.trainjob.snapshot import make_snapshot, read_snapshot
+
+Json = Any
+SHIPPED = {one["metadata"]["name"]: stored(CLUSTER_TRAINING_RUNTIME, one, "") for one in shipped_runtimes()}
+
+
+def created(case: Json) -> tuple[Json, Json, Json] | None:
+    """The TrainJob of a case, its runtime and the new objects; None where no JobSet was made of it."""
+    runtimes = dict(SHIPPED)
+    for step in case["steps"]:
+        for obj in step["do"].get("setup", ()):
+            if obj["kind"] == TRAINING_RUNTIME.name:
+                runtimes[obj["metadata"]["name"]] = stored(TRAINING_RUNTIME, obj)
+        if "create" in step["do"]:
+            job, new = stored(TRAIN_JOB, step["do"]["create"]), step["variants"][0]["new"]
+            made = f"JobSet/{job['metadata']['name']}" in new and case["name"] != "a set of somebody else"
+            return (job, runtimes[job["spec"]["runtimeRef"]["name"]], new) if made else None
+    return None
+
+
+MADE = [(case, found) for case in cases("trainjob") if (found := created(case))]
+
+
+@pytest.mark.parametrize(("case", "found"), MADE, ids=[title(case) for case, _ in MADE])
+def test_the_set_is_as_recorded(case: Json, found: tuple[Json, Json, Json]) -> None:
+    job, runtime, new = found
+    before = copy.deepcopy((job, runtime))
+    made, plan = make_jobset(job, runtime)
+    kept = stored(JOB_SET, default_jobset(stored(JOB_SET, made)))
+    recorded = new[f"JobSet/{job['metadata']['name']}"]
+    assert compact(kept["spec"]) == recorded["spec"]
+    for part in ("labels", "annotations"):
+        assert compact(kept["metadata"]).get(part, {}) == recorded.get(part, {})
+    hosts = new.get("ConfigMap/tj-mpi-hostfile")
+    assert ("mpi" in plan.policy) == (hosts is not None)
+    if hosts is not None:
+        assert mpi.host_file(plan) == hosts["data"]["hostfile"]
+    assert (job, runtime) == before, "what the store gave is never changed"
+
+
+def test_most_cases_make_a_set() -> None:
+    assert len(MADE) >= 46
+
+
+def test_what_a_snapshot_holds_makes_the_same_set() -> None:
+    for _, (job, runtime, _) in MADE:
+        snapshot = make_snapshot(job, runtime)
+        assert make_jobset(job, read_snapshot(job, snapshot))[0] == make_jobset(job, runtime)[0]
