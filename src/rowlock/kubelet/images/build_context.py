@@ -125,6 +125,8 @@ def _facts_of(place: Path, name: str, rules: Sequence[tuple[bool, Any]]) -> Iter
                 yield f"{inside}/{file}", os.readlink(path)
             elif path.is_file():
                 yield f"{inside}/{file}", path.stat().st_mode, _sha256(path)
+            else:
+                yield f"{inside}/{file}", path.lstat().st_mode  # a pipe or socket, which the step refuses
 
 
 def _sha256(path: Path) -> str:

@@ -275,6 +275,13 @@ def copy_files(copy: CopyStep, root: int) -> int:
     return 0
 
 
+def _plain_member(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo:
+    """Files, directories and links that stay inside. Raises StepFailed for what the rest of the archive could wait for or write to."""
+    if member.isdev():
+        raise StepFailed(f"{member.name} in the archive is neither a file nor a directory nor a link")
+    return tarfile.tar_filter(member, target)
+
+
 class _Copier:
     """Copies as BuildKit does: a directory's contents, files with their modes and times, links as links."""
 
@@ -296,7 +303,7 @@ class _Copier:
             elif self._copy.unpack and source.endswith(_ARCHIVES):
                 self._make_directories(target)
                 with open(os.dup(fd), "rb") as file, tarfile.open(fileobj=file) as archive:
-                    archive.extractall(target, filter="tar")
+                    archive.extractall(target, filter=_plain_member)
             else:
                 self._copy_file(fd, found, os.path.join(target, os.path.basename(source)) if into else target)
         finally:
