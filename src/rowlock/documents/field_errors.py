@@ -151,12 +151,18 @@ def label_key_problems(key: str) -> list[str]:
 
 
 _PLAIN_LABEL_KEY = re.compile(rf"((?=[^/]{{1,253}}/){_SUBDOMAIN}/)?(?=[^/]{{1,63}}\Z){_QUALIFIED}").fullmatch
+_PLAIN_LABEL_VALUE = re.compile(rf"(?=[^\n]{{0,63}}\Z)({_QUALIFIED})?").fullmatch
 _PLAIN_CONFIG_KEY = re.compile(r"(?!\.\Z|\.\.)[-._a-zA-Z0-9]{1,253}").fullmatch
 
 
 def are_label_keys(keys: Iterable[str]) -> bool:
     """Whether `label_key_problems` finds nothing in thousands of keys, in a fraction of its time."""
     return all(map(_PLAIN_LABEL_KEY, keys))
+
+
+def are_label_values(values: Iterable[str]) -> bool:
+    """Whether `label_value_problems` finds nothing in thousands of values, in a fraction of its time."""
+    return all(map(_PLAIN_LABEL_VALUE, values))
 
 
 def are_config_keys(keys: Iterable[str]) -> bool:

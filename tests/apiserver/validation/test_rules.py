@@ -132,6 +132,7 @@ def test_many_names_at_once_are_judged_as_one_by_one(seed: int) -> None:
     for _ in range(20_000):
         name = "".join(dice.choice(letters) for _ in range(dice.randint(0, 6)))
         assert field_errors.are_label_keys([name]) == (not field_errors.label_key_problems(name)), name
+        assert field_errors.are_label_values([name]) == (not field_errors.label_value_problems(name)), name
         assert field_errors.are_config_keys([name]) == (not field_errors.config_key_problems(name)), name
     meta = {"name": "x", "namespace": "y", "finalizers": [f"a.b/n-{n}" for n in range(100)]}
     assert objects.meta_causes(kinds.CONFIG_MAP, {"metadata": meta}) == []

@@ -10,6 +10,8 @@ from typing import Any
 from rowlock.apiserver.validation.rules import Scope, rule
 from rowlock.documents.field_errors import (
     Causes,
+    are_label_keys,
+    are_label_values,
     duplicate_value,
     forbidden_field,
     invalid_value,
@@ -26,6 +28,8 @@ from rowlock.errors import Cause
 @rule
 def labels(values: dict[str, str], _: Scope) -> Causes:
     """The keys and values of labels, which upstream reports without naming the key."""
+    if are_label_keys(values) and are_label_values(values.values()):
+        return
     for key, value in values.items():
         if problems := label_key_problems(key):
             yield from invalid_values("", key, problems)
