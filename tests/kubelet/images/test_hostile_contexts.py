@@ -64,7 +64,7 @@ def device(name: str, type_: bytes) -> tarfile.TarInfo:
 )
 def test_an_archive_writes_nothing_outside(yard: Yard, way: str) -> None:
     out = str(yard.outside)
-    members = {
+    ways: dict[str, list[str | tarfile.TarInfo]] = {
         "parent": ["../" * 30 + out.lstrip("/") + "/new"],
         "absolute": [f"{out}/new"],
         "symbolic link": [link("to", out), "to/new", "to/kept"],
@@ -73,9 +73,9 @@ def test_an_archive_writes_nothing_outside(yard: Yard, way: str) -> None:
         "character device": [device("null", tarfile.CHRTYPE)],
         "pipe": [device("pipe", tarfile.FIFOTYPE), "pipe"],
         "cut": ["whole", "half"],
-    }[way]
+    }
     with tarfile.open(yard.context / "enemy.tar", "w") as archive:
-        for member in members:
+        for member in ways[way]:
             entry = tarfile.TarInfo(member) if isinstance(member, str) else member
             entry.size = 4 if isinstance(member, str) else 0
             archive.addfile(entry, io.BytesIO(b"evil") if entry.size else None)
