@@ -1,15 +1,18 @@
 """`make verdicts`: runs every program of the corpus on one embedded cluster, asks `why`, and counts right, vague, silent and wrong answers.
 
-    python -m tests.diagnosis.verdicts [NAME…] [--short] [--side-by-side N]
+    python -m tests.diagnosis.verdicts [NAME…] [--short] [--side-by-side N] [--looks N --within SECONDS]
 
 A healthy program is asked again and again until it ends. A program that hangs is asked some seconds after its last movement, and again for
 half a minute where nothing is said yet; what is said falsely counts at once. A program that fails is asked after its end.
+
+`--looks 1000` runs the healthy ones alone, again and again and asked as fast as answers come, until there were so many looks.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import shlex
 import shutil
 import sys
@@ -18,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,8 +67,9 @@ class Result:
 class Corpus:
     """One cluster on which programs run, each in a directory of its own that its ranks share (`SCRATCH`)."""
 
-    def __init__(self, cluster: Cluster, client: Client, place: Path) -> None:
-        self._cluster, self._client, self._place = cluster, client, place
+    def __init__(self, cluster: Cluster, client: Client, place: Path, between: float = _BETWEEN_LOOKS) -> None:
+        """`between`: seconds between two looks at a healthy program."""
+        self._cluster, self._client, self._place, self._between = cluster, client, place, between
         self._lock, self._count = threading.Lock(), 0
 
     def try_program(self, program: Program) -> Result:
@@ -126,7 +130,7 @@ class Corpus:
                 return Result(program, outcome, answer["sentence"], time.monotonic() - began, looks)
             if time.monotonic() - began > END:
                 raise TimeoutError(f"it has not ended within {END:g} s; {answer['sentence']}")
-            time.sleep(_BETWEEN_LOOKS)
+            time.sleep(self._between)
         answer = self._why(job)
         outcome = judge(program, answer, self._events(job))
         if job.workload.phase != "Completed":
@@ -214,6 +218,24 @@ def try_programs(cluster: Cluster, programs: Sequence[Program], side_by_side: in
         yield from pool.map(Corpus(cluster, client, place).try_program, programs)
 
 
+def look_often(
+    cluster: Cluster, programs: Sequence[Program], looks: int, within: float, side_by_side: int
+) -> Iterator[Result]:
+    """Results of programs that are run again and again, until there were so many looks or so many seconds are over."""
+    place = Path(tempfile.mkdtemp(prefix="scratch-", dir=cluster.data.parent))
+    began, done, under_way = time.monotonic(), 0, set[Future[Result]]()
+    turns = itertools.cycle(programs)
+    with Client(data_dir=cluster.data) as client, ThreadPoolExecutor(side_by_side) as pool:
+        corpus = Corpus(cluster, client, place, between=0.0)
+        while under_way or (done < looks and time.monotonic() - began < within):
+            while len(under_way) < side_by_side and done < looks and time.monotonic() - began < within:
+                under_way.add(pool.submit(corpus.try_program, next(turns)))
+            finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for result in (each.result() for each in finished):
+                done += result.looks
+                yield result
+
+
 def start_cluster(cluster: Cluster) -> None:
     cluster.env |= {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "1"}
     cluster.up("--nodes", "2")
@@ -250,8 +272,13 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="the part that runs in CI")
     parser.add_argument("--said", action="store_true", help="print right answers, too")
     parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="how many run at a time (default 4)")
+    parser.add_argument("--looks", type=int, default=0, metavar="N", help="so many looks at the healthy programs alone")
+    parser.add_argument(
+        "--within", type=float, default=1800.0, metavar="SECONDS", help="begin none later (with --looks)"
+    )
     chosen = parser.parse_args()
     programs = [p for p in read_corpus() if p.short or not chosen.short]
+    programs = [p for p in programs if p.kind == "healthy"] if chosen.looks else programs
     if chosen.names:
         programs = [p for p in programs if any(word in str(p.path.relative_to(PROGRAMS)) for word in chosen.names)]
     if absent := [p.name for p in programs if not is_installed(p)]:
@@ -263,7 +290,9 @@ def main() -> int:
     results, began = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verdicts-") as home, lent(Path(home)) as cluster:
         start_cluster(cluster)
-        for result in try_programs(cluster, programs, chosen.side_by_side):
+        side = chosen.side_by_side
+        often = look_often(cluster, programs, chosen.looks, chosen.within, side) if chosen.looks else None
+        for result in often or try_programs(cluster, programs, side):
             results.append(result)
             print(format_result(result), flush=True)
             if chosen.said and result.outcome.word == RIGHT:

@@ -18,7 +18,7 @@ from rowlock.controllers.supervisor import ContainedTaskGroup
 from rowlock.diagnosis.observation import STOPPED, RankObservation, Verdict
 from rowlock.diagnosis.remarks import missing_for_group
 from rowlock.diagnosis.root_cause import format_duration
-from rowlock.diagnosis.stacks import Stack
+from rowlock.diagnosis.stacks import NO_CALL, Stack
 from rowlock.diagnosis.stragglers import find_straggler
 from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
@@ -43,6 +43,8 @@ _IDLE = 0.1
 _AGAIN, _MAX_LOOK_DELAY, _SOON = 5.0, 300.0, 30.0
 """Seconds between two examinations of one stillness: at first, at most; and for how long they don't become rarer. Ranks that go round in a
 loop that waits stand at the same lines in some looks only."""
+_ENDING = 120.0
+"""Seconds for which Python may take to begin or to end, before it is said that nothing moves."""
 _SECONDS_PER_RANK = 1.0
 """Seconds per rank between two examinations at least: a hundred stacks take some seconds of CPU."""
 _CONFIRM = 0.5
@@ -213,7 +215,9 @@ class HangDetector:
             return
         if verdict.kind in ("slow", "behind"):
             self._report_straggler(watched, verdict)
-        elif verdict.kind == "blind" and watched.last_output and _is_any_idle(watched, observations):
+        if still_seconds < _ENDING and all(look.blind == NO_CALL for look in observations):
+            return  # Python begins or ends, which takes its time on a busy machine
+        if verdict.kind == "blind" and watched.last_output and _is_any_idle(watched, observations):
             watched.reported_ranks.add(BLIND)
             message = f"No rank has written a line for {format_duration(still_seconds)}, and at least one of them uses no CPU. {verdict.sentence}"
             self._diagnostics.record_event(watched.job, "Warning", "JobStill", message)
