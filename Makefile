@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples verdicts test-containers test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples verdicts frameworks test-containers test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,6 +53,9 @@ test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, X
 
 verdicts: $(FRAMEWORKS) ## run tests/diagnosis/programs and ask `why`: how often it is right, silent, wrong (VERDICTS=name: those alone)
 	$(BIN)/python -m tests.diagnosis.verdicts $(VERDICTS)
+
+frameworks: $(FRAMEWORKS) ## the table of docs/frameworks.md, held against the frameworks themselves (fetches small ones)
+	$(BIN)/python -m pytest -rs -m examples tests/frameworks
 
 test-python: $(STAMP) ## the types, and the tests that need no torch, with another Python (PYTHON=/path/to/python3.13)
 	scripts/test_python $(BIN) $(PYTHON)
