@@ -66,9 +66,11 @@ _run_values = attrgetter(*_RUN_COLUMNS.split(", "))
 _CHECKPOINT_PAGES = 4000
 """Pages of the journal (16 MiB) after which they are copied into the file: pages that many commits write are copied once."""
 _PLAIN = 4 << 10
-"""Bytes of JSON, a page of the file, up to which it is kept as it is: to compress so little saves a page at most, and is most of
-what a short run costs."""
+"""Bytes of JSON, a page of the file, up to which it is stored and not compressed: to compress so little saves a page at most, and is
+most of what a short run costs."""
 _COMPRESSION = 1
+_CHECKED_BYTES = 512 << 20
+"""Of a file whose pages are all looked at when a server opens it: half a second. Records have checksums of their own."""
 
 
 class UnusableArchive(Exception):
@@ -87,12 +89,19 @@ class Statement:
 
 
 def pack(value: Any) -> bytes:
+    """As zlib has it, with its checksum; what is small is not compressed, but stored."""
     text = msgspec.json.encode(value)
-    return text if len(text) <= _PLAIN else zlib.compress(text, _COMPRESSION)
+    return zlib.compress(text, 0 if len(text) <= _PLAIN else _COMPRESSION)
 
 
 def unpack(blob: bytes) -> Any:
-    return msgspec.json.decode(blob if blob[:1] in (b"{", b"[") else zlib.decompress(blob))
+    """Raises UnusableArchive for a damaged one. An earlier rowlock kept small ones as plain JSON, without a checksum."""
+    try:
+        return msgspec.json.decode(blob if blob[:1] in (b"{", b"[") else zlib.decompress(blob))
+    except (zlib.error, ValueError, TypeError) as error:
+        raise UnusableArchive(
+            f"this record is damaged ({error}), others may be whole: put archive.db back from a copy, or move it away and a new one is begun"
+        ) from None
 
 
 def put_run(record: RunRecord, body: dict[str, Any] | None = None) -> Statement:
@@ -120,6 +129,8 @@ def put_note(name: str, text: str) -> Statement:
 
 def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
     """Raises FileNotFoundError when there is nothing to read yet, UnusableArchive, sqlite3.Error, OSError."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise UnusableArchive(f"{path} is no file: move it away, and a new one is begun")
     if writes:
         path.parent.mkdir(mode=0o700, exist_ok=True, parents=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -143,6 +154,7 @@ def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
                 database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {FORMAT}; COMMIT;")
             elif version < FORMAT:
                 database.execute(f"PRAGMA user_version = {FORMAT}")  # what was written before is read as it is
+            _check_pages(database, path)
     except sqlite3.DatabaseError as error:
         database.close()
         if "not a database" in str(error) or "malformed" in str(error):
@@ -152,6 +164,15 @@ def open_database(path: Path, *, writes: bool) -> sqlite3.Connection:
         database.close()
         raise
     return database
+
+
+def _check_pages(database: sqlite3.Connection, path: Path) -> None:
+    """Raises UnusableArchive where a page was damaged: it may leave rows out, and what is written to it may be lost."""
+    if path.stat().st_size > _CHECKED_BYTES:
+        return
+    (problem,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if problem != "ok":
+        raise UnusableArchive(f"{path} is damaged ({problem}): move it away, and a new one is begun".replace("\n", " "))
 
 
 def write_all(database: sqlite3.Connection, statements: Iterable[Statement]) -> None:
