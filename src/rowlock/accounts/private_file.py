@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
+import zlib
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,27 +14,50 @@ import msgspec
 
 from rowlock.errors import BadRequest, Internal
 
+_CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"}\s*$')
 _File = TypeVar("_File", bound=msgspec.Struct)
 
 
 def load_private_file(path: Path, file_type: type[_File], secret: str, kept: str) -> _File | None:
     """A file of JSON that holds `secret`, in the words of whoever mends it; None where there is no such file. `kept` is what it keeps.
     Raises BadRequest for a file that is damaged or open to others."""
+    content: bytes | None = None
     try:
         content = read_private_file(path, secret)
-        return None if content is None else msgspec.json.decode(content, type=file_type)
+        return None if content is None else msgspec.json.decode(_without_checksum(content), type=file_type)
     except (OSError, ValueError) as error:
+        why = (
+            (error.strerror or str(error)) if isinstance(error, OSError) else "it is empty" if content == b"" else error
+        )
         raise BadRequest(
-            f"the {kept} in {path} cannot be read ({error}): mend the file, or move it away and make the {kept} again"
+            f"the {kept} in {path} cannot be read ({why}): put the file back from a backup (`tar xf BACKUP {path.name}`), mend the file"
+            f' without its "crc32", or move it away and make the {kept} again'
         ) from None
 
 
 async def save_private_file(path: Path, content: msgspec.Struct) -> None:
     """Replace such a file beside the event loop. Raises Internal, and nothing is changed then."""
     try:
-        await asyncio.to_thread(lambda: write_private_file(path, msgspec.json.encode(content)))
+        await asyncio.to_thread(lambda: write_private_file(path, _with_checksum(msgspec.json.encode(content))))
     except OSError as error:
         raise Internal(f"{path} cannot be written ({error.strerror}): nothing was changed") from None
+
+
+def _with_checksum(content: bytes) -> bytes:
+    """A JSON object with CRC-32 of the rest as its last field, which readers that do not know it ignore: a flipped bit may leave JSON
+    that is as good as the true one."""
+    return b'%s,"crc32":"%08x"}' % (content.removesuffix(b"}"), zlib.crc32(content))
+
+
+def _without_checksum(content: bytes) -> bytes:
+    """Files without one are those of an earlier rowlock, or mended by hand. Raises ValueError."""
+    found = _CHECKSUM.search(content)
+    if found is None:
+        return content
+    rest = content[: found.start()] + b"}"
+    if zlib.crc32(rest) != int(found[1], 16):
+        raise ValueError("its checksum is wrong")
+    return rest
 
 
 def read_private_file(path: Path, what: str) -> bytes | None:
