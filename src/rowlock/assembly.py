@@ -42,7 +42,7 @@ from rowlock.browser.door import BrowserDoor, Elsewhere
 from rowlock.cluster import ClusterSettings, LocalCluster
 from rowlock.controllers import heap_collector, loop_watchdog
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, Internal
+from rowlock.errors import ApiError
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
 from rowlock.identity import token_sources
@@ -134,8 +134,7 @@ class Server:
             keep_checkpoints=options.keep_checkpoints,
             api_port=self._port,
         )
-        if self._certificate_process.wait():
-            raise Internal(f"the certificates in {self.data_dir} could not be made or read; the lines above say why")
+        server_files.finish_certificates(self._certificate_process, self.data_dir)
         ca_certificate = (self.data_dir / "ca.crt").read_text()
         operator_settings = {"parity": options.parity, "half_life": options.half_life, "event_ttl": options.event_ttl}
         retention = Retention(options.keep_runs, options.archive_size)
@@ -358,7 +357,40 @@ def _describe_os_error(error: OSError, options: argparse.Namespace) -> str:
         return f"port {options.port} is taken: choose another with --port, or leave it out"
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) and not error.filename:
         return f"{error}: choose another --port or --bind, or leave them out"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the server cannot start: the disk of {error.filename or options.data_dir} has no room for another file ({error.strerror}; `df -i` counts inodes): free some, and start again"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"the server cannot start: it may open no more files ({error.strerror}): raise the limit, with `ulimit -n 65536` or LimitNOFILE= of its unit"
+    if error.errno == errno.EAGAIN:
+        return f"the server cannot start: it may start no more processes or threads ({error.strerror}): end some, or raise the limit (`ulimit -u`, pids.max of its cgroup)"
+    if error.filename and str(error.filename).startswith(str(options.data_dir)):
+        return f"the server cannot start: {error.filename} cannot be used ({error.strerror}): move it away, and it is made anew, or look at its rights"
     return f"the server cannot start: {error}"
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> ApiError | OSError | None:
+    """The refusal that ended a start; None where it was anything else, whose trace is worth reading."""
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
+        leaf = leaf.exceptions[0]
+    return leaf if isinstance(leaf, ApiError | OSError) else None
+
+
+def _run(options: argparse.Namespace, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
+    """Until it is stopped. Raises ApiError, OSError for a start that was refused."""
+    clock = loop_watchdog.TurnClock()
+
+    async def run() -> None:
+        await server_class(options, certificate_process, clock).run()  # made here: it belongs to this loop
+
+    try:
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
+            runner.run(run())
+    except BaseExceptionGroup as group:
+        cause = _only_cause(group)
+        if cause is None:
+            raise
+        raise cause from None
 
 
 def serve(
@@ -366,13 +398,7 @@ def serve(
 ) -> int:
     """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:
-        clock = loop_watchdog.TurnClock()
-
-        async def run() -> None:
-            await server_class(options, certificate_process, clock).run()  # made here: it belongs to this loop
-
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
-            runner.run(run())
+        _run(options, certificate_process, server_class)
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1

@@ -32,7 +32,7 @@ from rowlock.assembly import Server
 from rowlock.audit.audit_log import AuditLog
 from rowlock.controllers import loop_watchdog
 from rowlock.controllers.supervisor import supervise
-from rowlock.errors import ApiError, BadRequest, Forbidden, Internal
+from rowlock.errors import ApiError, BadRequest, Forbidden
 from rowlock.gangs.dialects import OWN, Dialect
 from rowlock.http_server import sockets
 from rowlock.kube.client import Kube
@@ -90,8 +90,7 @@ class KubeServer(Server):
         async with AsyncExitStack() as stack:
             kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
             dialect, notice = await self._look_at_cluster(kube)
-            if self._certificate_process.wait():
-                raise Internal(f"the certificates in {self.data_dir} could not be made; the lines above say why")
+            server_files.finish_certificates(self._certificate_process, self.data_dir)
             token = server_files.ensure_token(self.data_dir / "token")
             clients: list[Kube] = []
             scheduler = await self._make_scheduler(stack, clients) if dialect is OWN else None

@@ -101,7 +101,9 @@ _OUR_FILES = ("cluster.db", "lock", "config.json", "server.log")
 
 def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """A child that makes what is missing or old; quick where nothing is. `names` are the server's besides loopback's."""
-    return subprocess.Popen([sys.executable, "-P", "-m", "rowlock.http_server.certificates", str(data_dir), *names])
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "rowlock.http_server.certificates", str(data_dir), *names], stderr=subprocess.PIPE
+    )
 
 
 def external_names(options: argparse.Namespace) -> list[str]:

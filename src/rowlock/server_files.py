@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from rowlock import __version__
 from rowlock.accounts.private_file import write_private_file
 from rowlock.authentication import users
+from rowlock.errors import Unavailable
 from rowlock.kubelet.shim.fact_files import ticks
 
 
@@ -27,10 +30,23 @@ def process_identity(data_dir: Path) -> dict[str, int | str]:
     return identity
 
 
+def finish_certificates(process: subprocess.Popen[bytes], data_dir: Path) -> None:
+    """Wait for the child that sees to the certificates, and pass on what it says. Raises Unavailable with its reason."""
+    _, said = process.communicate()
+    lines = (said or b"").decode(errors="replace").strip().splitlines()
+    if process.returncode:
+        why = lines[-1] if lines else f"the program ended with {process.returncode}"
+        raise Unavailable(why if str(data_dir) in why else f"the certificates in {data_dir} could not be made: {why}")
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+
+
 def ensure_token(path: Path) -> str:
     """The token in the file; made where there is none that protects anything (a crash can leave an empty file)."""
     with suppress(FileNotFoundError):
-        token = path.read_text().strip()
+        token = path.read_bytes().decode("ascii", "replace").strip()
+        if not token.isprintable() or not token.isascii():
+            token = ""  # damaged: it could not be sent
         if len(token) >= users.MIN_TOKEN_LENGTH:
             path.chmod(0o600)
             return token

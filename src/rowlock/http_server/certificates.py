@@ -1,23 +1,27 @@
 """The cluster's own certificate authority and server certificate, made once in the data directory.
 
 HTTPS is needed on loopback too: kubectl silently drops its token for `http://` servers. Keys are EC (P-256): fast to
-make and to use. A certificate near its end, or one that lacks a wanted name, is made anew under the same CA.
+make and to use. A certificate near its end, or one that lacks a wanted name, is made anew under the same CA; so is whatever is damaged
+and can be made again from the keys. A key that is damaged is refused: what it signed would end, and perhaps there is a backup.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import stat
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -25,6 +29,7 @@ IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.
 _ACCOUNT_KEY = "service-account.key"
 """What service account tokens are signed with (`authentication/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey
+_HASH = ec.ECDSA(hashes.SHA256())
 _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
 
 
@@ -44,17 +49,114 @@ def ensure_certificates(
     now, names = now or datetime.now(UTC), (*names, *IN_PODS)
     directory.mkdir(parents=True, exist_ok=True)
     certificates = Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
-    ca_key = directory / "ca.key"
-    if not (certificates.ca.exists() and ca_key.exists()):
-        _make_authority(certificates.ca, ca_key, now)
-        certificates.certificate.unlink(missing_ok=True)
-    if not (certificates.certificate.exists() and certificates.key.exists()) or not _is_valid(
-        certificates.certificate, names, now
-    ):
-        _make_server(certificates, ca_key, names, now)
-    if not (account_key := directory / _ACCOUNT_KEY).exists():
+    signer = _ensure_authority(certificates.ca, directory / "ca.key", now)
+    if not _is_sound(certificates, signer, names, now):
+        _make_server(certificates, signer, names, now)
+    account_key = directory / _ACCOUNT_KEY
+    if not os.path.lexists(account_key):
         _write(account_key, _pem(ec.generate_private_key(ec.SECP256R1())), 0o600)
+    else:
+        _read_key(
+            account_key, "and it is made anew, but the tokens of service accounts and applications that it signed end"
+        )
     return certificates
+
+
+def _ensure_authority(path: Path, key_path: Path, now: datetime) -> _Key:
+    """The key of the authority; both are made where neither is there. Raises ValueError for a damaged key."""
+    if not os.path.lexists(path) and not os.path.lexists(key_path):
+        return _make_authority(path, key_path, now, ec.generate_private_key(ec.SECP256R1()))
+    renewal = f"and {path}: both are made anew then, and clients that know the old ca.crt need the new one (`rowlock kubeconfig`)"
+    key = _read_key(key_path, renewal)
+    certificate = _read_certificate(path)
+    is_whole = certificate is not None and _is_signed_by(certificate, certificate.public_key())
+    if certificate is None or not is_whole or certificate.public_key() != key.public_key():
+        # Clients that have the former certificate go on with one of the same name and key.
+        served = _read_certificate(path.with_name("server.crt"))
+        if is_whole and (served is None or not _is_signed_by(served, key.public_key())):
+            raise ValueError(
+                f"{path} and {key_path} do not belong together: put back the one that is wrong, from a backup perhaps"
+                f" (`tar xf BACKUP {path.name} {key_path.name}`), or remove {key_path} {renewal}"
+            )
+        _say(
+            f"{path} was {'that of another authority' if is_whole else 'missing or damaged'} and is made anew, by the same key"
+        )
+        _make_authority(path, key_path, now, key)
+    return key
+
+
+def _read_key(path: Path, otherwise: str) -> _Key:
+    """A private key. Raises OSError, and ValueError with what to do."""
+    problem = ""
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+        if isinstance(key, ec.EllipticCurvePrivateKey):
+            key.public_key().verify(key.sign(b"", _HASH), b"", _HASH)  # its two halves may differ by a bit
+            _close(path)
+            return key
+        problem = "it holds no EC key"
+    except OSError as error:
+        problem = (error.strerror or str(error)).lower()
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
+        problem = "it is empty, cut or damaged"
+    raise ValueError(
+        f"{path} cannot be used ({problem}): put it back from a backup (`tar xf BACKUP {path.name}`), or remove it {otherwise}"
+    )
+
+
+def _read_certificate(path: Path) -> x509.Certificate | None:
+    """None where there is none that can be read. Raises OSError for what is no file."""
+    try:
+        with warnings.catch_warnings(action="error"):  # what no RFC allows was read with a warning: ours has none
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            certificate.public_key()
+    except (FileNotFoundError, ValueError, UnsupportedAlgorithm, Warning):
+        return None
+    return certificate
+
+
+def _is_signed_by(certificate: x509.Certificate, signer: object) -> bool:
+    if not isinstance(signer, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        signer.verify(certificate.signature, certificate.tbs_certificate_bytes, _HASH)
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError):
+        return False
+    return (
+        certificate.signature_algorithm_oid == SignatureAlgorithmOID.ECDSA_WITH_SHA256
+    )  # it stands outside of what is signed
+
+
+def _close(path: Path) -> None:
+    """Keys are for their owner alone. Raises OSError."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        path.chmod(0o600)
+        _say(f"others could read {path} (mode {mode:04o}): it has mode 0600 now")
+
+
+def _is_sound(certificates: Certificates, signer: _Key, names: Sequence[str], now: datetime) -> bool:
+    """Is the server's certificate the authority's, does it last, has it all names, and is its key there? What is damaged is said."""
+    if not (os.path.lexists(certificates.certificate) or os.path.lexists(certificates.key)):
+        return False
+    certificate = _read_certificate(certificates.certificate)
+    try:
+        key = serialization.load_pem_private_key(certificates.key.read_bytes(), None)
+        is_whole = certificate is not None and key.public_key() == certificate.public_key()
+        if is_whole:
+            _close(certificates.key)
+    except (FileNotFoundError, ValueError, TypeError, UnsupportedAlgorithm):
+        is_whole = False
+    if certificate is None or not is_whole or not _is_signed_by(certificate, signer.public_key()):
+        both = f"{certificates.certificate} and {certificates.key.name}"
+        _say(f"{both} were damaged, or do not belong together or to ca.crt: they are made anew")
+        return False
+    return _is_valid(certificate, names, now)
+
+
+def _say(sentence: str) -> None:
+    """Into the log of the server, whose child this is."""
+    print(f"warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
@@ -96,14 +198,16 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: _Key, now: datetime, da
     )
 
 
-def _make_authority(path: Path, key_path: Path, now: datetime) -> None:
-    key, name = ec.generate_private_key(ec.SECP256R1()), _common_name("rowlock-ca")
+def _make_authority(path: Path, key_path: Path, now: datetime, key: _Key) -> _Key:
+    name = _common_name("rowlock-ca")
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     certificate = (
         _builder(name, name, key, now, _CA_DAYS).add_extension(identifier, critical=False).sign(key, hashes.SHA256())
     )
-    _write(key_path, _pem(key), 0o600)
+    if not key_path.exists():
+        _write(key_path, _pem(key), 0o600)
     _write(path, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    return key
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -113,11 +217,8 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _make_server(certificates: Certificates, ca_key: Path, names: Sequence[str], now: datetime) -> None:
+def _make_server(certificates: Certificates, signer: _Key, names: Sequence[str], now: datetime) -> None:
     authority = x509.load_pem_x509_certificate(certificates.ca.read_bytes())
-    signer = serialization.load_pem_private_key(ca_key.read_bytes(), None)
-    if not isinstance(signer, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{ca_key} does not hold an EC key: remove it and {certificates.ca} to have new ones made")
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         _builder(_common_name("rowlock"), authority.subject, key, now, _SERVER_DAYS)
@@ -130,12 +231,11 @@ def _make_server(certificates: Certificates, ca_key: Path, names: Sequence[str],
     _write(certificates.certificate, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def _is_valid(path: Path, names: Sequence[str], now: datetime) -> bool:
+def _is_valid(certificate: x509.Certificate, names: Sequence[str], now: datetime) -> bool:
     """Whether a server certificate lasts a while yet and has every name."""
     try:
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
         alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound):
+    except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm):
         return False
     lasts = certificate.not_valid_after_utc - now > timedelta(days=_RENEW_DAYS)
     return lasts and all(_general_name(name) in list(alternative_names) for name in names)
@@ -144,5 +244,9 @@ def _is_valid(path: Path, names: Sequence[str], now: datetime) -> bool:
 if __name__ == "__main__":  # python -m rowlock.http_server.certificates DIRECTORY [NAME …]
     try:
         ensure_certificates(Path(sys.argv[1]), [*LOOPBACK, *sys.argv[2:]])
-    except (OSError, ValueError) as error:
-        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(
+            f"{error.filename or sys.argv[1]} cannot be used ({error.strerror or error}): look at what it is and at its rights"
+        )
+    except ValueError as error:
+        sys.exit(str(error))

@@ -19,6 +19,7 @@ from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, prepare
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
 from rowlock.cli.node_usage import has_simulated_gpus
 from rowlock.cli.output import format_memory, parse_duration, parse_size, parse_time, show, show_json, table, tell
+from rowlock.cli.start import server_log
 from rowlock.cli.start.former_flags import next_start
 
 SETTINGS = (
@@ -184,7 +185,7 @@ def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
     """Start the server in its own session and return its server.json as soon as it answers. Raises CommandError with the
     last lines of its log."""
     log = os.path.join(directory, "server.log")
-    with open(log, "ab") as output:
+    with server_log.open_to_append(log) as output:
         log_offset = output.tell()
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd=directory
@@ -195,7 +196,9 @@ def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
         while not progress.is_stalled():
             if process.poll() is not None:
                 progress.show_stages()
-                raise CommandError(_last_log_line(log, log_offset) or f"the server ended at once; {log} may say why")
+                raise CommandError(
+                    server_log.last_line(log, log_offset) or f"the server ended at once; {log} may say why"
+                )
             server_json = client.read_server_json(directory)
             if server_json and server_json.get("pid") == process.pid and _accepts_connections(str(server_json["url"])):
                 is_ready = True
@@ -263,14 +266,6 @@ def _accepts_connections(url: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _last_log_line(log: str, log_offset: int) -> str:
-    """The last line that the server has logged since this start."""
-    with open(log, "rb") as file:
-        file.seek(log_offset)
-        lines = [text for text in file.read().decode(errors="replace").splitlines() if text.strip()]
-    return lines[-1].removeprefix("rowlock: ").removeprefix("error: ") if lines else ""
 
 
 def _report_already_running(line: CommandLine, server_json: dict[str, Any], settings: dict[str, Any]) -> int:
