@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from rowlock.controllers.freed_memory import FreedMemory
 from rowlock.controllers.loop_watchdog import TurnClock
 
 _NEW_OBJECTS, _COLLECTIONS = 4_000, 4
@@ -51,11 +52,12 @@ def is_due(collections: int, waited: float, busy: float) -> bool:
 
 
 class HeapCollector:
-    """Collects the whole heap of this process at a quiet moment of the loop that `clock` watches."""
+    """Collects the whole heap of this process at a quiet moment of the loop that `clock` watches, and gives back freed memory."""
 
     def __init__(self, clock: TurnClock) -> None:
         self._clock = clock
         self._collections = 0
+        self._freed_memory = FreedMemory()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -77,6 +79,7 @@ class HeapCollector:
             await asyncio.sleep(_LOOK_INTERVAL)
             now = time.monotonic()
             busy = (self._clock.busy_seconds - before) / (now - began)
+            await self._freed_memory.look(now, is_quiet=busy <= QUIET)
             if is_due(self._collections, now - collected, busy):
                 gc.unfreeze()
                 gc.collect()
