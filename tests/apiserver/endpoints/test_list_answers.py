@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,7 +46,8 @@ def test_slices_are_one_list(client: httpx.Client, space: str, monkeypatch: pyte
     ]
 
     def read() -> list[str]:
-        return [client.get(path, headers={"accept": accept}).raise_for_status().text for path, accept in paths]
+        texts = [client.get(path, headers={"accept": accept}).raise_for_status().text for path, accept in paths]
+        return [re.sub(r'"\d+s"', '"AGE"', text) for text in texts]  # a second may pass between two lists
 
     whole = read()
     assert len(client.get(f"{space}/secrets").json()["items"]) == 5
