@@ -100,10 +100,12 @@ def test_what_the_pod_host_can_do_is_read_from_its_hello() -> None:
         "memory": True,
         "rootfs": "no overlay",
         "processes": "no PID namespaces",
+        "cgroups": "no mount",
     }
     assert PodHostAbilities.from_hello(hello) == PodHostAbilities(
-        False, "no user namespaces", "v2", "", True, "no overlay", "no PID namespaces"
+        False, "no user namespaces", "v2", "", True, "no overlay", "no PID namespaces", "no mount"
     )
+    another = "the pod host is of another version"
     assert PodHostAbilities.from_hello({}) == PodHostAbilities(
-        False, "no fabric", "watchdog", "", False, *["the pod host is of another version"] * 2
+        False, "no fabric", "watchdog", "", False, another, another, ""
     )

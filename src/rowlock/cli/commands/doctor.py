@@ -66,6 +66,7 @@ def _machine_findings(line: CommandLine) -> list[Finding]:
         gpus(),
         network(),
         processes(),
+        own_limits(),
         containers(),
         open_files(),
         shared_memory(),
@@ -155,6 +156,27 @@ def processes() -> Finding:
     if result.returncode:
         return Finding("pod processes", "warn", f"shared ({result.stderr.strip()[:200]})", fix)
     return Finding("pod processes", "ok", "namespaces: every pod has its own processes, IPC and /dev/shm")
+
+
+def own_limits() -> Finding:
+    """Whether containers see their own limits in /sys/fs/cgroup: whether a control group can be mounted there, in a namespace."""
+    version2 = os.path.exists(f"{_CGROUPS}/cgroup.controllers")
+    place, unshare = _CGROUPS if version2 else f"{_CGROUPS}/cpu", shutil.which("unshare")
+    if not os.access(place, os.W_OK):
+        fix = "limits of memory are kept by looking, those of CPUs count for the scheduler alone"
+        return Finding("pod limits", "ok", f"no control groups of its own ({place} cannot be written)", fix)
+    if unshare is None:
+        return Finding("pod limits", "warn", "unknown: `unshare` is not installed here", "`rowlock up` finds out")
+    command = [unshare, "--mount", "mount", "--bind", place, place]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        fix = "limits are kept all the same; programs that size themselves by /sys/fs/cgroup need their limit in a flag"
+        text = f"kept, but /sys/fs/cgroup shows the machine's ({result.stderr.strip()[:200]})"
+        return Finding("pod limits", "warn", text, fix)
+    return Finding("pod limits", "ok", f"control groups, version {2 if version2 else 1}: a container sees its own")
+
+
+_CGROUPS = "/sys/fs/cgroup"
 
 
 def containers() -> Finding:

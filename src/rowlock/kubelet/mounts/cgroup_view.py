@@ -19,7 +19,7 @@ class CgroupView:
 
     def __init__(self, groups: Sequence[tuple[str, str]], *, version: str) -> None:
         """In a process that is in these groups. `groups`: the directory of each, and where its hierarchy is mounted. What the
-        kernel refuses is left out: the limits hold all the same."""
+        kernel refuses is left out: the limits hold all the same, and `probe_view` has said so."""
         self._trees: list[tuple[int, str]] = []
         with contextlib.suppress(OSError):
             if version == "v2" and groups:
@@ -27,8 +27,12 @@ class CgroupView:
         for directory, point in groups:
             with contextlib.suppress(OSError):
                 tree = calls.detached_copy(directory)
+                try:
+                    calls.make_read_only(tree)
+                except OSError:  # rather none than one that can be written to
+                    os.close(tree)
+                    raise
                 self._trees.append((tree, point))
-                calls.make_read_only(tree)
 
     def __bool__(self) -> bool:
         return bool(self._trees)
@@ -44,3 +48,26 @@ class CgroupView:
                     os.close(place)
             os.close(tree)
         self._trees = []
+
+
+def probe_view(directory: str, point: str, version: str) -> str:
+    """Why a container cannot see its own limits here; "" when it can. `directory`: any group below the hierarchy that is mounted at
+    `point`. Tried in a child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if version == "v2":
+                calls.unshare(_NEWCGROUP)
+            calls.unshare_mounts()
+            tree = calls.detached_copy(directory)
+            calls.make_read_only(tree)
+            calls.attach(tree, os.open(point, _DIRECTORY))
+        except OSError as error:
+            os.write(writer, f"its control group cannot be mounted at {point}: {error.strerror}".encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        problem = pipe.read().decode()
+    os.waitpid(child, 0)
+    return problem

@@ -233,6 +233,13 @@ def set_rootfs_info(node: dict[str, Any], problem: str) -> None:
     )
 
 
+def add_limits_problem(node: dict[str, Any], problem: str) -> None:
+    """What programs do not see of their limits, in the node's object."""
+    if problem:
+        annotations = node["metadata"]["annotations"]
+        annotations[LIMITS_ANNOTATION] += f"; in /sys/fs/cgroup programs see the machine's ({problem})"
+
+
 def set_process_info(node: dict[str, Any], problem: str) -> None:
     """Which processes, IPC objects and shared memory the programs of a pod see, in the node's object."""
     node["metadata"]["annotations"][PROCESSES_ANNOTATION] = (

@@ -27,6 +27,8 @@ class PodHostAbilities:
     """Why containers cannot have root file systems of their own here; "" when they can."""
     process_problem: str
     """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
+    cgroup_problem: str
+    """Why containers cannot see their own limits in /sys/fs/cgroup here; "" when they can."""
 
     @classmethod
     def from_hello(cls, hello: Mapping[str, Any]) -> "PodHostAbilities":
@@ -38,6 +40,7 @@ class PodHostAbilities:
             can_mount_memory=bool(hello.get("memory")),
             rootfs_problem=str(hello.get("rootfs", "the pod host is of another version")),
             process_problem=str(hello.get("processes", "the pod host is of another version")),
+            cgroup_problem=str(hello.get("cgroups") or ""),
         )
 
 
@@ -63,8 +66,17 @@ class NodeContext:
     """Seconds since the epoch."""
     process_problem: str = ""
     """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
+    cgroup_problem: str = ""
+    """Why containers cannot see their own limits in /sys/fs/cgroup here; "" when they can."""
     open_file_limits: tuple[int, int] | None = None
     """The soft and hard limit of open files that programs begin with; None = those of the server."""
+
+    def unmet_isolation(self, *, has_limits: bool) -> list[str]:
+        """What a pod of processes shares with others because the kernel allows no better, a sentence each."""
+        shared = f"the pod sees processes, IPC and /dev/shm of others: {self.process_problem}"
+        limits = f"/sys/fs/cgroup shows the machine's limits, and those of the pod are kept all the same: {self.cgroup_problem}"
+        wanted = ((shared, self.process_problem), (limits, self.cgroup_problem if has_limits else ""))
+        return [sentence for sentence, problem in wanted if problem]
 
     @property
     def wake_path(self) -> str:

@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from rowlock.kubelet.mounts.cgroup_view import probe_view
+
 ROOT = "/sys/fs/cgroup"
 TOP_GROUP = "rowlock"
 BEST_EFFORT_GROUP = "best-effort"
@@ -39,6 +41,14 @@ def detect_backend(root: str = ROOT) -> str:
 def cpu_directory(backend: str, root: str = ROOT) -> str:
     """The group that holds all containers, where CPUs are divided."""
     return f"{root}/{TOP_GROUP}" if backend == "v2" else f"{root}/cpu/{TOP_GROUP}"
+
+
+def probe_container_view(backend: str, root: str = ROOT) -> str:
+    """Why containers cannot see their own limits in /sys/fs/cgroup; "" when they can, or have none that are kept there."""
+    if backend == "watchdog":
+        return ""
+    point = root if backend == "v2" else f"{root}/cpu"
+    return probe_view(cpu_directory(backend, root), point, backend)
 
 
 def _set_cpu_weight(group: "Cgroup", cores: float) -> None:

@@ -200,6 +200,7 @@ class PodHost:
             "rootfs": rootfs.probe_directory(str(request["directory"])),
             "memory": self._fabric is not None or os.geteuid() == 0,
             "processes": pod_ipc.probe_isolation(),
+            "cgroups": cgroups.probe_container_view(self._limits),
         }
 
     def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -115,6 +115,7 @@ async def start_kubelet(
         machine.set_runtime_info(node_object, engine_images.engine, engine_images.engine_problem)
         machine.set_rootfs_info(node_object, abilities.rootfs_problem)
         machine.set_process_info(node_object, abilities.process_problem)
+        machine.add_limits_problem(node_object, "" if limits_mode == "watchdog" else abilities.cgroup_problem)
     await asyncio.gather(*(registration.register_node(api, node_object) for node_object in node_objects))
     retired = await registration.retire_nodes(api, nodes, {card.node for card in cards})
     nodes |= {name: machine.retired_node_plan(name, inventory) for name in retired}
@@ -127,6 +128,7 @@ async def start_kubelet(
         can_mount_memory=abilities.can_mount_memory,
         rootfs_problem=abilities.rootfs_problem,
         process_problem=abilities.process_problem,
+        cgroup_problem="" if limits_mode == "watchdog" else abilities.cgroup_problem,
         server_env=server_env,
         clock=clock,
         open_file_limits=open_file_limits,

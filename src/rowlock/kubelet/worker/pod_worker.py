@@ -141,6 +141,9 @@ class PodWorker:
             return
         for sentence in self._runtime.unmet_wishes(pod, self._node.limits_mode, is_contained=state.card.contained):
             self._record_event(pod.object, "Warning", "Unsupported", sentence, "")
+        has_limits = any(container.limits for container in pod.containers)
+        for sentence in () if state.card.contained else self._node.unmet_isolation(has_limits=has_limits):
+            self._record_event(pod.object, "Normal", "NotIsolated", sentence, "")
         for sentence in gpus.remarks(pod, self._node.nodes.get(state.card.node)):
             self._record_event(pod.object, "Normal", "SharedGPU", sentence, "")
 
