@@ -258,7 +258,7 @@ def _name_parts(manifest: Manifest) -> list[str]:
 
 def _count(manifest: Manifest) -> str:
     """What people made comes first; of the rest, which the cluster made itself, the number."""
-    jobs = sum(count for resource, count in manifest.objects.items() if resource.endswith(".kubeflow.org"))
+    jobs = sum(count for resource, count in manifest.objects.items() if resource.partition(".")[0].endswith("jobs"))
     counts = {"jobs": jobs, **{resource: manifest.objects.get(resource, 0) for resource in _COUNTED}}
     listed = [f"{count} {name if count != 1 else name.removesuffix('s')}" for name, count in counts.items() if count]
     return ", ".join([*listed, f"{sum(manifest.objects.values()) - sum(counts.values())} others"])
