@@ -33,10 +33,10 @@ def down(line: CommandLine) -> int:
     if server_json is None:
         show(f"No server is running for {directory}{client.describe_copy(directory)}.")
         if count := _count_surviving_pods(directory):
-            which, them = ("pods run on", "them") if count != 1 else ("pod runs on", "it")
             again = client.restart_command(client.read_server_json(directory))
             tell(
-                f"The programs of {count} {which}: the server ended without stopping {them}. `{again}`, then `rowlock down`, stops {them}"
+                f"The programs of {count} {'pod' if count == 1 else 'pods'} run on: the server ended without stopping them. "
+                f"`{again}`, then `rowlock down`, stops them"
             )
         return 0
     if line.keep_jobs and line.stop_jobs:
