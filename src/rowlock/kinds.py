@@ -91,9 +91,6 @@ XGBOOSTJOB = _job("XGBoostJob", "xgboostjobs", scale=False)
 PADDLEJOB = _job("PaddleJob", "paddlejobs", scale=True)
 JAXJOB = _job("JAXJob", "jaxjobs", scale=True)
 JOBS: tuple[Kind, ...] = (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, PADDLEJOB, JAXJOB)
-WORKLOADS: tuple[Kind, ...] = (*JOBS, BATCH_JOB)
-"""Kinds that people see as workloads. A Job that another object has made is a part of that one."""
-
 JOB_SET = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", (), True, frozenset({"status"}), custom=True)
 TRAIN_JOB = Kind(
     "trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", (), True, frozenset({"status"}), custom=True
@@ -107,6 +104,10 @@ CLUSTER_TRAINING_RUNTIME = Kind(
     namespaced=False,
     custom=True,
 )
+WORKLOADS: tuple[Kind, ...] = (*JOBS, BATCH_JOB, JOB_SET, TRAIN_JOB)
+"""Kinds that people see as workloads. A Job or a JobSet that another object has made is a part of that one."""
+PARENTS = {BATCH_JOB: JOB_SET, JOB_SET: TRAIN_JOB}
+"""Kinds of workloads that may be parts, each with the kind of what they are parts of."""
 TRAINER: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
 """Kubeflow Trainer's kinds, and the one that its jobs become."""
 

@@ -24,7 +24,7 @@ from rowlock.diagnostics import stack_dumps
 from rowlock.diagnostics.job_remarks import JobRemarks, KubeletContext
 from rowlock.diagnostics.rank_activity import command_below, read_activity
 from rowlock.diagnostics.rank_errors import read_logged_errors, read_rank_errors, read_restarts
-from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run, job_uid
+from rowlock.diagnostics.rank_failures import RankFailureStore, failure_of_run
 from rowlock.diagnostics.rank_processes import (
     RankProcess,
     RunningPod,
@@ -39,7 +39,8 @@ from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import kubelet_failure
 from rowlock.kubelet.worker.kubelet import Kubelet
-from rowlock.objects import Object, controller_of, dig, is_digits, name, seconds, uid
+from rowlock.objects import Object, dig, is_digits, name, seconds, uid
+from rowlock.training.trainjob.owners import pods_of_workload, workload_of
 from rowlock.workloads.history import completed_sentence
 from rowlock.workloads.pods import completed_at, has_ranked_pods, rank_label
 
@@ -82,7 +83,7 @@ class Diagnostics:
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
         if pod is None or uid(pod) != pod_state.card.uid or run.exit is None:
             return
-        owner_uid, job = job_uid(pod), self._owner_job(pod)
+        job = workload_of(self._context.view, pod)
         if job is None or container not in {c["name"] for c in pod["spec"]["containers"]}:
             return
         if run.exit.code == 0:
@@ -90,6 +91,7 @@ class Diagnostics:
         failure = failure_of_run(job, pod, run, self._context.directory(pod_state.card.uid, container))
         if failure is not None and failure.stopped:
             failure = _with_reason_of_node(failure, pod_state, container, pod)
+        owner_uid = uid(job)
         if failure is not None and self.failures.add(owner_uid, failure) and owner_uid not in self._pending_jobs:
             self._pending_jobs.add(owner_uid)
             asyncio.get_running_loop().call_later(_GATHER_DELAY, self._report_latest_incident, job)
@@ -130,20 +132,16 @@ class Diagnostics:
         """An Event of the job."""
         self._context.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
 
-    def _owner_job(self, pod: Object) -> Object | None:
-        owner = controller_of(pod)
-        kind = kinds.by_api_version(str(owner["apiVersion"]), str(owner["kind"])) if owner and job_uid(pod) else None
-        job = self._context.view.get(kind, pod["metadata"]["namespace"], owner["name"]) if kind and owner else None
-        return job if job is not None and owner is not None and uid(job) == owner["uid"] else None
-
     def _sentence_of(self, incident: list[RankFailure], job: Object) -> str:
         return incident_sentence(incident, self._pod_count(job), self._left_before(incident, uid(job)))
 
     def _left_before(self, incident: list[RankFailure], job: str) -> list[str]:
         """The ranks of a job (its uid) that had ended with 0 before the first of these failed, as people say them."""
-        pods = [pod for pod in self._context.view.by_owner(kinds.POD, job) if dig(pod, "status.phase") == "Succeeded"]
+        pods = [pod for pod in pods_of_workload(self._context.view, job) if dig(pod, "status.phase") == "Succeeded"]
         owners = [
-            (pod, owner) for pod in pods if (owner := self._owner_job(pod)) is not None and has_ranked_pods(owner)
+            (pod, owner)
+            for pod in pods
+            if (owner := workload_of(self._context.view, pod)) is not None and has_ranked_pods(owner)
         ]
         first = min(failure.finished for failure in incident)
         return [
@@ -153,7 +151,7 @@ class Diagnostics:
         ]
 
     def _pod_count(self, job: Object) -> int:
-        pods = self._context.view.by_owner(kinds.POD, uid(job))
+        pods = pods_of_workload(self._context.view, uid(job))
         return sum(pod["metadata"]["namespace"] == job["metadata"]["namespace"] for pod in pods)
 
     # ------------------------------------------------------------ the living
@@ -181,8 +179,9 @@ class Diagnostics:
         if not any(c.run is not None and c.run.is_running for c in pod_state.containers.values()):
             return None
         pod = self._context.view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
-        owner_uid = job_uid(pod) if pod is not None and uid(pod) == pod_state.card.uid else ""
-        if pod is None or not owner_uid or (job and owner_uid != job) or (owner := self._owner_job(pod)) is None:
+        if pod is None or uid(pod) != pod_state.card.uid or (owner := workload_of(self._context.view, pod)) is None:
+            return None
+        if job and uid(owner) != job:
             return None
         main_container = pod["spec"]["containers"][0]["name"]
         container = pod_state.containers.get(main_container)
@@ -268,7 +267,7 @@ class Diagnostics:
         owner = running_pods[0].job if running_pods else {}
         if not has_ranked_pods(owner):
             return found
-        ended = [pod for pod in self._context.view.by_owner(kinds.POD, job) if dig(pod, "status.phase") == "Succeeded"]
+        ended = [pod for pod in pods_of_workload(self._context.view, job) if dig(pod, "status.phase") == "Succeeded"]
         return found + [
             RankObservation(rank_label(owner, pod), name(pod), str(dig(pod, "spec.nodeName", "")), has_ended=True)
             for pod in ended

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rowlock import kinds
 from rowlock.api import View
 from rowlock.controllers.recorder import Recorder
 from rowlock.diagnosis import remarks
@@ -18,6 +17,7 @@ from rowlock.diagnostics.rank_connections import Meeting
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.objects import Object, uid
+from rowlock.training.trainjob.owners import pods_of_workload
 from rowlock.workloads.frameworks import desired_pods
 from rowlock.workloads.pods import rank_label, replica_index, sort_by_rank
 
@@ -85,7 +85,7 @@ class JobRemarks:
         if desired_pods(job) > MAX_RANKS:
             pods = [pod] if replica_index(pod) == 0 else []
         else:
-            pods = sort_by_rank(self._context.view.by_owner(kinds.POD, uid(job)))
+            pods = sort_by_rank(pods_of_workload(self._context.view, uid(job)))
         found = [self._log_of_ended(job, each) for each in pods]
         return [each for each in found if each is not None] if None not in found else []
 

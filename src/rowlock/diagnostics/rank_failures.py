@@ -13,11 +13,10 @@ from rowlock.diagnosis.log_lines import last_line
 from rowlock.diagnosis.root_cause import RankFailure, ending_signal, failure_from_dict
 from rowlock.diagnosis.tracebacks import LoggedError
 from rowlock.diagnostics.job_records import JobRecords
-from rowlock.kinds import WORKLOADS, by_api_version
 from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
-from rowlock.objects import Object, controller_of, dig, name
+from rowlock.objects import Object, dig, name
 from rowlock.workloads import pods as ranks
 
 _MAX_FAILURES_PER_JOB = 2000
@@ -105,10 +104,3 @@ def read_error_file(path: Path) -> LoggedError | None:
 def _read_tail(path: Path) -> str:
     """The end of a log; nothing when there is none."""
     return untrusted.read_tail(str(path), _TAIL_BYTES).decode(errors="replace")
-
-
-def job_uid(pod: Object) -> str:
-    """The uid of the job that controls a pod; "" for other pods."""
-    owner = controller_of(pod) or {}
-    kind = by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
-    return str(owner.get("uid", "")) if kind in WORKLOADS else ""

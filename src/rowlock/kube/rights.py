@@ -46,6 +46,8 @@ _ALL = ("list", "watch", "get", "create", "patch", "delete")
 SERVER_RULES: tuple[Rule, ...] = (
     Rule("kubeflow.org", _JOBS, _ALL),
     Rule("batch", (kinds.BATCH_JOB.plural,), ("list", "watch", "get", "patch", "delete")),
+    Rule("jobset.x-k8s.io", (kinds.JOB_SET.plural,), ("list", "watch", "get", "patch", "delete")),
+    Rule("trainer.kubeflow.org", (kinds.TRAIN_JOB.plural,), ("list", "watch", "get", "patch", "delete")),
     Rule("scheduling.run.ai", ("queues",), ("list", "watch", "create", "patch", "delete")),
     Rule("scheduling.run.ai", ("podgroups",), ("list", "watch")),
     Rule("scheduling.run.ai", ("bindrequests",), ("list",)),

@@ -20,10 +20,10 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.change_listeners import ChangeListeners
 from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
+from rowlock.rest.cluster_view.parts import Parts, is_part, is_replaced
 from rowlock.rest.creation_order import CreationOrder, SortKey
-from rowlock.rest.list_rows.object_facts import card_facts, differences, group_owner
+from rowlock.rest.list_rows.object_facts import CardMemory, differences, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
-from rowlock.scheduling.model import from_objects
 from rowlock.selectors import EVERYTHING, parse_labels
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import projects, runai_json
@@ -44,15 +44,13 @@ WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first complete state, and a writer for its own write."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 """Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
-_LASTING_WATCH = 120.0
-"""Seconds after which a watch counts as one that worked, as in client-go: the next delay is the first one again."""
+_LASTING_WATCH = 120.0  # seconds after which a watch has worked, as in client-go: the next delay is the first one again
 _CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
-_ABSENT_KIND_DELAY = 15.0
-"""Seconds until the cluster is asked again for a kind that it does not serve, or refuses to show for the second time."""
-_REFUSED_DELAY = 1.0
-"""Seconds after the first refusal: an API server that starts refuses for a moment what it allows later."""
-_JOBS_PER_TURN = 256
-"""Jobs that are counted before other tasks of the event loop get their turn."""
+_ABSENT_KIND_DELAY = 15.0  # seconds until a kind is asked for again that is not served, or refused for the second time
+_REFUSED_DELAY = (
+    1.0  # seconds after the first refusal: an API server that starts refuses for a moment what it allows later
+)
+_JOBS_PER_TURN = 256  # jobs that are counted before other tasks of the event loop get their turn
 
 
 class InformerCache:
@@ -80,14 +78,13 @@ class InformerCache:
         self.hidden = HiddenKinds()
         self._jobs: dict[str, Object] = {}
         self._ids: dict[str, str] = {}
-        self._pods: dict[str, dict[Key, Object]] = {}
-        self._groups: dict[str, Object] = {}
+        self._parts = Parts()
         self._phases: dict[str, str] = {}
         self._statuses: dict[str, WorkloadStatus] = {}
         self._projects: dict[str, Project] | None = None
         self._assets: list[Asset] | None = None
         self._guarantees: RuntimeGuarantees | None = None
-        self._card_memory: dict[str, int] = {}  # by node; "": the smallest, once somebody asked
+        self._cards = CardMemory()
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
@@ -181,10 +178,8 @@ class InformerCache:
             ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
 
     def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
-        if kind == kinds.BATCH_JOB and objects.controller_of(obj):
-            return  # a part of another workload
         previous = self._stores[kind].get(key)
-        if previous is not None and objects.uid(previous) != objects.uid(obj):
+        if previous is not None and is_replaced(kind, previous, obj):
             self._drop_object(kind, key)
             previous = None
         self._stores[kind][key] = obj
@@ -194,8 +189,11 @@ class InformerCache:
 
     def _index(self, kind: Kind, key: Key, obj: Object) -> None:
         owner = (objects.controller_of(obj) or {}).get("uid", "")
-        if kind in kinds.WORKLOADS:
-            owner = objects.uid(obj)
+        if is_part(kind, obj):
+            self._parts.add(kind, obj)
+            self._complete(self._parts.workload_uid(owner))
+        elif kind in kinds.WORKLOADS:
+            owner, obj = objects.uid(obj), self._parts.complete(obj)
             if owner not in self._jobs:
                 self._rows_by_uid[owner] = WorkloadRow(
                     owner, obj, self, objects.name(obj), objects.namespace(obj), runai_json.created_at(obj)
@@ -207,10 +205,10 @@ class InformerCache:
             if self._ids.get(identity) not in self._jobs or self._ids[identity] == owner:
                 self._ids[identity] = owner  # a label with the id of another job does not take that id away
         elif kind == kinds.POD and owner:
-            self._pods.setdefault(owner, {})[key] = obj
+            self._parts.add_pod(owner, key, obj)
         elif kind == kinds.POD_GROUP:
             owner = group_owner(obj)
-            self._groups[owner] = obj
+            self._parts.add_group(key, obj)
         elif kind == kinds.CONFIG_MAP:
             self._assets = None
         elif kind != kinds.NODE:  # `_store_object` compares those
@@ -222,7 +220,11 @@ class InformerCache:
         if obj is None:
             return
         owner = (objects.controller_of(obj) or {}).get("uid", "")
-        if kind in kinds.WORKLOADS:
+        workload = self._parts.workload_uid(owner)
+        if is_part(kind, obj):
+            self._parts.drop(objects.uid(obj))
+            owner = workload
+        elif kind in kinds.WORKLOADS:
             owner = objects.uid(obj)
             self._jobs.pop(owner, None)
             self._rows_by_uid.pop(owner, None)
@@ -231,13 +233,11 @@ class InformerCache:
             self._listing.remove(self._sort_key(obj))
             self._visible = None
         elif kind == kinds.POD and owner:
-            job_pods = self._pods.get(owner, {})
-            job_pods.pop(key, None)
-            if not job_pods:
-                self._pods.pop(owner, None)
+            self._parts.drop_pod(owner, key)
+            owner = workload
         elif kind == kinds.POD_GROUP:
             owner = group_owner(obj)
-            self._groups.pop(owner, None)
+            self._parts.drop_group(key, obj)
         elif kind == kinds.NODE:
             self._note_cards(key.name, obj, None)
         elif kind == kinds.CONFIG_MAP:
@@ -249,7 +249,12 @@ class InformerCache:
     def _sort_key(self, job: Object) -> SortKey:
         return runai_json.created_at(job), objects.name(job), objects.uid(job)
 
+    def _complete(self, uid: str) -> None:
+        if (job := self._jobs.get(uid)) is not None:
+            self._jobs[uid] = self._rows_by_uid[uid].job = self._parts.complete(job)
+
     def _invalidate(self, uid: str) -> None:
+        uid = self._parts.workload_uid(uid)
         self._phases.pop(uid, None)
         self._statuses.pop(uid, None)
         if row := self._rows_by_uid.get(uid):
@@ -258,14 +263,8 @@ class InformerCache:
 
     def _note_cards(self, node: str, before: Object | None, after: Object | None) -> None:
         """Note a node's cards, and forget what workloads hold of them, where they differ. Most writes are heartbeats."""
-        if card_facts(before) == card_facts(after):
-            return
-        for row in self._rows_by_uid.values():
+        for row in self._rows_by_uid.values() if self._cards.note(node, before, after) else ():
             row.known.clear()
-        for name in ("", node):
-            self._card_memory.pop(name, None)
-        if after is not None and (parsed := from_objects.parse_node(after)).gpus:
-            self._card_memory[node] = parsed.gpu_memory
 
     # ------------------------------------------------------------ waiting
 
@@ -298,7 +297,8 @@ class InformerCache:
 
     def knows_runs(self) -> bool:
         """Whether all jobs and their pods are known: only then is a job that is not here one that is gone."""
-        return all(kind in self._synced for kind in (*kinds.JOBS, kinds.POD, kinds.NAMESPACE))
+        hidden = {kind for kind in kinds.WORKLOADS if kind not in kinds.JOBS and self.hidden.has(kind)}
+        return (self._synced | hidden).issuperset((*kinds.WORKLOADS, kinds.POD, kinds.NAMESPACE))
 
     # ------------------------------------------------------------ questions
 
@@ -361,9 +361,7 @@ class InformerCache:
 
     def card_memory(self, node: str) -> int:
         """Memory of one GPU of the node in MiB; for "" the smallest of all nodes; 0 when there is none."""
-        if "" not in self._card_memory:
-            self._card_memory[""] = min(self._card_memory.values(), default=0)
-        return self._card_memory.get(node, 0)
+        return self._cards.of(node)
 
     def job_uid(self, identifier: str) -> str:
         """The uid of the job with this workload id or uid; "" when there is none."""
@@ -376,7 +374,7 @@ class InformerCache:
         if job is None or project is None:
             return None
         job_pods = self.pods_of(uid)
-        group, cluster = self._groups.get(uid), self.cluster
+        group, cluster = self.group_of(uid), self.cluster
         look_up = self.pod_usage.latest if self.pod_usage is not None else None
         more = (self.clock, self.diagnosis_message, look_up, self.guaranteed_seconds)
         return Workload(job, job_pods, group, project, cluster, self.card_memory, *more)
@@ -402,31 +400,33 @@ class InformerCache:
 
     def own_pods(self, uid: str) -> list[Object]:
         """The same in no order. A pod in another namespace that names this job as its owner is not included."""
-        job, job_pods = self._jobs.get(uid), self._pods.get(uid, {})
-        home = objects.namespace(job) if job else ""
-        return [pod for key, pod in job_pods.items() if not job or key.namespace == home]
+        return self._parts.pods_of(uid, self._jobs.get(uid))
+
+    def owner_uid(self, pod: Object) -> str:
+        """The uid of the workload that a pod is of: that of its owner, or of what this is a part of; "" for a pod without one."""
+        return self._parts.workload_uid(str((objects.controller_of(pod) or {}).get("uid") or ""))
 
     def group_of(self, uid: str) -> Object | None:
         """The pod group of the job of this uid; None when there is none."""
-        return self._groups.get(uid)
+        return self._parts.group_of(uid)
 
     def jobs_named(self, namespace: str, name: str) -> list[Object]:
         """Jobs of any kind with this name."""
-        key = Key(namespace, name)
-        return [job for kind in kinds.WORKLOADS if (job := self._stores[kind].get(key)) is not None]
+        found = [self._stores[kind].get(Key(namespace, name)) for kind in kinds.WORKLOADS]
+        return [job for one in found if one is not None and (job := self._jobs.get(objects.uid(one))) is not None]
 
     def phase(self, uid: str) -> str:
         """The phase of the workload, without the message that explains it; lists filter and sort by it."""
         job_phase = self._phases.get(uid)
         if job_phase is None:
-            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self.own_pods(uid), self._groups.get(uid))
+            job_phase = self._phases[uid] = phase_of(self._jobs[uid], self.own_pods(uid), self.group_of(uid))
         return job_phase
 
     def status(self, uid: str) -> WorkloadStatus:
         """The status of the workload whose job has this uid, computed once per change. Raises KeyError for an unknown uid."""
         job_status = self._statuses.get(uid)
         if job_status is None:
-            job_status = workload_status(self._jobs[uid], self.own_pods(uid), self._groups.get(uid))
+            job_status = workload_status(self._jobs[uid], self.own_pods(uid), self.group_of(uid))
             self._statuses[uid] = job_status
         return job_status
 

@@ -109,6 +109,9 @@ class VisibleCache(InformerCache):
         pods = self._base.own_pods(uid)
         return [pod for pod in pods if self._rights.allows("list", kinds.POD, objects.namespace(pod))]
 
+    def owner_uid(self, pod: Object) -> str:
+        return self._base.owner_uid(pod)
+
     def group_of(self, uid: str) -> Object | None:
         group, job = self._base.group_of(uid), self._base.job(uid)
         return group if job is not None and self._sees_job(job) else None

@@ -28,7 +28,16 @@ from typing import Any
 from rowlock import objects
 from rowlock.objects import Object
 from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
-from rowlock.workloads.frameworks import desired_pods, is_batch_job, is_suspended, succeeded_condition
+from rowlock.training.jobset.model import REPLICATED_JOB_KEY
+from rowlock.workloads.frameworks import (
+    desired_pods,
+    has_jobs,
+    is_set,
+    is_suspended,
+    replica_specs,
+    replicated_job,
+    succeeded_condition,
+)
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
 """On a job that was suspended or deleted through the REST API: the command that did it, where it has said so."""
@@ -104,8 +113,8 @@ def is_queued(job: Object) -> bool:
 
 def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
-    desired = desired_pods(job)
-    if is_batch_job(job):  # its failed pods stay, and others are in their places
+    desired = _pods_due(job, pods)
+    if has_jobs(job):  # its failed pods stay, and others are in their places
         pods = [pod for pod in pods if objects.phase(pod) != "Failed"]
     counts = count_pods(pods)
     done_count = counts.running + counts.succeeded
@@ -120,8 +129,18 @@ def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> 
     return ("Degraded" if _has_restarted(pods) and _is_broken(pods) else "Initializing"), None
 
 
+def _pods_due(job: Object, pods: Sequence[Object]) -> int:
+    """How many pods the job is to have now: replicated jobs of a set that wait for others to be ready or done have none yet."""
+    if not is_set(job):
+        return desired_pods(job)
+    begun = {objects.labels(pod).get(REPLICATED_JOB_KEY) for pod in pods}
+    return sum(int(spec["replicas"]) for name, spec in replica_specs(job).items() if name in begun) or desired_pods(job)
+
+
 def _waits_to_grow(job: Object, pods: Sequence[Object], group: Object | None) -> bool:
     """Whether an elastic job runs with its minimum or more, and nothing is wrong but that others wait for a node."""
+    if is_set(job):  # it has a gang for each step, none of which may be smaller
+        return False
     desired, minimum = desired_pods(job), int(objects.dig(group or {}, "spec.minMember", 0) or 0)
     counts = count_pods(pods)
     if not (counts.running and 0 < minimum < desired <= len(pods)) or counts.failed or _is_broken(pods):
@@ -230,7 +249,7 @@ def _explanation(
         return message, str((condition or {}).get("reason") or "")
     if phase in ("Pending", "Creating"):
         message, reason = pending_message(group, pods)
-        if not message and is_batch_job(job):
+        if not message and has_jobs(job):
             return _retry_sentence(job, pods), ""
         return f"{_eviction_note(group)}{message}", reason
     if phase == "Degraded" and _waits_to_grow(job, pods, group):
@@ -243,13 +262,15 @@ def _explanation(
 
 
 def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
-    """Why a batch/v1 Job has no pod now: the next one waits after a failure."""
+    """Why a batch/v1 Job, or that of a set, has no pod now: the next one waits after a failure."""
     failed = sorted(
         (p for p in pods if objects.phase(p) == "Failed"), key=lambda p: str(objects.meta(p)["creationTimestamp"])
     )
     if not failed or any(objects.phase(p) in ("Pending", "Running") for p in pods):
         return ""
-    limit = objects.dig(job, "spec.backoffLimitPerIndex", objects.dig(job, "spec.backoffLimit", 6))
+    role = objects.labels(failed[-1]).get(REPLICATED_JOB_KEY, "")
+    spec = objects.dig(replicated_job(job, role), "template.spec", {}) if is_set(job) else job.get("spec") or {}
+    limit = spec.get("backoffLimitPerIndex", spec.get("backoffLimit", 6))
     count = f"{len(failed)} {'pod has' if len(failed) == 1 else 'pods have'} failed, {limit} may"
     return f"{_first_failure(failed[-1:])} The next pod is made after a delay of 10 s that doubles with each failure ({count}).".strip()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rowlock import objects
@@ -10,9 +10,22 @@ from rowlock.objects import Object
 from rowlock.training.batch_job.model import INDEX_KEY, JOB_NAME_LABEL
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.frameworks.torchrun import launched_ranks
+from rowlock.training.jobset.model import PREFIX, REPLICATED_JOB_KEY
 from rowlock.training.model import INDEX_LABEL, LAUNCHER, MASTER, TYPE_LABEL, WORKER
+from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP
 from rowlock.workloads.figures.resources import allocated_resources, requested_resources
-from rowlock.workloads.frameworks import LEAD_ROLES, ROLES, desired_pods, is_batch_job, replica_specs
+from rowlock.workloads.frameworks import (
+    LEAD_ROLES,
+    ROLES,
+    desired_pods,
+    has_jobs,
+    is_batch_job,
+    is_set,
+    pods_per_job,
+    ranked_job,
+    replica_specs,
+    replicated_job,
+)
 from rowlock.workloads.phase import is_running, pod_status
 
 _ORDER = {role.lower(): n for n, role in enumerate(ROLES)}
@@ -22,27 +35,44 @@ _RANKED = frozenset(f.kind.name for f in FRAMEWORKS.values() if f.pods_are_ranks
 
 
 def replica_role(pod: Object) -> str:
-    """The replica type in lower case, from the operator's label; "" for a pod that is no replica. Pods of a batch/v1 Job are workers."""
+    """The replica type in lower case, from the operator's label; "" for a pod that is no replica. Pods of a batch/v1 Job are workers, those of a set
+    have the name of their replicated job."""
     labels = objects.labels(pod)
-    return labels.get(TYPE_LABEL) or (WORKER.lower() if JOB_NAME_LABEL in labels else "")
+    return (
+        labels.get(TYPE_LABEL) or labels.get(REPLICATED_JOB_KEY) or (WORKER.lower() if JOB_NAME_LABEL in labels else "")
+    )
 
 
 def replica_index(pod: Object) -> int:
-    """The number within the replica type; 0 when the label is missing or not a number."""
+    """The number within the replica type, in a set within its Job; 0 when the label is missing or not a number."""
     labels = objects.labels(pod)
     text = labels.get(INDEX_LABEL) or labels.get(INDEX_KEY, "0")
     return int(text) if objects.is_digits(text) else 0
 
 
 def sort_by_rank(pods: Iterable[Object]) -> list[Object]:
-    """Master first, then workers by index: the order of ranks."""
-    return sorted(pods, key=lambda p: (_ORDER.get(replica_role(p), 99), replica_index(p), objects.name(p)))
+    """Master first, then workers by index: the order of ranks. The pods of a set in the order of its Jobs, those that fetch its data
+    and its model last."""
+    return sorted(pods, key=lambda p: (_place(p), replica_index(p), objects.name(p)))
+
+
+def _place(pod: Object) -> tuple[int, int]:
+    """Of a replica type among others, or of a Job among those of its set."""
+    role = replica_role(pod)
+    if REPLICATED_JOB_KEY in (labels := objects.labels(pod)) and TYPE_LABEL not in labels:
+        return int(role in (DATASET_STEP, MODEL_STEP)), _number(labels, "job-global-index")
+    return _ORDER.get(role, 99), 0
+
+
+def _number(labels: Mapping[str, str], name: str) -> int:
+    text = labels.get(f"{PREFIX}{name}", "")
+    return int(text) if objects.is_digits(text) else 0
 
 
 def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
     """The pods that the job's replicas have by name and that are not among `pods`, in the order of ranks, as far as
     their names say: they were deleted, or were never made."""
-    if is_batch_job(job):  # their names are random
+    if has_jobs(job):  # their names are random
         return []
     present = {objects.name(pod) for pod in pods}
     stubs = [
@@ -57,6 +87,23 @@ def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
         for index in range(int(spec["replicas"]) if spec.get("replicas") is not None else 1)
     ]
     return sort_by_rank(stub for stub in stubs if objects.name(stub) not in present)
+
+
+def labels_by_name(job: Object, pod: str) -> dict[str, str]:
+    """The labels that say the rank of a pod that Jobs made (`<set>-<replicated job>-<job>-<index>-<random>`, `<Job>-<index>-<random>`),
+    by its name; {} where the name has no numbers, or a Job's name was too long to be whole in it."""
+    words = pod.removeprefix(f"{objects.name(job)}-").rsplit("-", 3)
+    if is_batch_job(job):
+        is_indexed = has_ranked_pods(job) and len(words) == 2 and objects.is_digits(words[0])
+        return {JOB_NAME_LABEL: objects.name(job), INDEX_KEY: words[0]} if is_indexed else {}
+    role = words[0]
+    specs = list(objects.dig(job, "spec.replicatedJobs", None) or ())
+    names = [one.get("name") for one in specs]
+    if len(words) != 4 or role not in names or not all(objects.is_digits(word) for word in words[1:3]):
+        return {}
+    before = sum(int(one.get("replicas", 1)) for one in specs[: names.index(role)])
+    numbers = {"job-index": words[1], "job-global-index": str(before + int(words[1]))}
+    return {REPLICATED_JOB_KEY: role, INDEX_KEY: words[2], **{f"{PREFIX}{k}": v for k, v in numbers.items()}}
 
 
 def _pod_name(job: Object, role: str, index: int) -> str:
@@ -77,6 +124,8 @@ def has_ranked_pods(job: Object) -> bool:
     """Its pods are ranks, equal but for their numbers: none of them only serves the others."""
     if is_batch_job(job):
         return bool(objects.dig(job, "spec.completionMode") == "Indexed")
+    if is_set(job):
+        return bool(ranked_job(job))
     return job.get("kind") in _RANKED
 
 
@@ -85,14 +134,27 @@ def rank_label(job: Object, pod: Object) -> str:
     replica_type, number = replica_role(pod), replica_index(pod)
     if is_batch_job(job) and not has_ranked_pods(job):
         return objects.name(pod)
+    if is_set(job):
+        return _label_in_set(job, pod)
     if not has_ranked_pods(job) or _ranks_per_pod(job) != 1:
         return f"{replica_type}-{number}" if replica_type else objects.name(pod)
     return f"rank {_pod_number(job, pod)}"
 
 
+def _label_in_set(job: Object, pod: Object) -> str:
+    role = replica_role(pod)
+    replicated = replicated_job(job, role)
+    if not replicated or objects.dig(replicated, "template.spec.completionMode", "Indexed") != "Indexed":
+        return objects.name(pod)
+    is_rank = role == ranked_job(job) and _ranks_per_pod(job) == 1
+    return f"rank {_pod_number(job, pod)}" if is_rank else f"{role}-{_pod_number(job, pod)}"
+
+
 def first_launched_rank(job: Object, pod: Object) -> int | None:
     """The first of the ranks that torchrun starts in this pod; None where their numbers are not known beforehand."""
     each = _ranks_per_pod(job)
+    if is_set(job) and replica_role(pod) != ranked_job(job):
+        return None
     if not has_ranked_pods(job) or objects.dig(job, "spec.elasticPolicy"):
         return None
     if each == 1:  # or the program says how many: they are all of the job where there is one pod
@@ -110,21 +172,33 @@ def rank_fields(job: Object, pod: Object) -> dict[str, Any]:
 
 
 def _pod_number(job: Object, pod: Object) -> int:
+    if is_set(job):
+        size = pods_per_job(replicated_job(job, replica_role(pod)))
+        return _number(objects.labels(pod), "job-index") * size + replica_index(pod)
     is_behind_master = MASTER in replica_specs(job) and replica_role(pod) == WORKER.lower()
     return replica_index(pod) + (1 if is_behind_master else 0)
 
 
 def _ranks_per_pod(job: Object) -> int:
     """As torchrun's own option in the job's command says, else as its spec does; 0 = torchrun finds out, or the pods differ."""
-    numbers = {_launched_ranks(spec) for spec in replica_specs(job).values()}
+    specs = replica_specs(job)
+    working = [specs[ranked]] if is_set(job) and (ranked := ranked_job(job)) in specs else specs.values()
+    numbers = {_launched_ranks(spec) for spec in working}
     if len(numbers) != 1:
         return 0 if numbers else 1
     if (own := numbers.pop()) is not None:
         return own
-    text = str(objects.dig(job, "spec.nprocPerNode", "1"))
+    text = _processes_of_torch(next(iter(working))) if is_set(job) else str(objects.dig(job, "spec.nprocPerNode", "1"))
     if text == "auto":
         return 1
     return int(text) if objects.is_digits(text) else 0
+
+
+def _processes_of_torch(spec: Object) -> str:
+    """What torchrun reads in a pod of a set where its command says nothing: Trainer writes it there."""
+    main: Object = next(iter(objects.dig(spec, "template.spec.containers", [])), {})
+    values = (str(one.get("value")) for one in main.get("env") or () if one.get("name") == "PET_NPROC_PER_NODE")
+    return next(values, "1")
 
 
 def _launched_ranks(replica_spec: Object) -> int | None:

@@ -90,7 +90,9 @@ def framework_name(job: Object) -> str:
     kind = kinds.by_api_version(str(job.get("apiVersion")), str(job.get("kind")))
     mapping = frameworks.by_kind(kind) if kind else None
     kind_name = str(job.get("kind", ""))
-    return mapping.name if mapping else kind_name.removesuffix("Job") or kind_name
+    if mapping is not None or kind not in kinds.JOBS:
+        return mapping.name if mapping else kind_name
+    return kind_name.removesuffix("Job")
 
 
 def category(job: Object) -> str:
@@ -253,8 +255,8 @@ def _time_fields(job: Object, status: WorkloadStatus) -> dict[str, Any]:
 def completed_at(job: Object) -> str | None:
     if completion_time := objects.dig(job, "status.completionTime"):
         return str(completion_time)
-    failed = objects.condition(job, "Failed") or {}
-    since = failed.get("lastTransitionTime") if failed.get("status") == "True" else None
+    ends = [c for kind in ("Failed", frameworks.succeeded_condition(job)) if (c := objects.condition(job, kind))]
+    since = next((c.get("lastTransitionTime") for c in ends if c.get("status") == "True"), None)
     return str(since) if since else None  # who writes a status by hand may leave it out
 
 

@@ -137,6 +137,8 @@ async def claim(face: Face) -> str:
 ASKS: Mapping[tuple[str, str], Ask] = {
     ("kubeflow.org", "tfjobs"): get("/api/v1/workloads"),
     ("batch", "jobs"): get("/api/v1/workloads"),
+    ("jobset.x-k8s.io", "jobsets"): get("/api/v1/workloads"),
+    ("trainer.kubeflow.org", "trainjobs"): get("/api/v1/workloads"),
     ("scheduling.run.ai", "queues"): get("/api/v1/org-unit/projects"),
     ("scheduling.run.ai", "podgroups"): get("/api/v1/workloads"),
     ("scheduling.run.ai", "bindrequests"): start,

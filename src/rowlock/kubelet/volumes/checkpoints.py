@@ -102,14 +102,15 @@ class Checkpoints:
         self._uids = OwnerMarks(data / "checkpoints" / ".namespaces" / ".uids")
         self._retention = retention
 
-    def directory_for(self, pod: PodSpec, namespace_uid: str = "") -> Path:
-        """The pod's: one per job, the same for all its ranks and restarts; a pod without a job has its own.
+    def directory_for(self, pod: PodSpec, namespace_uid: str = "", job: str = "") -> Path:
+        """The pod's: one per job (its uid; else the pod's owner), the same for all its ranks and restarts; a pod without a job
+        has its own.
 
         Raises ContainerConfigError when its owner's uid, which anybody may write, is no name, or that of a job in another
         namespace, or in an earlier one of the same name."""
         resumed = pod.annotations.get(RESUME_ANNOTATION, "")
         try:
-            name = path_component(resumed or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
+            name = path_component(resumed or job or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
         except NotAName as error:
             raise ContainerConfigError(str(error)) from None
         directory = f"{self._root}/{name}"
@@ -201,7 +202,7 @@ def give_to_user(directory: str, user: int, group: int | None) -> dict[str, Any]
 
 def live_owner_uids(view: View) -> set[str]:
     """The uids of all jobs and pods, of whatever owns a pod, and of the jobs that others go on from."""
-    uids = {owner for kind in kinds.JOBS for job in view.all(kind) for owner in (uid(job), checkpoints_owner(job))}
+    uids = {owner for kind in kinds.WORKLOADS for job in view.all(kind) for owner in (uid(job), checkpoints_owner(job))}
     for pod in view.all(kinds.POD):
         resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")
         uids |= {uid(pod), resumed, str((controller_of(pod) or {}).get("uid") or "")}

@@ -28,6 +28,7 @@ from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.objects import Key, Object, dig, key, meta, namespace
 from rowlock.objects import uid as uid_of
+from rowlock.training.trainjob.owners import workload_of
 
 FIRST_RETRY = 0.5
 """Seconds until a pod whose turn raised gets its second one; doubled each time, up to `supervisor.MAX_DELAY`."""
@@ -156,7 +157,8 @@ class PodWorkers:
             others = [t.spec for t in self._pod_states.values() if t.card.node == node and t.holds_devices() and t.spec]
             failure = admission_failure(spec, plan, others, held_devices)
         devices = () if failure else assign_devices(spec, plan, held_devices, is_placed=placed)
-        address, owner = self._network.address(uid), spec.owner_uid
+        workload = workload_of(self._view, pod)
+        address, owner = self._network.address(uid), uid_of(workload) if workload else spec.owner_uid
         card = PodCard(*key(pod), uid, node, address, self._node.clock(), devices, owner=owner)
         self._directories.write_card(card)
         state = self._pod_states[uid] = PodState(card, spec=spec, delay=self.recreations.start_delay(card))

@@ -129,7 +129,7 @@ class ContainerStarter:
                 return command
             backend = self.engine if image.engine else self.processes
             namespace = self.view.get(NAMESPACE, "", pod.namespace) or {}
-            checkpoints = str(self.checkpoints.directory_for(pod, uid(namespace)))
+            checkpoints = str(self.checkpoints.directory_for(pod, uid(namespace), context.card.owner))
             wait_for_writers(pod, self.view)
             user, base = backend.prepare_program(start, image, checkpoints)
             env = environment.container_environment(

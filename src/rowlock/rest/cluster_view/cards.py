@@ -158,8 +158,7 @@ def _add_usage(view: _NodeView, pod: Object, indices: list[int], usage: PodUsage
 
 def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
     """The workload of a pod; a pod without a job has no id."""
-    owner = objects.controller_of(pod) or {}
-    job, project = cache.job(str(owner.get("uid") or "")), cache.projects().get(objects.namespace(pod))
+    job, project = cache.job(cache.owner_uid(pod)), cache.projects().get(objects.namespace(pod))
     return {
         "pod": objects.name(pod),
         "namespace": objects.namespace(pod),

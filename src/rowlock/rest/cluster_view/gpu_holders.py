@@ -52,7 +52,7 @@ async def gpu_holders(cache: InformerCache, waiting: Workload) -> tuple[list[dic
 
 
 def _holder_of(pod: Any, cache: InformerCache, found: dict[str, _Holder]) -> _Holder | None:
-    uid = str((objects.controller_of(pod) or {}).get("uid") or "")
+    uid = cache.owner_uid(pod)
     if uid in found:
         return found[uid]
     project = cache.projects().get(objects.namespace(pod))

@@ -8,6 +8,7 @@ from typing import Any
 from rowlock import objects
 from rowlock.controllers.turn_budget import TurnBudget
 from rowlock.objects import Key, Object
+from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION, parse_node
 
 
 def card_facts(node: Object | None) -> tuple[Any, ...] | None:
@@ -18,10 +19,38 @@ def card_facts(node: Object | None) -> tuple[Any, ...] | None:
     return objects.labels(node), status.get("capacity"), status.get("allocatable")
 
 
+class CardMemory:
+    """MiB of the cards of each node."""
+
+    def __init__(self) -> None:
+        self._of_nodes: dict[str, int] = {}  # by node; "": the smallest, once somebody asked
+
+    def note(self, node: str, before: Object | None, after: Object | None) -> bool:
+        """Note a node's cards. False where they are the same as before: most writes are heartbeats."""
+        if card_facts(before) == card_facts(after):
+            return False
+        for name in ("", node):
+            self._of_nodes.pop(name, None)
+        if after is not None and (parsed := parse_node(after)).gpus:
+            self._of_nodes[node] = parsed.gpu_memory
+        return True
+
+    def of(self, node: str) -> int:
+        """Of one card of the node; for "" of the smallest of all nodes; 0 when there is none."""
+        if "" not in self._of_nodes:
+            self._of_nodes[""] = min(self._of_nodes.values(), default=0)
+        return self._of_nodes.get(node, 0)
+
+
 def group_owner(group: Object) -> str:
     """The uid of the job of a pod group: its first owner, controlling or not."""
     owners = objects.meta(group).get("ownerReferences") or [{}]
     return str(owners[0].get("uid", ""))
+
+
+def group_order(group: Object) -> tuple[bool, str]:
+    """Among the pod groups of one workload: those that have not started come first."""
+    return bool(objects.annotations(group).get(LAST_START_ANNOTATION)), objects.name(group)
 
 
 async def differences(

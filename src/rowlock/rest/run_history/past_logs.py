@@ -27,7 +27,7 @@ from rowlock.rest.run_history.past_workloads import PastRun, ask_archive, find_p
 from rowlock.rest.workloads import find_workload
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads import pods as ranks
-from rowlock.workloads.frameworks import replica_specs
+from rowlock.workloads.frameworks import has_jobs, replica_specs
 
 _SETTLE = 2.0
 """Seconds to wait for a log that was archived a moment ago."""
@@ -162,7 +162,10 @@ def stubs_by_rank(job: Object, names: Iterable[str]) -> list[Object]:
 
 
 def _stub_of_removed(job: Object, name: str) -> Object:
-    """The same of a pod that the job had before it was made smaller; its name says its rank."""
+    """The same of a pod that the job had before it was made smaller, or whose name ends at random; its name says its rank."""
+    if has_jobs(job):
+        found = {"labels": ranks.labels_by_name(job, name)}
+        return {"metadata": {"name": name, "namespace": objects.namespace(job), **found}}
     role, _, index = name.removeprefix(f"{objects.name(job)}-").rpartition("-")
     is_ranked = role in {each.lower() for each in replica_specs(job)} and objects.is_digits(index)
     labels = {"labels": {TYPE_LABEL: role, INDEX_LABEL: index}} if is_ranked else {}

@@ -1,4 +1,4 @@
-"""Suspends and resumes workloads: `spec.runPolicy.suspend` of the job, `spec.suspend` of a batch/v1 Job, which its operator follows."""
+"""Suspends and resumes workloads: `spec.runPolicy.suspend` of the job, `spec.suspend` of a Job, JobSet or TrainJob, which its operator follows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import refuse_queued
 from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, stopped_by, wait_for_revision
-from rowlock.workloads.frameworks import is_batch_job
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, TERMINAL
 from rowlock.workloads.runai_json import Workload
 
@@ -48,7 +47,7 @@ async def set_suspended(call: RestCall, workload: Workload, *, suspended: bool, 
 async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool, by: str = "") -> None:
     refuse_queued(job)
     policy = {"suspend": suspend}
-    patch: dict[str, Any] = {"spec": policy if is_batch_job(job) else {"runPolicy": policy}}
+    patch: dict[str, Any] = {"spec": {"runPolicy": policy} if kinds.by_object(job) in kinds.JOBS else policy}
     if by or STOPPED_BY_ANNOTATION in objects.annotations(job):
         patch["metadata"] = {"annotations": {STOPPED_BY_ANNOTATION: by or None}}
     kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)

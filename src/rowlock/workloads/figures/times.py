@@ -38,10 +38,10 @@ def read_milestones(job: Object) -> Milestones:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "Running":
             started = _time_of(condition.get("lastTransitionTime"))
-        elif condition.get("type") == "Failed" and condition.get("status") == "True":
+        elif condition.get("type") in ("Failed", "Complete", "Completed") and condition.get("status") == "True":
             ended = ended or _time_of(condition.get("lastTransitionTime"))
     spec = job.get("spec") or {}
-    if job.get("kind") == "Job":
+    if job.get("kind") in ("Job", "JobSet", "TrainJob"):
         started = started or _time_of(status.get("startTime"))
     is_suspended = bool((spec.get("runPolicy") or {}).get("suspend") or spec.get("suspend"))
     created = _time_of((job.get("metadata") or {}).get("creationTimestamp"))

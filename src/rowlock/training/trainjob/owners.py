@@ -1,0 +1,55 @@
+"""Pod → the workload that it is of, and back: over the Job and the JobSet that have made it, where there are some.
+
+Each owner is looked up by its name and counts when its uid is the one that is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rowlock import kinds
+from rowlock.api import View
+from rowlock.objects import Object, controller_of, dig, namespace, uid
+
+
+def workload_of(view: View, pod: Object) -> Object | None:
+    """The workload; a TrainJob has the replicated jobs of its JobSet. None for other pods, and while an owner is gone."""
+    found = _owner(view, pod)
+    if found is None or found[0] not in kinds.WORKLOADS:
+        return None
+    kind, job = found
+    while kind in kinds.PARENTS and controller_of(job) is not None:
+        above = _owner(view, job)
+        if above is None or above[0] is not kinds.PARENTS[kind]:
+            return None if above is None and _names_parent(kind, job) else job
+        job = with_replicated_jobs(above[1], job) if above[0] is kinds.TRAIN_JOB else above[1]
+        kind = above[0]
+    return job
+
+
+def with_replicated_jobs(trainjob: Object, jobset: Object) -> Object:
+    """A TrainJob with the `replicatedJobs` of its JobSet, a TrainJob names a runtime only."""
+    replicated = dig(jobset, "spec.replicatedJobs", None) or []
+    return {**trainjob, "spec": {**(trainjob.get("spec") or {}), "replicatedJobs": replicated}}
+
+
+def pods_of_workload(view: View, job: str) -> Iterator[Object]:
+    """The pods of the workload of this uid, those of its Jobs and of its JobSet's Jobs too, in its namespace or another."""
+    yield from view.by_owner(kinds.POD, job)
+    for jobset in view.by_owner(kinds.JOB_SET, job):
+        yield from pods_of_workload(view, uid(jobset))
+    for part in view.by_owner(kinds.BATCH_JOB, job):
+        yield from view.by_owner(kinds.POD, uid(part))
+
+
+def _names_parent(kind: kinds.Kind, job: Object) -> bool:
+    owner = controller_of(job) or {}
+    named = kinds.by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+    return named is kinds.PARENTS[kind]
+
+
+def _owner(view: View, obj: Object) -> tuple[kinds.Kind, Object] | None:
+    owner = controller_of(obj) or {}
+    kind = kinds.by_api_version(str(owner.get("apiVersion", "")), str(owner.get("kind", "")))
+    found = view.get(kind, namespace(obj), str(owner.get("name", ""))) if kind is not None else None
+    return (kind, found) if kind is not None and found is not None and uid(found) == owner.get("uid") else None

@@ -1,0 +1,142 @@
+"""TrainJobs and JobSets, made with kubectl, as rowlock's commands show them: each once, with ranks over all its Jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.end_to_end.cluster import Cluster, lent
+from tests.kubectl.walks import kubectl, missing
+
+SPACE = "runai-default"
+PODS = f"/api/v1/namespaces/{SPACE}/pods"
+SPEAK = "import os, time; print('number', os.environ['JOB_COMPLETION_INDEX'], flush=True); time.sleep(1000)"
+DIVIDE = "import os, time; os.environ['JOB_COMPLETION_INDEX'] == '1' and 1 / 0; time.sleep(1000)"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with lent(tmp_path_factory.mktemp("trainjobs")) as made:
+        made.up()
+        yield made
+
+
+def apply(machine: Cluster, path: Path, *objects: dict[str, Any]) -> None:
+    program = kubectl() or pytest.skip(missing())
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+    machine.run(program, "apply", "-n", SPACE, "-f", str(path))
+
+
+def train_job(name: str, program: str) -> dict[str, Any]:
+    trainer = {"numNodes": 2, "image": "rowlock.dev/host", "command": ["python3", "-c", program]}
+    spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+
+
+def job_set(name: str, program: str, **replicas: int) -> dict[str, Any]:
+    """Replicated jobs, each with Jobs of two pods."""
+    container = {"name": "main", "image": "rowlock.dev/host", "command": ["python3", "-c", program]}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    job = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": {"spec": pod}}
+    jobs = [{"name": one, "replicas": count, "template": {"spec": job}} for one, count in replicas.items()]
+    spec = {"replicatedJobs": jobs}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
+
+
+def listed(machine: Cluster) -> dict[str, str]:
+    rows = machine.json("rowlock", "list", "--json")
+    names = [row["name"] for row in rows]
+    assert len(names) == len(set(names)), names
+    return {row["name"]: row["phase"] for row in rows}
+
+
+def gone(machine: Cluster, name: str) -> None:
+    def pods() -> list[dict[str, Any]]:
+        return list(machine.api("GET", f"{PODS}?labelSelector=jobset.sigs.k8s.io/jobset-name={name}")["items"])
+
+    machine.until(lambda: not pods(), f"the pods of {name} to go", 120)
+
+
+def test_a_trainjob_is_one_workload_from_its_start_to_its_history(machine: Cluster, tmp_path: Path) -> None:
+    apply(machine, tmp_path / "objects.json", train_job("shown", SPEAK))
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "120s")
+    assert listed(machine) == {"shown": "Running"}
+    machine.until(lambda: "[rank 1] number 1" in machine.run("rowlock", "logs", "shown"), "the programs to speak")
+    assert "2 running, 0 pending" in machine.run("rowlock", "describe", "shown")
+    assert machine.run("rowlock", "exec", "shown", "--rank", "1", "--", "printenv", "PET_NNODES") == "2\n"
+    machine.until(lambda: "rank 1" in machine.run("rowlock", "top", "shown"), "its use to be measured")
+    machine.run("rowlock", "suspend", "shown")
+    machine.until(lambda: listed(machine) == {"shown": "Stopped"}, "it to be stopped", 120)
+    gone(machine, "shown")
+    machine.run("rowlock", "resume", "shown")
+    machine.run("rowlock", "wait", "shown", "--for", "running", "--timeout", "120s")
+    machine.until(lambda: "[rank 0] number 0" in machine.run("rowlock", "logs", "shown"), "the programs to speak")
+    machine.run("rowlock", "delete", "shown")
+    gone(machine, "shown")
+    assert listed(machine) == {}
+    machine.until(lambda: "shown" in machine.run("rowlock", "history"), "the history to know it")
+    machine.until(
+        lambda: "[rank 1] number 1" in machine.run("rowlock", "logs", "shown", code=None), "its logs to be kept", 120
+    )
+
+
+def test_a_jobset_numbers_the_ranks_of_all_its_jobs(machine: Cluster, tmp_path: Path) -> None:
+    apply(machine, tmp_path / "objects.json", job_set("ranks", SPEAK, w=2), job_set("roles", SPEAK, a=1, b=2))
+    for name in ("ranks", "roles"):
+        machine.run("rowlock", "wait", name, "--for", "running", "--timeout", "120s")
+    assert listed(machine) == {"ranks": "Running", "roles": "Running"}
+    machine.until(lambda: machine.run("rowlock", "logs", "ranks").count("number") == 4, "the programs to speak")
+    assert sorted(machine.run("rowlock", "logs", "ranks").splitlines()) == [
+        "[rank 0] number 0", "[rank 1] number 1", "[rank 2] number 0", "[rank 3] number 1"
+    ]  # fmt: skip
+    machine.until(lambda: machine.run("rowlock", "logs", "roles").count("number") == 6, "the programs to speak")
+    assert sorted(machine.run("rowlock", "logs", "roles").splitlines()) == [
+        "[a-0] number 0", "[a-1] number 1", "[b-0] number 0", "[b-1] number 1", "[b-2] number 0", "[b-3] number 1"
+    ]  # fmt: skip
+    assert machine.run("rowlock", "exec", "ranks", "--rank", "3", "--", "hostname") == "ranks-w-1-1\n"
+    machine.run("rowlock", "suspend", "ranks")
+    machine.until(lambda: listed(machine)["ranks"] == "Stopped", "it to be stopped", 120)
+    machine.run("rowlock", "resume", "ranks")
+    machine.run("rowlock", "wait", "ranks", "--for", "running", "--timeout", "120s")
+    for name in ("ranks", "roles"):
+        machine.run("rowlock", "delete", name)
+        gone(machine, name)
+    assert listed(machine) == {}
+
+
+def test_a_rank_that_fails_is_named_for_its_workload(machine: Cluster, tmp_path: Path) -> None:
+    apply(machine, tmp_path / "objects.json", job_set("broken", DIVIDE, w=1), train_job("again", DIVIDE))
+    machine.until(lambda: listed(machine).get("broken") == "Failed", "the set to fail", 120)
+    error = "ended with exit code 1"
+    for name in ("broken", "again"):
+        machine.until(
+            lambda: "rank 1 (pod" in (told := machine.run("rowlock", "why", name)) and "ZeroDivisionError" in told,  # noqa: B023
+            f"the reason of {name} to be told",
+            120,
+        )
+        assert error in machine.run("rowlock", "why", name)
+    machine.run("rowlock", "explain", "broken")
+    for name in ("broken", "again"):
+        machine.run("rowlock", "delete", name)
+        gone(machine, name)
+
+
+def test_labels_alone_make_no_pod_a_part(machine: Cluster, tmp_path: Path) -> None:
+    """A Job with the labels of a set's, and no owner, is a workload of its own."""
+    apply(machine, tmp_path / "objects.json", job_set("real", SPEAK, w=1))
+    machine.run("rowlock", "wait", "real", "--for", "running", "--timeout", "120s")
+    labels = {"jobset.sigs.k8s.io/jobset-name": "real", "jobset.sigs.k8s.io/replicatedjob-name": "w"}
+    container = {"name": "main", "image": "rowlock.dev/host", "command": ["sleep", "1000"]}
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "forged", "labels": labels}}
+    apply(machine, tmp_path / "objects.json", {**job, "spec": {"template": template}})
+    machine.run("rowlock", "wait", "forged", "--for", "running", "--timeout", "120s")
+    assert listed(machine) == {"real": "Running", "forged": "Running"}
+    assert "2 running, 0 pending" in machine.run("rowlock", "describe", "real")
+    for name in ("forged", "real"):
+        machine.run("rowlock", "delete", name)
+    gone(machine, "real")

@@ -1,0 +1,119 @@
+"""JobSets and TrainJobs as workloads: how many pods, which ranks, which phase."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rowlock import kinds
+from rowlock.objects import Object
+from rowlock.training.trainjob.owners import with_replicated_jobs
+from rowlock.workloads import pods as ranks
+from rowlock.workloads.frameworks import desired_pods, ranked_job, replica_specs
+from rowlock.workloads.phase import phase_of
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+def replicated(name: str, replicas: int = 1, step: str = "", env: str = "", **spec: Any) -> dict[str, Any]:
+    variables = [{"name": "PET_NPROC_PER_NODE", "value": env}] if env else []
+    spec["template"] = {"spec": {"containers": [{"name": "main", "env": variables}]}}
+    metadata = {"labels": {STEP: step}} if step else {}
+    return {"name": name, "replicas": replicas, "template": {"metadata": metadata, "spec": spec}}
+
+
+def job_set(*jobs: dict[str, Any], **fields: Any) -> Object:
+    spec = {"replicatedJobs": list(jobs)}
+    return {
+        "apiVersion": kinds.JOB_SET.api_version,
+        "kind": "JobSet",
+        "metadata": {"name": "s"},
+        "spec": spec,
+        **fields,
+    }
+
+
+def train_job(*jobs: dict[str, Any], **fields: Any) -> Object:
+    bare = {"apiVersion": kinds.TRAIN_JOB.api_version, "kind": "TrainJob", "metadata": {"name": "s"}, "spec": {}}
+    return with_replicated_jobs({**bare, **fields}, job_set(*jobs))
+
+
+def pod(job: Object, name: str, phase: str = "Running") -> Object:
+    """A pod of a set by its name without the set's, bound to a node."""
+    full = f"s-{name}-abcde"
+    metadata = {"name": full, "labels": ranks.labels_by_name(job, full)}
+    return {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase}}
+
+
+PAIRS = replicated("w", 2, parallelism=2, completions=2)
+
+
+def test_ranks_go_on_from_job_to_job() -> None:
+    job = job_set(PAIRS)
+    names = ["w-1-1", "w-0-1", "w-1-0", "w-0-0"]
+    in_order = ranks.sort_by_rank(pod(job, name) for name in names)
+    assert [ranks.rank_label(job, one) for one in in_order] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    assert desired_pods(job) == 4
+
+
+def test_pods_of_several_replicated_jobs_are_called_by_them() -> None:
+    job = job_set(replicated("driver"), PAIRS)
+    labels = [ranks.rank_label(job, pod(job, name)) for name in ("driver-0-0", "w-1-0")]
+    assert labels == ["driver-0", "w-2"] and not ranks.has_ranked_pods(job)
+
+
+def test_what_fetches_the_data_of_a_trainjob_is_no_rank_and_comes_last() -> None:
+    job = train_job(replicated("dataset-initializer", step="dataset-initializer"), replicated("node", parallelism=2))
+    in_order = ranks.sort_by_rank([pod(job, "dataset-initializer-0-0"), pod(job, "node-0-1"), pod(job, "node-0-0")])
+    assert [ranks.rank_label(job, one) for one in in_order] == ["rank 0", "rank 1", "dataset-initializer-0"]
+    assert ranks.chief_pod(in_order) == in_order[0] and ranked_job(job) == "node"
+
+
+def test_a_pod_in_which_torchrun_starts_several_ranks_is_not_called_one() -> None:
+    job = train_job(replicated("node", parallelism=2, env="2"))
+    second = pod(job, "node-0-1")
+    assert ranks.rank_fields(job, second) == {"rank": "node-1", "launchedRanks": {"first": 2, "count": 2}}
+
+
+def test_a_trainjob_without_a_set_asks_for_no_pods_yet() -> None:
+    job = train_job()
+    assert (replica_specs(job), ranked_job(job), phase_of(job, [], None)) == ({}, "", "Creating")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "spec", "names", "phase"),
+    [
+        ({}, {}, ["w-0-0", "w-0-1", "w-1-0", "w-1-1"], "Running"),
+        ({}, {}, ["w-0-0"], "Degraded"),
+        ({"Completed": "True"}, {}, [], "Completed"),
+        ({"Failed": "True"}, {}, [], "Failed"),
+        ({"Suspended": "True"}, {"suspend": True}, ["w-0-0"], "Stopping"),
+        ({"Suspended": "True"}, {"suspend": True}, [], "Stopped"),
+        ({"Suspended": "True"}, {"suspend": False}, [], "Resuming"),
+        ({"Suspended": "False"}, {"suspend": False}, [], "Creating"),
+    ],
+)
+def test_the_phase_of_a_set(conditions: dict[str, str], spec: dict[str, Any], names: list[str], phase: str) -> None:
+    status = {"conditions": [{"type": k, "status": v} for k, v in conditions.items()]}
+    job = job_set(PAIRS, status=status)
+    job["spec"] |= spec
+    assert phase_of(job, [pod(job, name) for name in names], None) == phase
+
+
+def test_a_step_that_has_not_begun_makes_nothing_degraded() -> None:
+    job = job_set(replicated("first"), replicated("then", dependsOn=[{"name": "first", "status": "Complete"}]))
+    assert phase_of(job, [pod(job, "first-0-0")], None) == "Running"
+
+
+@pytest.mark.parametrize("name", ["s-w-0-x-abcde", "s-other-0-0-abcde", "s-w-0-abcde", "x", "s--"])
+def test_a_name_that_does_not_say_a_rank_has_none(name: str) -> None:
+    assert ranks.labels_by_name(job_set(PAIRS), name) == {}
+
+
+def test_the_name_of_a_pod_of_an_indexed_job_says_its_rank() -> None:
+    spec = {"completionMode": "Indexed", "parallelism": 2, "completions": 2}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a-b"}, "spec": spec}
+    stub = {"metadata": {"name": "a-b-1-abcde", "labels": ranks.labels_by_name(job, "a-b-1-abcde")}}
+    assert ranks.rank_label(job, stub) == "rank 1"
+    assert ranks.labels_by_name({**job, "spec": {}}, "a-b-abcde") == {}
