@@ -277,18 +277,24 @@ async def differences(real: httpx.AsyncClient, ours: httpx.AsyncClient, requests
 
 def _has_service_address(answer: Json) -> bool:
     body = answer["body"] if isinstance(answer.get("body"), dict) else {}
+    if body.get("kind") == "Table":
+        columns = body.get("columnDefinitions") or ()
+        cells = [row["cells"][columns.index("Cluster-IP")] for row in body["rows"]] if "Cluster-IP" in columns else []
+        return any(cell not in ("None", "<none>") for cell in cells)
     return body.get("kind") == "Service" and (body.get("spec") or {}).get("clusterIP") not in (None, "", "None")
 
 
 def _parted(real: Json, ours: Json) -> bool:
     """Whether the two go different ways here and mean to: there is nothing to compare any more.
 
-    A real server panics where a JSON patch reaches below a null. The addresses that it gives services are others. And the
+    A real server panics where a JSON patch reaches below a null. The addresses that it gives services are others, and ours
+    warns of those that lead nowhere. And the
     operator's webhook, which is a part of ours, is not there where a real cluster has the operator's kinds alone."""
     said = str(ours["body"].get("message")) if isinstance(ours.get("body"), dict) else ""
     return bool(
         (real["status"] == PANIC and ours["status"] == 422)
         or _has_service_address(ours)
+        or any("a Service without a selector leads nowhere" in warning for warning in ours.get("warnings") or ())
         or (ours["status"] == 403 and said.startswith('admission webhook "validator.'))
     )
 
