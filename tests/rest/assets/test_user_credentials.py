@@ -248,7 +248,7 @@ def test_credentials_outlive_the_server_and_a_file_that_others_read_is_refused(t
         UserCredentials.open(tmp_path)
     path.chmod(0o600)
     path.write_text("{")
-    with pytest.raises(BadRequest, match="mend the file, or move it away"):
+    with pytest.raises(BadRequest, match='mend the file without its "crc32", or move it away'):
         UserCredentials.open(tmp_path)
 
 
