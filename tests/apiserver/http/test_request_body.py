@@ -108,7 +108,7 @@ def test_yaml_that_was_made_to_be_slow_is_not(body: bytes) -> None:
     begun = time.process_time()
     with contextlib.suppress(BadRequest):
         yaml_of(body)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 10, "a second or two on a busy machine; it was minutes"
 
 
 def test_yaml_knows_numbers_as_go_does() -> None:
