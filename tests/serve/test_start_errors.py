@@ -22,7 +22,7 @@ OPTIONS = argparse.Namespace(port=8443, data_dir=Path("/data"))
             ssl.SSLError(116, "[X509: KEY_VALUES_MISMATCH] key values mismatch"),
             "remove /data/server.crt, /data/server.key",
         ),
-        (OSError(errno.ENOSPC, "No space left on device", "/data/wake"), "No space left on device: '/data/wake'"),
+        (OSError(errno.ENOSPC, "No space left on device", "/data/wake"), "the disk of /data/wake has no room"),
     ],
 )
 def test_the_advice_fits_the_error(error: OSError, said: str) -> None:

@@ -47,9 +47,7 @@ _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 _LASTING_WATCH = 120.0  # seconds after which a watch has worked, as in client-go: the next delay is the first one again
 _CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
 _ABSENT_KIND_DELAY = 15.0  # seconds until a kind is asked for again that is not served, or refused for the second time
-_REFUSED_DELAY = (
-    1.0  # seconds after the first refusal: an API server that starts refuses for a moment what it allows later
-)
+_REFUSED_DELAY = 1.0  # after the first refusal: an API server that starts refuses for a moment what it allows later
 _JOBS_PER_TURN = 256  # jobs that are counted before other tasks of the event loop get their turn
 
 

@@ -123,7 +123,7 @@ def test_large_yaml_is_read_beside_the_event_loop() -> None:
     """Others are answered meanwhile: the loop goes round while 200 KiB of YAML are read."""
     body = b"".join(b"key-%d: value\n" % n for n in range(15_000))
     call = Call("POST", "/", {}, {b"content-type": b"application/yaml"}, ADMIN, RbacAuthorizer(State()), body)
-    assert asyncio.run(_count_turns(call)) > 20
+    assert asyncio.run(_count_turns(call)) > 2, "it goes round once or twice where the body is read on it"
     assert len(decode_body(call)) == 15_000
 
 
@@ -140,10 +140,10 @@ async def _count_turns(call: Call) -> int:
 def test_large_json_is_read_beside_the_event_loop() -> None:
     """A field that comes twice takes the long way; it is known all the same, and so is what the body says."""
     body = b'{"kind":"ConfigMap","kind":"ConfigMap","data":{%b}}' % b",".join(
-        b'"k%d":"value"' % n for n in range(50_000)
+        b'"k%d":"value"' % n for n in range(150_000)
     )
     call = Call("POST", "/", {}, {b"content-type": b"application/json"}, ADMIN, RbacAuthorizer(State()), body)
-    assert asyncio.run(_count_turns(call)) > 20
+    assert asyncio.run(_count_turns(call)) > 2, "it goes round once or twice where the body is read on it"
     assert decode_body(call) == json_of(body)
     assert decode_strict_json(call.body)[1] == ["kind"]
 

@@ -10,6 +10,7 @@ import pytest
 from rowlock import kinds
 from rowlock.objects import Key, Object
 from rowlock.rest.informers import InformerCache
+from rowlock.rest.list_rows import object_facts
 from rowlock.scheduling.model import from_objects
 from rowlock.scheduling.model.snapshot import Node
 from rowlock.storage.store import Store
@@ -30,7 +31,7 @@ def test_a_heartbeat_parses_no_node_and_a_change_parses_one(monkeypatch: pytest.
         parsed.append(obj["metadata"]["name"])
         return parse(obj)
 
-    monkeypatch.setattr(from_objects, "parse_node", count)
+    monkeypatch.setattr(object_facts, "parse_node", count)
 
     async def play() -> None:
         store = Store.open(None)
