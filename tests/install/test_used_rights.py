@@ -48,6 +48,9 @@ NOT_WALKED: Mapping[str, tuple[str, ...]] = {
     ),
     "an audit log has a watch when it ends, after minutes; events are listed first": ("watch events",),
     "elastic jobs": ("create horizontalpodautoscalers",),
+    "kinds of Kubeflow Trainer and JobSet, which this cluster has none of: the server watches them and finds that": tuple(
+        f"{verb} {what}" for what in ("jobsets", "trainjobs") for verb in ("list", "get", "patch", "delete")
+    ),
 }  # fmt: skip
 """Reason → rights that the walk may not meet."""
 
