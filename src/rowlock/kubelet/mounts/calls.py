@@ -6,6 +6,7 @@ Standard library only, because shims are made of it; Linux only.
 import ctypes
 import os
 import signal
+from collections.abc import Callable
 
 _NEWNS, _NEWUSER = 0x20000, 0x10000000
 NEWIPC, NEWPID = 0x08000000, 0x20000000
@@ -141,6 +142,29 @@ def fork_into(namespaces: int) -> int:
     if pid == 0:
         _after_fork_child()
     return pid
+
+
+def try_in_child(action: Callable[[], None], namespaces: int = 0) -> str:
+    """Why `action` fails in a child of its own, which begins these namespaces (`fork_into`); "" when it does not. Raises OSError when
+    there can be no such child."""
+    reader, writer = os.pipe()
+    try:
+        child = fork_into(namespaces)
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if child == 0:
+        try:
+            action()
+        except OSError as error:
+            os.write(writer, str(error.strerror).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        problem = pipe.read().decode()
+    os.waitpid(child, 0)
+    return problem
 
 
 def detached_proc() -> int:

@@ -53,21 +53,14 @@ class CgroupView:
 def probe_view(directory: str, point: str, version: str) -> str:
     """Why a container cannot see its own limits here; "" when it can. `directory`: any group below the hierarchy that is mounted at
     `point`. Tried in a child."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if version == "v2":
-                calls.unshare(_NEWCGROUP)
-            calls.unshare_mounts()
-            tree = calls.detached_copy(directory)
-            calls.make_read_only(tree)
-            calls.attach(tree, os.open(point, _DIRECTORY))
-        except OSError as error:
-            os.write(writer, f"its control group cannot be mounted at {point}: {error.strerror}".encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        problem = pipe.read().decode()
-    os.waitpid(child, 0)
-    return problem
+
+    def mount_view() -> None:
+        if version == "v2":
+            calls.unshare(_NEWCGROUP)
+        calls.unshare_mounts()
+        tree = calls.detached_copy(directory)
+        calls.make_read_only(tree)
+        calls.attach(tree, os.open(point, _DIRECTORY))
+
+    problem = calls.try_in_child(mount_view)
+    return problem and f"its control group cannot be mounted at {point}: {problem}"

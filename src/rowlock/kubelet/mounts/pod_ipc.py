@@ -61,23 +61,14 @@ def probe_isolation() -> str:
     """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can. Tried in a child."""
     if not calls.is_linux():
         return "PID namespaces are Linux's"
-    reader, writer = os.pipe()
+
+    def mount_own() -> None:
+        calls.unshare_mounts()
+        calls.mount_proc()
+        calls.mount_shared_memory(1 << 16)
+
     try:
-        child = calls.fork_into(calls.NEWPID | calls.NEWIPC)
+        problem = calls.try_in_child(mount_own, calls.NEWPID | calls.NEWIPC)
     except OSError as error:
-        os.close(reader)
-        os.close(writer)
         return f"a PID namespace cannot be made: {error.strerror}"
-    if child == 0:
-        try:
-            calls.unshare_mounts()
-            calls.mount_proc()
-            calls.mount_shared_memory(1 << 16)
-        except OSError as error:
-            os.write(writer, f"its /proc and /dev/shm cannot be mounted: {error.strerror}".encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        problem = pipe.read().decode()
-    os.waitpid(child, 0)
-    return problem
+    return problem and f"its /proc and /dev/shm cannot be mounted: {problem}"

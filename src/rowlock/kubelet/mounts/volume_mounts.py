@@ -30,19 +30,8 @@ def probe_mount_namespaces() -> str:
     """Why containers cannot have file systems of their own here; "" when they can. Tried in a child."""
     if not calls.is_linux():
         return "mount namespaces are Linux's"
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            calls.unshare_mounts()
-        except OSError as error:
-            os.write(write_end, f"a mount namespace cannot be made: {error.strerror}".encode())
-        os._exit(0)
-    os.close(write_end)
-    with open(read_end, "rb") as pipe:
-        problem = pipe.read().decode()
-    os.waitpid(child, 0)
-    return problem
+    problem = calls.try_in_child(calls.unshare_mounts)
+    return problem and f"a mount namespace cannot be made: {problem}"
 
 
 def mount_volumes(
