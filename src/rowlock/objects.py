@@ -133,6 +133,11 @@ def controller_of(obj: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def is_controlled_by(obj: Mapping[str, Any], owner_uid: str) -> bool:
+    """Whether the object of this uid is its controlling owner."""
+    return (controller_of(obj) or {}).get("uid") == owner_uid
+
+
 def owner_reference(owner: Mapping[str, Any]) -> dict[str, Any]:
     """A controlling, deletion-blocking reference to `owner`, in the field order Kubernetes prints."""
     return {

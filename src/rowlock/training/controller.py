@@ -13,6 +13,7 @@ from rowlock.objects import (
     condition,
     controller_of,
     is_condition_true,
+    is_controlled_by,
     is_deleting,
     key,
     labels,
@@ -24,8 +25,8 @@ from rowlock.objects import name as name_of
 from rowlock.training.defaults import parse_job
 from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.job import reconcile
+from rowlock.training.job_changes import is_only_bound, owner_keys
 from rowlock.training.model import DEFAULT, JOB_LABEL, OPERATOR_LABEL, Parity
-from rowlock.training.pod_changes import is_only_bound
 from rowlock.training.reconcile_context import Observed
 
 PREEMPTION_REASON = "PreemptionByScheduler"
@@ -67,18 +68,8 @@ class JobController:
         if change.kind is job_kind:
             self._track_job(change)
             return (key(change.object),)
-        owner_keys = []
-        for obj in (change.object, change.old):
-            owner = controller_of(obj) if obj else None
-            if (
-                owner
-                and owner.get("kind") == job_kind.name
-                and str(owner.get("apiVersion", "")).startswith(job_kind.group)
-            ):
-                owner_keys.append(Key(namespace(change.object), str(owner["name"])))
-        if owner_keys and change.kind is POD and is_only_bound(change):
-            return ()
-        return tuple(dict.fromkeys(owner_keys))
+        found = tuple(dict.fromkeys(owner_keys(job_kind, change)))
+        return () if found and change.kind is POD and is_only_bound(change) else found
 
     def _track_job(self, change: Change) -> None:
         job_uid = uid(change.object)
@@ -106,7 +97,7 @@ class JobController:
         pods = [
             mask_preempted_pod(p)
             for p in view.by_label(POD, job_namespace, JOB_LABEL, job_name)
-            if labels(p).get(OPERATOR_LABEL) == self.name and (controller_of(p) or {}).get("uid") == job_uid
+            if labels(p).get(OPERATOR_LABEL) == self.name and is_controlled_by(p, job_uid)
         ]
         services = [
             s

@@ -13,6 +13,7 @@ from rowlock.objects import (
     condition,
     controller_of,
     dig,
+    is_controlled_by,
     is_deleting,
     key,
     labels,
@@ -38,7 +39,7 @@ from rowlock.training.batch_job.model import (
 )
 from rowlock.training.batch_job.pods import is_tracked
 from rowlock.training.batch_job.reconcile import reconcile
-from rowlock.training.pod_changes import is_only_bound
+from rowlock.training.job_changes import is_only_bound
 
 
 def _owner_key(pod: Object) -> Key | None:
@@ -140,7 +141,7 @@ def _adopts(job: Object, pod: Object) -> bool:
 def _claim_pods(view: View, job: Object) -> tuple[list[Object], list[Write]]:
     """The Job's pods; and what makes pods without an owner its own, and lets go of those whose labels have been changed."""
     selector = _selector_of(job) or EVERYTHING
-    owned = [p for p in view.by_owner(POD, uid(job)) if (controller_of(p) or {}).get("uid") == uid(job)]
+    owned = [p for p in view.by_owner(POD, uid(job)) if is_controlled_by(p, uid(job))]
     claimed = [p for p in owned if selector.matches(labels(p))]
     writes: list[Write] = []
     if not is_deleting(job):

@@ -4,7 +4,7 @@ hostfile and two scripts; and its pods, which mount them."""
 from __future__ import annotations
 
 from rowlock.kinds import CONFIG_MAP, POD, ROLE, ROLE_BINDING, SERVICE_ACCOUNT, Kind
-from rowlock.objects import Object, controller_of, name, owner_reference
+from rowlock.objects import Object, is_controlled_by, name, owner_reference
 from rowlock.training.dependents.pods import build_pod
 from rowlock.training.model import LAUNCHER, ROLE_LABEL, TYPE_LABEL, WORKER, Env, Job, Rank, env_vars
 from rowlock.training.reconcile_context import ReconcileContext
@@ -72,7 +72,7 @@ def launches_on_gpu(job: Job) -> bool:
 
 def is_foreign(context: ReconcileContext, obj: Object) -> bool:
     """Whether the object has another owner than this job, or none."""
-    return (controller_of(obj) or {}).get("uid") != context.job.uid
+    return not is_controlled_by(obj, context.job.uid)
 
 
 def record_name_conflict(context: ReconcileContext, kind: str, obj: Object) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from rowlock.api import NOTHING, Change, Decision, View
 from rowlock.kinds import BATCH_JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE, Kind
-from rowlock.objects import Key, controller_of, key, name, namespace, uid
+from rowlock.objects import Key, is_controlled_by, key, name, uid
+from rowlock.training.job_changes import owner_keys
 from rowlock.training.jobset.jobs import claims_of
 from rowlock.training.jobset.model import ObservedSet, subdomain
 from rowlock.training.jobset.reconcile import reconcile
@@ -22,25 +23,14 @@ class JobSetController:
         """The set itself, or the set that owns what has changed."""
         if change.kind is JOB_SET:
             return (key(change.object),)
-        found = []
-        for obj in (change.object, change.old):
-            owner = controller_of(obj) if obj else None
-            if (
-                owner
-                and owner.get("kind") == JOB_SET.name
-                and str(owner.get("apiVersion", "")).startswith(JOB_SET.group)
-            ):
-                found.append(Key(namespace(change.object), str(owner["name"])))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(owner_keys(JOB_SET, change)))
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
         """Reconcile one set."""
         jobset = view.get(JOB_SET, key.namespace, key.name)
         if jobset is None:
             return NOTHING
-        jobs = [
-            job for job in view.by_owner(BATCH_JOB, uid(jobset)) if (controller_of(job) or {}).get("uid") == uid(jobset)
-        ]
+        jobs = [job for job in view.by_owner(BATCH_JOB, uid(jobset)) if is_controlled_by(job, uid(jobset))]
         wanted = [name(claim) for claim in claims_of(jobset)]
         claims = frozenset(one for one in wanted if view.get(PERSISTENT_VOLUME_CLAIM, key.namespace, one) is not None)
         has_service = view.get(SERVICE, key.namespace, subdomain(jobset)) is not None

@@ -10,8 +10,8 @@ from rowlock.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOB_SET, SECRET,
 from rowlock.objects import (
     Key,
     Object,
-    controller_of,
     dig,
+    is_controlled_by,
     is_deleting,
     key,
     meta,
@@ -22,6 +22,7 @@ from rowlock.objects import (
 )
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.admission.trainjob import Find, runtime_of
+from rowlock.training.job_changes import owner_keys
 from rowlock.training.trainjob import status
 from rowlock.training.trainjob.jobset import is_suspended, make_jobset
 from rowlock.training.trainjob.model import CONTROLLER, TrainPlan
@@ -49,15 +50,7 @@ class TrainJobController:
         """The TrainJob itself, the one that owns what has changed, and the one of a set's name."""
         if change.kind is TRAIN_JOB:
             return (key(change.object),)
-        found = []
-        for obj in (change.object, change.old):
-            owner = controller_of(obj) if obj else None
-            if (
-                owner
-                and owner.get("kind") == TRAIN_JOB.name
-                and str(owner.get("apiVersion", "")).startswith(TRAIN_JOB.group)
-            ):
-                found.append(Key(namespace(change.object), str(owner["name"])))
+        found = list(owner_keys(TRAIN_JOB, change))
         if change.kind is JOB_SET:
             found.append(key(change.object))
         return tuple(dict.fromkeys(found))
@@ -106,7 +99,7 @@ class TrainJobController:
                     yield Create(kind, obj, refused)
         if jobset is None:
             yield Create(JOB_SET, wanted, refused)
-        elif not is_settled and (controller_of(jobset) or {}).get("uid") == uid(trainjob):
+        elif not is_settled and is_controlled_by(jobset, uid(trainjob)):
             yield Update(JOB_SET, _with_wishes(jobset, wanted))
 
     def _mpi_objects(self, plan: TrainPlan) -> Iterator[tuple[Kind, Object]]:
@@ -155,7 +148,7 @@ def _with_wishes(jobset: Object, wanted: Object) -> Object:
 
 
 def _stop(trainjob: Object, jobset: Object | None) -> Iterator[Write]:
-    if jobset is not None and not is_deleting(jobset) and (controller_of(jobset) or {}).get("uid") == uid(trainjob):
+    if jobset is not None and not is_deleting(jobset) and is_controlled_by(jobset, uid(trainjob)):
         yield Delete(JOB_SET, namespace(jobset), name(jobset), DeleteOptions(propagation="Background"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rowlock.documents.yaml_reader import UnreadableYaml, read_yaml
 from rowlock.kinds import CONFIG_MAP
-from rowlock.objects import Object, controller_of, meta, name, namespace, owner_reference, uid
+from rowlock.objects import Object, is_controlled_by, meta, name, namespace, owner_reference, uid
 
 KEY = "runtime"
 _METADATA = ("name", "namespace", "labels", "annotations")
@@ -45,7 +45,7 @@ def make_snapshot(trainjob: Object, runtime: Object) -> Object:
 
 def read_snapshot(trainjob: Object, snapshot: Object) -> Object:
     """The runtime in it. Raises BadSnapshot."""
-    if (controller_of(snapshot) or {}).get("uid") != uid(trainjob):
+    if not is_controlled_by(snapshot, uid(trainjob)):
         raise BadSnapshot(_FOREIGN)
     try:
         found: Any = read_yaml(str((snapshot.get("data") or {}).get(KEY) or "").encode())

@@ -1,12 +1,23 @@
-"""Changes of pods that no job is concerned by. Pure."""
+"""Which jobs a change concerns, and changes of pods that concern none. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rowlock.api import Change
-from rowlock.objects import dig, meta
+from rowlock.kinds import Kind
+from rowlock.objects import Key, controller_of, dig, meta, namespace
 
 _METADATA_LOOKED_AT = ("uid", "labels", "ownerReferences", "deletionTimestamp")
 """Of a pod, by a job's operator."""
+
+
+def owner_keys(kind: Kind, change: Change) -> Iterator[Key]:
+    """The objects of this kind that control what has changed, now or before the change; one of them may come twice."""
+    for obj in (change.object, change.old):
+        owner = controller_of(obj) if obj else None
+        if owner and owner.get("kind") == kind.name and str(owner.get("apiVersion", "")).startswith(kind.group):
+            yield Key(namespace(change.object), str(owner["name"]))
 
 
 def is_only_bound(change: Change) -> bool:
