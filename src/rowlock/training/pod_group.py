@@ -8,7 +8,7 @@ the job.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Record, Update, View
@@ -66,10 +66,10 @@ def group_name(job: Job) -> str:
 
 def queue_of(job: Job, namespace: Object | None) -> str:
     """The queue a job asks for."""
-    return queue_among(list(_label_sets(job)), namespace)
+    return _queue_among(list(_label_sets(job)), namespace)
 
 
-def queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None) -> str:
+def _queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None) -> str:
     """The queue that labels ask for: of the job itself, which are the first, or its pods; its project; its namespace's; else
     `default`."""
     for label_set in label_sets:
@@ -80,12 +80,7 @@ def queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None) 
     return label_sets[0].get(PROJECT_LABEL) or namespace_queue or DEFAULT_QUEUE
 
 
-def priority_of(job: Job, class_names: Iterable[str]) -> str:
-    """The priority class a job asks for."""
-    return priority_among(_label_sets(job), (r.template for r in job.replicas.values()), class_names)
-
-
-def priority_among(
+def _priority_among(
     label_sets: Iterable[dict[str, str]], templates: Iterable[Object], class_names: Iterable[str]
 ) -> str:
     """The priority class that labels or pod templates ask for; one that does not exist counts as `train`, as in KAI."""
@@ -105,26 +100,36 @@ def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Ob
     """The PodGroup's spec: gang size, queue, priority class, preemptibility, topology and sub-groups, by KAI's rules.
 
     `namespace` is the job's Namespace object, `classes` the names of the PriorityClasses that exist."""
-    gang = job.framework.gang(job)
-    spec: Object = {
-        "minMember": gang.min_members,
-        "queue": queue_of(job, namespace),
-        "priorityClassName": priority_of(job, classes),
-    }
-    preemptibility = next((m[PREEMPTIBILITY_LABEL] for m in _label_sets(job) if m.get(PREEMPTIBILITY_LABEL)), "")
-    if preemptibility in PREEMPTIBILITIES:
-        spec["preemptibility"] = preemptibility
-    if topology := _topology_constraint(job):
-        spec["topologyConstraint"] = topology
+    gang, templates = job.framework.gang(job), [replica.template for replica in job.replicas.values()]
+    placement = placement_spec(list(_label_sets(job)), templates, annotations_of(job.object), namespace, classes)
+    spec: Object = {"minMember": gang.min_members, **placement}
     if gang.sub_groups:
         spec["subGroups"] = [{"name": group, "minMember": least} for group, least in gang.sub_groups]
     return spec
 
 
-def _topology_constraint(job: Job) -> Object:
-    """How close together the job wants its pods, by the annotations of KAI."""
-    job_annotations = annotations_of(job.object)
-    return {field: job_annotations[note] for note, field in TOPOLOGY_ANNOTATIONS.items() if job_annotations.get(note)}
+def placement_spec(
+    label_sets: Sequence[dict[str, str]],
+    templates: Iterable[Object],
+    annotations: Mapping[str, str],
+    namespace: Object | None,
+    classes: Iterable[str],
+) -> Object:
+    """What of a PodGroup's spec says where its pods are placed, and before whom: queue, priority class, preemptibility and topology.
+
+    `label_sets` are the labels of the job, which are the first, and of its pods; `annotations` those of the job."""
+    spec: Object = {
+        "queue": _queue_among(label_sets, namespace),
+        "priorityClassName": _priority_among(label_sets, templates, classes),
+    }
+    preemptibility = next(
+        (marked[PREEMPTIBILITY_LABEL] for marked in label_sets if marked.get(PREEMPTIBILITY_LABEL)), ""
+    )
+    if preemptibility in PREEMPTIBILITIES:
+        spec["preemptibility"] = preemptibility
+    if topology := {field: annotations[note] for note, field in TOPOLOGY_ANNOTATIONS.items() if annotations.get(note)}:
+        spec["topologyConstraint"] = topology
+    return spec
 
 
 def _group_annotations(job: Job, owner: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ does not look at. Pods name their group in an annotation that admission adds, as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Update, View, Write
@@ -27,16 +27,12 @@ from rowlock.objects import (
     uid,
 )
 from rowlock.objects import annotations as annotations_of
-from rowlock.training.jobset.model import CONTROLLER, PREFIX, REPLICATED_JOB_KEY, Json, replicas
+from rowlock.training.jobset.model import CONTROLLER, PREFIX, REPLICATED_JOB_KEY, Json, pods_at_a_time, replicas
 from rowlock.training.jobset.reconcile import has_ended
 from rowlock.training.pod_group import (
     MAX_RUNTIME_ANNOTATION,
     PASSED_ANNOTATIONS,
-    PREEMPTIBILITIES,
-    PREEMPTIBILITY_LABEL,
-    TOPOLOGY_ANNOTATIONS,
-    priority_among,
-    queue_among,
+    placement_spec,
 )
 
 GROUP_ANNOTATION = "pod-group-name"
@@ -49,7 +45,7 @@ def gangs_of(jobset: Object) -> dict[str, int]:
     found = dict[str, int]()
     for job in dig(jobset, "spec.replicatedJobs", None) or ():
         group = group_name(jobset, job["name"])
-        found[group] = found.get(group, 0) + replicas(job) * _pods(job)
+        found[group] = found.get(group, 0) + replicas(job) * pods_at_a_time(dig(job, "template.spec", {}))
     return {group: count for group, count in found.items() if count > 0}
 
 
@@ -69,12 +65,6 @@ def with_group(pod: Object, jobset: Object) -> Object:
         return pod
     metadata = {**meta(pod), "annotations": {**marks, GROUP_ANNOTATION: group_name(jobset, job)}}
     return {**pod, "metadata": metadata}
-
-
-def _pods(job: Mapping[str, Any]) -> int:
-    spec = dig(job, "template.spec", {})
-    parallelism = spec.get("parallelism", 1)
-    return max(0, int(min(parallelism, spec.get("completions", parallelism))))
 
 
 class JobSetGroupController:
@@ -110,16 +100,8 @@ class JobSetGroupController:
         templates = [dig(job, "template.spec.template", {}) for job in dig(jobset, "spec.replicatedJobs", None) or ()]
         label_sets = [labels(one) for one in (*sources, *templates)]
         classes = [name(one) for one in view.all(PRIORITY_CLASS)]
-        spec: Json = {
-            "queue": queue_among(label_sets, view.get(NAMESPACE, "", namespace(jobset))),
-            "priorityClassName": priority_among(label_sets, templates, classes),
-        }
-        wanted = next((one[PREEMPTIBILITY_LABEL] for one in label_sets if one.get(PREEMPTIBILITY_LABEL)), "")
-        if wanted in PREEMPTIBILITIES:
-            spec["preemptibility"] = wanted
         marks = {k: v for one in reversed(sources) for k, v in annotations_of(one).items()}
-        if topology := {field: marks[note] for note, field in TOPOLOGY_ANNOTATIONS.items() if marks.get(note)}:
-            spec["topologyConstraint"] = topology
+        spec = placement_spec(label_sets, templates, marks, view.get(NAMESPACE, "", namespace(jobset)), classes)
         passed = {note: marks[note] for note in (*PASSED_ANNOTATIONS, MAX_RUNTIME_ANNOTATION) if marks.get(note)}
         for group, count in gangs_of(jobset).items():
             yield from _write(view, jobset, group, {**spec, "minMember": count}, passed)

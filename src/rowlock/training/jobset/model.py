@@ -75,6 +75,12 @@ def replicas(job: Mapping[str, Any]) -> int:
     return int(job.get("replicas", 1))
 
 
+def pods_at_a_time(job_spec: Mapping[str, Any]) -> int:
+    """How many pods a Job of a set has at once."""
+    parallelism = job_spec.get("parallelism", 1)
+    return max(0, int(min(parallelism, job_spec.get("completions", parallelism))))
+
+
 def is_finished(job: Object) -> bool:
     """Of a Job."""
     return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")

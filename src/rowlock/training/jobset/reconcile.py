@@ -30,6 +30,7 @@ from rowlock.training.jobset.model import (
     SetOutcome,
     has_host_names,
     is_finished,
+    pods_at_a_time,
     replicas,
 )
 
@@ -113,9 +114,7 @@ def _places(job: Object) -> Iterator[str]:
         yield "failed"
         return
     spec, status = job.get("spec") or {}, job.get("status") or {}
-    wanted = spec.get("parallelism", 1)
-    wanted = min(wanted, spec.get("completions", wanted))
-    if status.get("succeeded", 0) + status.get("ready", 0) >= wanted:
+    if status.get("succeeded", 0) + status.get("ready", 0) >= pods_at_a_time(spec):
         yield "ready"
     if status.get("active", 0) > 0:
         yield "active"
