@@ -84,9 +84,8 @@ def _set_pod_defaults(obj: JsonObject) -> None:
     if "spec" not in obj:
         return
     spec = obj["spec"]
-    spec.setdefault(
-        "enableServiceLinks", True
-    )  # a template of pods has none, nor these requests: what is limited is requested
+    spec.setdefault("enableServiceLinks", True)
+    # What is limited is requested. Templates of pods have neither of both.
     for container in chain(spec.get("containers") or (), spec.get("initContainers") or ()):
         resources = container.get("resources") or {}
         limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
