@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -14,10 +13,6 @@ kubernetes: Any = import_module("kubernetes")  # it has no types
 SPACE = "runai-default"
 JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
-JAX = (
-    "import jax; jax.distributed.initialize(); import jax.numpy as jnp; from jax.experimental import multihost_utils as m; "
-    "print('process', jax.process_index(), 'of', jax.process_count(), 'sum', int(m.process_allgather(jnp.array([jax.process_index() + 1])).sum()))"
-)
 
 
 @pytest.fixture(scope="module")
@@ -108,34 +103,6 @@ def test_the_pods_of_an_indexed_job_that_runs_whole_start_together_or_not_at_all
     machine.until(lambda: sum(bool(p["spec"].get("nodeName")) for p in pods_of(machine, "alone")) == 2, "two to run")
     machine.api("DELETE", f"{JOBS}/alone?propagationPolicy=Background")
     machine.until(lambda: not pods_of(machine, "alone"), "the pods to go")
-
-
-def test_jax_finds_its_processes_by_itself(machine: Cluster) -> None:
-    """`jax.distributed.initialize()` without arguments asks the API for its pod and its Job: that needs a role and a Service."""
-    rules = [
-        {"apiGroups": [""], "resources": ["pods", "services"], "verbs": ["get", "list"]},
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]},
-    ]
-    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{SPACE}"
-    machine.api("POST", f"{rights}/roles", {"metadata": {"name": "reader"}, "rules": rules})
-    binding = {
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
-        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": SPACE}],
-    }
-    machine.api("POST", f"{rights}/rolebindings", binding)
-    service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"job-name": "jax"}}
-    machine.api("POST", f"/api/v1/namespaces/{SPACE}/services", {"metadata": {"name": "jaxpods"}, "spec": service})
-    job = batch_job(
-        "jax", sys.executable, "-c", JAX, completions=2, parallelism=2, completionMode="Indexed", backoffLimit=0
-    )
-    pod = job["spec"]["template"]["spec"]
-    pod["subdomain"] = "jaxpods"
-    pod["containers"][0]["env"] = [{"name": "JAX_PLATFORMS", "value": "cpu"}]
-    machine.api("POST", JOBS, job)
-    machine.until(lambda: conditions(machine, "jax") & {"Complete", "Failed"}, "the group to end", 180)
-    logs = logs_of(machine, "jax")
-    assert [log.splitlines()[-1] for log in logs] == [f"process {i} of 2 sum 3" for i in range(2)], logs
 
 
 def test_rowlocks_commands_show_a_job_as_a_workload_with_ranks(machine: Cluster) -> None:
