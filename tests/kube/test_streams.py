@@ -99,16 +99,19 @@ def test_a_command_of_ours_is_run_and_what_it_wrote_read(served: Cluster, monkey
     place = ("runai-team-a", "echo-worker-0", "pytorch")
     kubeconfig = json.loads((served.data / "server.json").read_text())["kubeconfig"]
 
-    async def run(*command: str, timeout: float = 30.0) -> CommandResult:
+    async def run(*command: str, timeout: float = 30.0, stdin: bytes = b"") -> CommandResult:
         connection = Connection(Credentials(kubeconfig))
         try:
-            return await run_in_container(connection, place, command, timeout)
+            return await run_in_container(connection, place, command, timeout, stdin)
         finally:
             await connection.close()
 
     done = asyncio.run(run("sh", "-c", 'echo out; echo err >&2; echo "$0"', "a b&c=d\n"))
     assert done == CommandResult(b"out\na b&c=d\n\n", "err", "")
     assert "exit code 44" in asyncio.run(run("sh", "-c", "exit 44")).problem
+    given = bytes(range(256)) * 200
+    assert asyncio.run(run("head", "-c", str(len(given)), stdin=given)) == CommandResult(given, "", "")
+    assert "exit code 44" in asyncio.run(run("sh", "-c", "exit 44", stdin=given)).problem, "it reads nothing"
     with pytest.raises(Unavailable, match=r"no answer from echo-worker-0 within 0\.5 s"):
         asyncio.run(run("sleep", "600", timeout=0.5))
     monkeypatch.setattr(container_command, "MAX_OUTPUT_BYTES", 1 << 20)

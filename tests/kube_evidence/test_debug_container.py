@@ -69,10 +69,10 @@ class PlayedPod(Played):
         return self
 
     async def run(
-        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float
+        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float, stdin: bytes
     ) -> CommandResult:
         if place[2] == "pytorch":
-            return await super().run(connection, place, command, timeout)
+            return await super().run(connection, place, command, timeout, stdin)
         self.asked.append(place)
         assert tuple(command[:4]) == debug_container.PYTHON and 0 < timeout <= 20.0
         assert list(command[5:]) == [rank_probe.FROM_OUTSIDE]

@@ -8,11 +8,8 @@ log is all that is known. The sentence says which it was.
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import base64
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,7 +48,7 @@ _FIND_PYTHON = (
     ' if [ "$p" -gt "$m" ] && [ "$p" -lt $$ ] && [ -n "$(tr -d \'\\0\' <"$d/cmdline" 2>/dev/null)" ]; then m=$p; fi; done;'
     f" tr '\\0' ' ' <\"/proc/$m/cmdline\"; exit {_NO_PYTHON}"
 )
-"""Runs a text by the Python that a process of the container runs: `python` may not be on the PATH. Without one it writes the command line of
+"""Runs a line by the Python that a process of the container runs: `python` may not be on the PATH. Without one it writes the command line of
 the process that began last."""
 _MAX_COMMAND = 80
 Answer = dict[str, Any]
@@ -114,7 +111,7 @@ class RunInContainer(Protocol):
     """As `run_in_container`."""
 
     async def __call__(
-        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float
+        self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float, stdin: bytes
     ) -> CommandResult: ...
 
 
@@ -135,21 +132,10 @@ class _PodLook:
     silent: float = 0.0
 
 
-def pack_script(text: str) -> str:
-    """A Python program of one line that runs this one: a command goes into the request's address, and proxies refuse long ones."""
-    packed = base64.urlsafe_b64encode(zlib.compress(_drop_docstrings(text).encode(), 9)).decode()
-    return f"import base64,zlib;exec(zlib.decompress(base64.urlsafe_b64decode('{packed}')))"
-
-
-def _drop_docstrings(text: str) -> str:
-    lines = text.splitlines()
-    for block in ast.walk(ast.parse(text)):
-        statements = getattr(block, "body", None)
-        for one in statements if isinstance(statements, list) and len(statements) > 1 else ():
-            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
-                end = one.end_lineno or one.lineno
-                lines[one.lineno - 1 : end] = [""] * (end - one.lineno + 1)
-    return "\n".join(lines)
+def script_runner(script: bytes) -> str:
+    """A program of one line that runs the script on its standard input: a command goes into the request's address, and proxies refuse long
+    ones (nginx above 8 KiB)."""
+    return f"import sys;exec(sys.stdin.buffer.read({len(script)}))"
 
 
 class RankObserver:
@@ -167,7 +153,8 @@ class RankObserver:
         self._debug = DebugContainers(debug_image) if debug_image else None
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
         """The pods of a job (its uid), in order of ranks: an informer cache's, once there is one."""
-        self._script = pack_script(Path(rank_probe.__file__).read_text(encoding="utf-8"))
+        self._script = Path(rank_probe.__file__).read_bytes()
+        self._runner = script_runner(self._script)
 
     async def observe(self, api: Api, job: Object) -> Answer:
         """Every running rank of a job, looked at two to five times; no verdict where none runs. What is refused is no error: it is the reason why
@@ -199,7 +186,7 @@ class RankObserver:
 
     async def _probe(self, kube: Kube, pod: Object, deadline: float) -> _Seen:
         """The ranks of the pod's first container."""
-        command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._script)
+        command = ("sh", "-c", _FIND_PYTHON, "rowlock", self._runner)
         container = str(pod["spec"]["containers"][0]["name"])
         try:
             seen = await self._ask(kube, pod, container, command, _TIMEOUT_S)
@@ -226,7 +213,7 @@ class RankObserver:
         try:
             name = await debug.ensure_running(kube, pod, deadline)
             seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
-            command = (*debug_container.PYTHON, self._script, rank_probe.FROM_OUTSIDE)
+            command = (*debug_container.PYTHON, self._runner, rank_probe.FROM_OUTSIDE)
             probed, blind, _ = await self._ask(kube, pod, name, command, max(1.0, seconds))
         except NoDebugContainer as error:
             return (), f"no debug container: {error}"
@@ -240,7 +227,7 @@ class RankObserver:
     async def _ask(self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float) -> _Seen:
         """What the probe says in a container, or why it says nothing. Raises ApiError."""
         place = objects.namespace(pod), objects.name(pod), container
-        result = await self._run(kube.connection, place, command, seconds)
+        result = await self._run(kube.connection, place, command, seconds, self._script)
         if f"exit code {_NO_PYTHON}" in result.problem:
             words = result.output[:_MAX_COMMAND].decode(errors="replace").strip()
             program = "".join(c if c.isprintable() and c != "`" else " " for c in words)

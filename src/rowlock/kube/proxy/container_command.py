@@ -18,7 +18,7 @@ from rowlock.kube.connection import Connection
 from rowlock.kube.proxy.websocket_relay import V4, V5, ClusterWebSocket
 from rowlock.kube.users.user_connection import UserConnection
 
-_STDOUT, _STDERR, _OUTCOME = 1, 2, 3
+_STDIN, _STDOUT, _STDERR, _OUTCOME = 0, 1, 2, 3
 """Channels of the protocol; a message begins with the number of its own."""
 MAX_OUTPUT_BYTES = 4 << 20
 _MAX_ERROR_BYTES = 4096
@@ -38,18 +38,23 @@ async def run_in_container(
     place: tuple[str, str, str],
     command: Sequence[str],
     timeout: float,
+    stdin: bytes = b"",
 ) -> CommandResult:
-    """Run a command in a container; `place` is its namespace, pod and name. What it writes beyond `MAX_OUTPUT_BYTES` is not read, and the
-    stream is closed then. Raises ApiError: what the API server says, or that the command did not end in `timeout` seconds."""
+    """Run a command in a container; `place` is its namespace, pod and name. `stdin` stays open behind its last byte: older servers cannot
+    close it, so the command must know how much there is. What it writes beyond `MAX_OUTPUT_BYTES` is not read, and the stream is closed
+    then. Raises ApiError: what the API server says, or that the command did not end in `timeout` seconds."""
     namespace, pod, container = place
+    streams = ("stdin", "stdout", "stderr") if stdin else ("stdout", "stderr")
     query = urlencode(
-        [("container", container), ("stdout", "true"), ("stderr", "true"), *(("command", word) for word in command)]
+        [("container", container), *((each, "true") for each in streams), *(("command", word) for word in command)]
     )
     target = f"{requests.path(POD, namespace, pod, 'exec')}?{query}"
     try:
         async with asyncio.timeout(timeout):
             websocket = await ClusterWebSocket.open(connection, target, (V5, V4))
             try:
+                if stdin:
+                    await websocket.send(bytes((_STDIN,)) + stdin)
                 return await _read_result(websocket)
             finally:
                 await websocket.close()
