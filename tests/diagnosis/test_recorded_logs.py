@@ -47,7 +47,7 @@ HANDLED = 'Traceback (most recent call last):\n  File "/w/a.py", line 3, in load
         ('torchrun_kill', 'was killed with SIGKILL: as torchrun saw it', 'own'),
         ('xgboost_cause', 'ValueError: bad batch (fail_xgboost.py:10 in after_iteration)', 'own'),
         ('xgboost_peer', 'XGBoostError: [06:03:15] /workspace/src/collective/result.cc:83: [histogram.h:197|06:03:15]: [loop.cc:101|06:03:15]: Encountered EOF. The other end is likely closed. (fail_xgboost.py:12)', 'secondary'),
-        ('xgboost_tracker', 'XGBoostError: [06:03:18] /workspace/src/collective/result.cc:83: [coll_c_api.cc:96|06:03:18]: [tracker.cc:306|06:03:18]: Failed to accept connection. (core.py:324 in _check_call)', 'secondary'),
+        ('xgboost_tracker', 'XGBoostError: [06:03:18] /workspace/src/collective/result.cc:83: [histogram.h:197|06:03:18]: [allgather.cc:50|06:03:18]: Ring allgather failed, current iteration:0 (fail_xgboost.py:12)', 'secondary'),
     ],
 )  # fmt: skip
 def test_what_a_recorded_log_tells(name: str, said: str, whose: str) -> None:
@@ -86,6 +86,55 @@ def test_an_error_after_which_the_program_worked_on_is_handled() -> None:
     assert find_error("\n".join([*lines, STAMP.format(9.0) + "step 4"])) is None
     assert find_error("\n".join([*lines, STAMP.format(2.5) + "step 4"]), signal.SIGTERM) is None
     assert find_error("\n".join(lines), signal.SIGTERM) is not None
+
+
+FAILED = 'Traceback (most recent call last):\n  File "/w/a.py", line 9, in <module>\nValueError: no such optimizer'
+IGNORED = {
+    "at exit": "Exception ignored in atexit callback: <function close at 0x7f>\n{traceback}",
+    "a deallocator": "Exception ignored in: <function Reader.__del__ at 0x7f>\n{traceback}",
+    "Python 3.14": "Exception ignored while calling deallocator <function Reader.__del__ at 0x7f>:\n{traceback}",
+    "without a traceback": "Exception ignored in: <function Reader.__del__ at 0x7f>\nOSError: closed",
+    "a chain": "Exception ignored in: <generator object f at 0x7f>\n{traceback}\n\nDuring handling of the above exception, another"
+    " exception occurred:\n\n{traceback}",
+    "a logging handler": "--- Logging error ---\n{traceback}\nCall stack:\n  File \"/w/a.py\", line 3, in <module>\nMessage: '%d'\nArguments: ('a',)",
+}
+"""What Python 3.11 to 3.14 print of errors that end nothing."""
+
+
+@pytest.mark.parametrize("ignored", IGNORED.values(), ids=IGNORED)
+def test_an_error_that_python_itself_ignores_is_none(ignored: str) -> None:
+    text = ignored.replace(
+        "{traceback}", HANDLED.replace("\nOSError", '\n  File "/w/b.py", line 3, in f' * 12 + "\nOSError")
+    )
+    for log in (f"{text}\n{FAILED}", f"{FAILED}\n{text}", f"[rank0]: begin\n{text}\n{text}\n\n{FAILED}\n"):
+        assert str(find_error(log)) == "ValueError: no such optimizer (a.py:9)"
+    assert find_error(f"{text}\naccuracy is too low\n") is None
+    assert last_line(f"accuracy is too low\n{text}\n") == "accuracy is too low"
+
+
+def test_a_process_that_ended_itself_said_why_before_its_native_stack() -> None:
+    log = (
+        "step 3\nterminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: no kernel image is available\n"
+        "CUDA kernel errors might be reported later\n\nException raised from launch at Launch.cpp:31 (most recent call first):\n"
+        "frame #0: c10::Error::Error + 0x7d (0x7f)\n"
+    )
+    said = (
+        "terminate called after throwing an instance of 'c10::Error' what():  CUDA error: no kernel image is available"
+    )
+    assert str(find_error(log, signal.SIGABRT)) == said
+    assert find_error(log) is None, "a child's: the program went on, and ended otherwise"
+
+
+def test_of_nccls_six_lines_the_last_is_told_first() -> None:
+    log = (
+        'Traceback (most recent call last):\n  File "/w/a.py", line 9, in <module>\n'
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, unhandled system error, NCCL version 2.21.5\n"
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \nLast error:\n"
+        "socketStartConnect: Connect to 10.0.0.3<4711> failed : No route to host\n"
+    )
+    assert str(find_error(log)).startswith(
+        "DistBackendError: socketStartConnect: Connect to 10.0.0.3<4711> failed : No route to host (NCCL error in: NCCLUtils.hpp:268"
+    )
 
 
 def test_a_rank_with_an_error_of_its_own_that_then_loses_its_peers_is_the_cause() -> None:

@@ -19,6 +19,8 @@ from rowlock.diagnosis.tracebacks import LoggedError, Traceback, find_uncaught
 
 SEEN_BY_TORCHRUN = "as torchrun saw it"
 """The text of a trouble that its launcher tells of a rank that said nothing itself."""
+_OWN_SIGNALS = (signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL)
+"""Those by which a program ends itself."""
 _CHILD_RANK = re.compile(r"\s*rank\s*: (\d+) \(local_rank: \d+\)")
 _CHILD_EXIT_CODE = re.compile(r"\s*exitcode\s*: (-?\d+)")
 _LAST_WORDS = 10
@@ -39,7 +41,7 @@ def find_error(log: str, signal: int = 0) -> LoggedError | None:
     if signal == signals.SIGKILL:
         errors = [error for error in errors if not error.secondary]
     else:
-        errors += filter(None, [find_native_error(_without_tracebacks(lines))])
+        errors += filter(None, [find_native_error(_without_tracebacks(lines), died=signal in _OWN_SIGNALS)])
     child_error = _find_child_error(lines) or find_mpi_error(lines)
     if not errors:
         return child_error or (None if signal == signals.SIGKILL else last_library_error(lines))

@@ -25,11 +25,19 @@ _LIBRARY_LINE = re.compile(
     r"\S+:\d+:\d+ \[\d+\] (?:\S+ )?NCCL (?P<nccl>WARN|INFO))"
 )
 _NOISE = re.compile(
-    r"wandb: |WARNING: All log messages before absl::|\S+:\d+: \w*Warning: |\s+warnings?\.warn|Exception ignored in|"
+    r"wandb: |WARNING: All log messages before absl::|\S+:\d+: \w*Warning: |\s+warnings?\.warn|"
     r"Set the environment variable HYDRA_FULL_ERROR|To enable the following instructions|\[Gloo\] "
 )
 """What libraries print beside errors: it neither explains an end nor shows that the program went on."""
+_IGNORED = re.compile(rf"{RANK_PREFIX}(?:Exception ignored (?:in|while|on)\b|--- Logging error ---$)")
+_IGNORED_BODY = re.compile(
+    rf"{RANK_PREFIX}(?:\s|$|Traceback \(most recent call last\):$|Call stack:$|Message: |Arguments: )"
+)
+"""What Python prints of an error that it does not raise (in `__del__`, at exit, in a thread's end, in a logging handler): where it begins, and
+its lines but for the exception's own."""
 _WORD = re.compile(r"\w")
+_HEADER = re.compile(r"Traceback \(most recent call last\):$")
+_CHAIN = re.compile(r"During handling of the above exception|The above exception was the direct cause")
 _LAUNCHER_LINE = re.compile(
     r"torch/?\.?distributed[./]elastic|ChildFailedError|Root Cause \(first observed failure\)|closing signal|"
     r"elastic/multiprocessing|prterun|prun noticed|mpirun|mpiexec"
@@ -37,8 +45,34 @@ _LAUNCHER_LINE = re.compile(
 
 
 def split_lines(log: str) -> list[LogLine]:
-    """The lines of a log, each with its time stamp taken off."""
-    return [_split_timestamp(line) for line in log.splitlines()]
+    """The lines of a log, each with its time stamp taken off, without the errors that Python itself ignores: no program ends because of them."""
+    lines = [_split_timestamp(line) for line in log.splitlines()]
+    kept, number = list[LogLine](), 0
+    while number < len(lines):
+        if _IGNORED.match(lines[number][1]):
+            number = _end_of_ignored(lines, number + 1)
+        else:
+            kept.append(lines[number])
+            number += 1
+    return kept
+
+
+def _end_of_ignored(lines: Sequence[LogLine], number: int) -> int:
+    """The first line after such an error, whose first line stands before `number`: one exception, or a chain of them."""
+    has_exception = False
+    while number < len(lines):
+        text = lines[number][1]
+        if _CHAIN.search(text):
+            has_exception = False
+        elif has_exception and (_HEADER.search(text) or not _WORD.search(text)):
+            if not any(_CHAIN.search(each) for _, each in lines[number : number + 2]):
+                break
+        elif not _IGNORED_BODY.match(text):
+            if has_exception:
+                break
+            has_exception = True
+        number += 1
+    return number
 
 
 def library_level(text: str) -> str:

@@ -19,6 +19,10 @@ _NATIVE_ERROR = re.compile(
 )
 _NEEDS_STACK = re.compile(r"\w*(?:Error|Exception): |panic: |fatal error: |Error in |Error: ")
 """Words that programs also use for what they go on after: they count where a stack or the language's last word follows."""
+_LAST_WORD = re.compile(
+    r"terminate called|Fatal Python error: |\*\*\* stack smashing detected|free\(\): |malloc\(\): |munmap_chunk\(\)|.*: Assertion .* failed\.$"
+)
+"""After these the process that wrote them does no more than to die, whatever it prints of the place."""
 _STACK_LINE = re.compile(r"\s+at \S|goroutine \d+ \[|Execution halted|Calls: ")
 _TRAILER = re.compile(
     r"\s|goroutine \d|[\w./*()\[\]{}-]+\(.*\)$|created by |exit status \d|\[signal |Caused by: |Node\.js v|Current thread |Thread 0x|"
@@ -40,11 +44,15 @@ _FAULT_FRAME = re.compile(r'\s+File "(?P<path>[^"]+)", line (?P<line>\d+) in (?P
 """What Python's faulthandler writes of a call, the innermost first."""
 
 
-def find_native_error(lines: Sequence[LogLine]) -> LoggedError | None:
-    """The last of them, where the program did not go on after it; None without one. After a library's fatal line no program goes on."""
+def find_native_error(lines: Sequence[LogLine], died: bool = False) -> LoggedError | None:
+    """The last of them, where the program did not go on after it; None without one. After a library's fatal line no program goes on, nor
+    after a last word of a program that `died` of a signal of its own making."""
     fatal = next(((at, line) for at, line in reversed(lines) if library_level(line) == "F"), None)
     if fatal is not None:
         return _read_library_line(*fatal)
+    if died and (found := [n for n, (_, line) in enumerate(lines) if _LAST_WORD.match(line)]):
+        at, line = lines[found[-1]]
+        return _read_error(at, line, [text for _, text in lines[found[-1] + 1 :]])
     for number in range(len(lines) - 1, -1, -1):
         at, line = lines[number]
         if is_launcher_line(line):

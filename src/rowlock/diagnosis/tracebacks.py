@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from rowlock.diagnosis.log_lines import RANK_PREFIX, LogLine, library_level, shorten
 
@@ -38,6 +39,8 @@ SECONDARY_ERROR = re.compile(
     re.I,
 )
 """What a rank says when another one has gone."""
+_LAST_ERROR = "Last error:"
+"""A line of NCCL's messages, below which stands what happened."""
 _NAMES_WHO_IS_LATE = re.compile(r"Ranks? \d[\d, ]* failed to pass monitoredBarrier")
 """The word of a rank that waited, on who did not come: what timed out below follows from that."""
 _OWN_ERRORS = frozenset(
@@ -173,6 +176,8 @@ def _read_error(lines: Sequence[LogLine], number: int, prefix: str, frames: Sequ
         telling, is_secondary = "", is_secondary and "Error" in text
     if not text or text.endswith(":"):  # the first line says nothing yet
         text = f"{text} {telling or next(iter(more), '')}".strip()
+    if last := next((after for line, after in pairwise(more) if line == _LAST_ERROR), ""):
+        text = f"{last} ({text})"
     error = LoggedError(kind, shorten(text), at, user_place(frames), int(rank[1]) if rank else None, is_secondary)
     return Traceback(prefix, end, error, chained=False)
 
