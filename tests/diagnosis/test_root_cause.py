@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -167,6 +168,22 @@ def test_deaths_survive_being_written_down() -> None:
 )
 def test_exit_codes_are_decoded(code: int, said: str) -> None:
     assert exit_description(code, 0) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (signal.SIGXCPU, "its limit of CPU time was reached"),
+        (signal.SIGXFSZ, "a file grew beyond the limit of sizes"),
+        (signal.SIGILL, "an instruction that this CPU does not have"),
+        (signal.SIGFPE, "a division by zero"),
+        (signal.SIGPIPE, "a pipe or a connection that nobody read any more"),
+        (signal.SIGSYS, "a system call that its sandbox (seccomp) forbids"),
+    ],
+)
+def test_a_signal_that_says_why_is_explained(number: signal.Signals, words: str) -> None:
+    said = incident_sentence([dead(1, 128 + number, signal=number)])
+    assert f"was killed with {number.name} (exit code {128 + number}) after 12 s; " in said and words in said
 
 
 GONE = "rank 1 (pod j-worker-1, node n1)"

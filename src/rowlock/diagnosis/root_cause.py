@@ -22,6 +22,12 @@ _HINTS = {
     signals.SIGBUS: f"often a full /dev/shm: {LARGER_SHM}",
     signals.SIGSEGV: "invalid memory access, in native code or an incompatible library",
     signals.SIGABRT: "the program aborted itself",
+    signals.SIGILL: "an instruction that this CPU does not have: a library was built for another one",
+    signals.SIGFPE: "a division by zero, or an overflow of integers, in native code",
+    signals.SIGXCPU: "its limit of CPU time was reached (`ulimit -t`, RLIMIT_CPU)",
+    signals.SIGXFSZ: "a file grew beyond the limit of sizes (`ulimit -f`, RLIMIT_FSIZE)",
+    signals.SIGPIPE: "it wrote into a pipe or a connection that nobody read any more",
+    signals.SIGSYS: "a system call that its sandbox (seccomp) forbids",
 }
 
 
