@@ -269,6 +269,20 @@ INIT = dump(("init_process_group", f"{TORCH}distributed/distributed_c10d.py", 18
 ACCEPT = dump(("accept", "/usr/lib/python3.11/socket.py", 294), ("<module>", "/w/plain.py", 5))
 NAP = dump(("<module>", "/w/plain.py", 10))
 SEND = dump(("<module>", "/w/exchange.py", 9))
+LEAVES = dump(
+    ("wait", "/usr/lib/python3.11/threading.py", 327),
+    ("_wait_all_workers", f"{TORCH}distributed/rpc/api.py", 90),
+    ("shutdown", f"{TORCH}distributed/rpc/api.py", 300),
+    ("<module>", "/w/rpc.py", 19),
+)
+WAITS_FOR_AN_EVENT = dump(("wait", "/usr/lib/python3.11/threading.py", 327), ("<module>", "/w/rpc.py", 18))
+GIL_HELD = dump(*[(f.function, f.file, f.line) for f in BACKWARD.frames], active=True)
+HOOK = dump(
+    ("wait", f"{TORCH}futures/__init__.py", 80),
+    ("hook", "/w/train.py", 7),
+    *[(f.function, f.file, f.line) for f in BACKWARD.frames],
+)
+WRITES_A_CHECKPOINT = dump(("fsync", f"{TORCH}distributed/checkpoint/filesystem.py", 90), ("save", "/w/train.py", 30))
 AGENT = dump(
     ("_delay", f"{TORCH}distributed/elastic/rendezvous/utils.py", 181),
     ("DynamicRendezvousHandler.next_rendezvous", f"{TORCH}distributed/elastic/rendezvous/dynamic_rendezvous.py", 1171),
@@ -292,6 +306,27 @@ AGENT = dump(
             ("rank 2",),
             "No rank moves, silent for 6.0 s: rank 2 is at load (data.py:88), rank 0 is at plain.py:10 and rank 1 is at plain.py:10;"
             f" rank 2 keeps the others waiting. {SEEN}",
+        ),
+        (
+            [look(0, LEAVES, **LOOKS), look(1, WAITS_FOR_AN_EVENT, **LOOKS)],
+            "still",
+            ("rank 1",),
+            "No rank moves, silent for 6.0 s: rank 1 is at rpc.py:18 in wait (threading.py:327) and rank 0 is at rpc.py:19 in wait"
+            f" (threading.py:327); rank 1 keeps the others waiting. {SEEN}",
+        ),
+        (
+            [look(0, GIL_HELD, **LOOKS), look(1, HOOK, **LOOKS)],
+            "still",
+            ("rank 1",),
+            "No rank moves, silent for 6.0 s: rank 1 is at hook (train.py:7) in wait (__init__.py:80) and rank 0 is at step"
+            f" (train.py:14) in _engine_run_backward (graph.py:865); rank 1 keeps the others waiting. {SEEN}",
+        ),
+        (
+            [look(0, WRITES_A_CHECKPOINT, **LOOKS), look(1, NAP, **LOOKS)],
+            "still",
+            (),
+            "No rank moves, silent for 6.0 s: rank 0 is at save (train.py:30) in fsync (filesystem.py:90) and rank 1 is at"
+            f" plain.py:10. {SEEN}",
         ),
         (
             [look(0, INIT, **LOOKS), look(1, None, program="sleep 300")],

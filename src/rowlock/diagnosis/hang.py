@@ -113,12 +113,16 @@ def _polls_itself(look: RankObservation) -> bool:
 
 
 def _still_verdict(looks: Sequence[RankObservation]) -> Verdict:
-    """Nobody moves, and no call is known as a wait. The rank that sleeps, or stands elsewhere than all others, is named."""
+    """Nobody moves, and no call is known as a wait. The rank that has not come to where the others meet, that sleeps, or that stands elsewhere
+    than all others, is named."""
     places = Counter(_place_of(look) for look in looks)
     (common, count), *_ = places.most_common(1)
     sleeping = [look for look in looks if look.sleeps] or [look for look in looks if not _polls_itself(look)]
     elsewhere = [look for look in looks if _place_of(look) != common]
-    if 0 < len(sleeping) < len(looks):
+    apart = [look for look in looks if look.stack is not None and not look.stack.is_in_group_call]
+    if 0 < len(apart) < len(looks):  # the others wait where ranks meet, though in no call that is known by name
+        culprits = apart
+    elif 0 < len(sleeping) < len(looks):
         culprits = sleeping
     else:
         culprits = elsewhere if 0 < len(elsewhere) and count > len(looks) / 2 else []

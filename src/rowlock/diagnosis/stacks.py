@@ -21,6 +21,7 @@ _COLLECTIVES = frozenset(
     }
 )  # fmt: skip
 _COLLECTIVE_LIBRARIES = ("torch/distributed/", "mpi4py", "horovod", "jax/", "tensorflow/python/distribute")
+_GROUP_LIBRARY, _CHECKPOINTS = "/torch/distributed/", "/torch/distributed/checkpoint/"
 _BACKWARD_FUNCTIONS = ("_engine_run_backward",)
 """DDP averages gradients inside the backward pass: a rank that waits for its peers' gradients stands here."""
 _WAITS_FOR_THREADS = ("/threading.py", "/concurrent/futures/_base.py")
@@ -84,6 +85,17 @@ class Stack:
         if self.collective or (self.worker is not None and self.worker.awaited_collective):
             return self.collective or self.worker.awaited_collective  # type: ignore[union-attr] # it is there
         return "backward" if not self.active and any(f.function in _BACKWARD_FUNCTIONS for f in self.frames[:2]) else ""
+
+    @property
+    def is_in_group_call(self) -> bool:
+        """Whether the program's innermost code has called something in which ranks meet: any part of torch.distributed (RPC, tensors, stores)
+        but its checkpoints, which also wait for disks, or the backward pass. Only of a rank that rests does it say what it waits for."""
+        own = next((n for n, frame in enumerate(self.frames) if not frame.is_library), len(self.frames))
+        called = self.frames[:own]
+        return bool(self.awaited_collective) or any(
+            (_GROUP_LIBRARY in frame.file and _CHECKPOINTS not in frame.file) or frame.function in _BACKWARD_FUNCTIONS
+            for frame in called
+        )
 
     @property
     def is_over(self) -> bool:
