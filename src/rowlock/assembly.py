@@ -131,6 +131,7 @@ class Server:
             restart_backoff=options.restart_backoff,
             warm_start=options.warm_start == "auto",
             log_limit=options.log_limit,
+            pids_limit=options.pids_limit,
             keep_checkpoints=options.keep_checkpoints,
             api_port=self._port,
         )

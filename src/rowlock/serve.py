@@ -66,6 +66,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--runtime", choices=("auto", "process", "container"), default="auto")
     parser.add_argument("--warm-start", choices=("auto", "off"), default="auto")
     parser.add_argument("--log-limit", type=int, default=50 << 20, help="bytes of a container's log that are kept")
+    parser.add_argument("--pids-limit", type=int, default=0, help="processes and threads of a container; 0 = no limit")
     parser.add_argument("--event-ttl", type=float, default=3600.0, help="seconds after an Event was last seen")
     parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
     parser.add_argument("--keep-runs", type=float, default=90 * 86400, help="seconds after the end of a run")

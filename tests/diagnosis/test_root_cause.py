@@ -54,6 +54,23 @@ def dead(rank: int, code: int = 1, at: float = 13.0, **more: Any) -> RankFailure
         ),
         (
             [
+                dead(
+                    0,
+                    said="BlockingIOError: [Errno 11] Resource temporarily unavailable",
+                    shortage="it had as many as it may have",
+                )
+            ],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s; the last line of its log: BlockingIOError: [Errno 11]"
+            " Resource temporarily unavailable; it had as many as it may have.",
+        ),
+        (
+            [dead(0, shortage="it had many")],
+            2,
+            "rank 0 (pod j-worker-0, node n1) ended with exit code 1 after 12 s; it had many.",
+        ),
+        (
+            [
                 dead(0, 2, said="python: can't open file 'nofile.py'"),
                 dead(1, 2, at=13.1, said="python: can't open file 'nofile.py'"),
             ],

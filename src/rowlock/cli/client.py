@@ -120,7 +120,7 @@ def running_server(directory: str) -> dict[str, Any] | None:
 
 
 _RESTART_FLAGS = {
-    "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "bind": "",
+    "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "pids_limit": 0, "bind": "",
     "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "", "ui_address": "", "ui_cert": None, "ui_key": None, "tls_cert": None, "tls_key": None, "archive": "", **{flag.dest: "" for flag in PROVIDER_FLAGS},
 }  # fmt: skip
 """Flags of `up` that decide what the cluster is, with their defaults."""

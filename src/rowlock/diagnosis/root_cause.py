@@ -56,6 +56,8 @@ class RankFailure:
     trouble: LoggedError | None = None
     said: str = ""
     """The last line of its log, where no error was recognised in it."""
+    shortage: str = ""
+    """What its node refused it before it ended, in words: it may be why."""
 
     @property
     def failed_at(self) -> float:
@@ -194,16 +196,25 @@ def _cause_description(cause: RankFailure) -> str:
         if cause.trouble.text in (SEEN_BY_TORCHRUN, SEEN_BY_MPIRUN):
             return f"{cause.trouble.kind}{duration}, {cause.trouble.text}"
         return "; ".join(
-            filter(None, [f"{ending}{duration}: {cause.trouble}", error_hint(cause.trouble.kind, cause.trouble.text)])
+            filter(
+                None,
+                [
+                    f"{ending}{duration}: {cause.trouble}",
+                    cause.shortage,
+                    error_hint(cause.trouble.kind, cause.trouble.text),
+                ],
+            )
         )
     number = cause.signal
+    if cause.shortage and not cause.said:
+        return f"{ending}{duration}; {cause.shortage}"
     if number == signals.SIGKILL and not cause.stopped:
         return f"{ending}{duration}; not by rowlock, and it logged no error: a `kill -9` by somebody, or the kernel was out of memory"
     if hint := _HINTS.get(signals.Signals(number) if number in {s.value for s in signals.Signals} else signals.SIGCHLD):
         return f"{ending}{duration}; {hint}"
     if cause.said:
         last_line = f"{ending}{duration}; the last line of its log: {cause.said}"
-        return "; ".join(filter(None, [last_line, error_hint(cause.said)]))
+        return "; ".join(filter(None, [last_line, cause.shortage, error_hint(cause.said)]))
     return f"{ending}{duration} and logged no error"
 
 

@@ -72,8 +72,13 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
         reason=run.exit.reason,
         message=run.exit.message if run.exit.reason in ("OOMKilled", "StartError") else "",
         trouble=error,
+        shortage=NO_MORE_PROCESSES if run.exit.reached_pids_limit else "",
         said="" if error or run.exit.reason == "StartError" else last_line(_read_tail(directory / f"log.{run.number}")),
     )
+
+
+NO_MORE_PROCESSES = "its container had as many processes and threads as it may have (--pids-limit)"
+"""What is said of a rank that was refused another one."""
 
 
 def _rank_name(job: Object, pod: Object, container: str) -> str:

@@ -88,10 +88,10 @@ def test_gpus_are_asked_for_by_uuid_and_their_ranks_share_memory(name: str, expe
 def test_limits_and_rights() -> None:
     context = {"runAsUser": 5, "runAsGroup": 6, "capabilities": {"add": ["SYS_PTRACE"]}, "privileged": True}
     made = pod("a", "x", container={"securityContext": context, "resources": {"requests": {"cpu": "2"}}})
-    found = body(made, limits={"memory": 1 << 20, "cpu": 1.5})
+    found = body(made, limits={"memory": 1 << 20, "cpu": 1.5, "pids": 500})
     assert found["User"] == "5:6"
     wanted = {"Memory": 1 << 20, "MemorySwap": 1 << 20, "CpuQuota": 150000, "CpuPeriod": 100000, "CpuShares": 2048}
-    more: dict[str, Any] = {"CapAdd": ["SYS_PTRACE"], "Privileged": True}
+    more: dict[str, Any] = {"CapAdd": ["SYS_PTRACE"], "Privileged": True, "PidsLimit": 500}
     assert {**wanted, **more}.items() <= found["HostConfig"].items()
 
 

@@ -11,10 +11,13 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions
+from rowlock.errors import Unavailable
+from rowlock.kubelet.node.pids_watch import pids_directory, refuse_unkept_limit
 from rowlock.kubelet.pod.spec import parse_container, parse_pod_spec, shim_limits
 from rowlock.kubelet.pod.unsupported import pod_warnings
 from rowlock.kubelet.shim import cgroups
 from rowlock.kubelet.shim.cgroups import Cgroup, resident_memory
+from rowlock.objects import Key
 
 GREEDY = "x = bytearray(200 << 20); print(len(x)); import time; time.sleep(60)"
 HOW = pytest.mark.parametrize("how", ["watchdog", "cgroup"])
@@ -93,15 +96,20 @@ def test_version_2_has_other_files(tmp_path: Path) -> None:
     assert cgroups.detect_backend(str(tmp_path)) == "v2"
     here = tmp_path / "rowlock" / "u.c.0"
     here.mkdir()
-    for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "cpu.weight"):
+    for name in ("memory.max", "memory.swap.max", "memory.oom.group", "cpu.max", "cpu.weight", "pids.max"):
         (here / name).touch()
-    wanted = {"how": "v2", "memory": 1 << 20, "cpu": 1.5, "share": 1.0}
+    assert cgroups.probe_pids("v2", str(tmp_path)).startswith("the controller pids is not handed down")
+    wanted = {"how": "v2", "memory": 1 << 20, "cpu": 1.5, "share": 1.0, "pids": 100}
     group = Cgroup.make("u.c.0", wanted, str(tmp_path))
     assert (here / "memory.max").read_text() == "1048576" and (here / "cpu.max").read_text() == "150000 100000"
     assert (here / "cpu.weight").read_text() == "39" and group.procs_files == [f"{here}/cgroup.procs"]
     (here / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
     (here / "memory.peak").write_text("1048576\n")
-    assert (group.oom_kills(), group.peak_memory()) == (2, 1 << 20)
+    (here / "pids.events").write_text("max 7\n")
+    assert (group.oom_kills(), group.peak_memory(), group.refused_pids()) == (2, 1 << 20, 7)
+    assert (here / "pids.max").read_text() == "100"
+    (tmp_path / "rowlock" / "cgroup.subtree_control").write_text("cpu memory pids")
+    assert cgroups.probe_pids("v2", str(tmp_path)) == ""
 
 
 def test_who_requests_no_cpu_shares_the_least_of_groups(tmp_path: Path) -> None:
@@ -121,6 +129,92 @@ def test_who_requests_no_cpu_shares_the_least_of_groups(tmp_path: Path) -> None:
         assert most >= cores and least <= 2, "all pods weigh as much as their CPUs, these as little as can be"
 
     on_node(tmp_path, body)
+
+
+FORKING = """
+import subprocess, time
+held = []
+try:
+    while len(held) < 60:
+        held.append(subprocess.Popen(["sleep", "600"]))
+except BlockingIOError as error:
+    print(f"refused: {error}", flush=True)
+print(f"{len(held)} started", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_program_that_forks_without_end_meets_its_limit_and_others_go_on(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.add(pod("forks", "", container={"command": ["python3", "-c", FORKING]}))
+        await node.add(pod("other", "for i in 1 2 3 4 5 6; do sleep 600 & done; wait"))
+        await node.phase("forks", "Running")
+        await node.said("forks", "refused: [Errno 11] Resource temporarily unavailable")
+        assert 1 < int((await node.log("forks")).splitlines()[1].split()[-2]) < 20
+        await node.told("forks", "has as many processes and threads as it may have (20)")
+        assert {reason for _, reason, _ in node.events("forks")} >= {"ProcessLimitReached"}
+        await node.phase("other", "Running")
+        session = await node.kubelet.streaming.exec(Key("default", "forks"), "main", ["true"])
+        assert await session.wait_exit() == (0, ""), "a program may still come in from outside"
+        await session.close()
+        await node.delete("forks", DeleteOptions(grace=0))
+        await node.add(pod("next", "sh -c 'exit 3'"))
+        await node.ended("next")
+        assert node.state("next", "state.terminated.exitCode") == 3
+        assert not any(
+            reason == "ProcessLimitReached" for name in ("other", "next") for _, reason, _ in node.events(name)
+        )
+
+    needs_pids_controller()
+    on_node(tmp_path, body, pids_limit=20)
+
+
+def test_a_program_that_ended_at_its_limit_is_told_and_weighs_as_before(tmp_path: Path) -> None:
+    script = "cat /proc/self/cgroup; for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2 & done; wait"
+
+    async def body(node: Node) -> None:
+        await node.add(pod("a", script))
+        await node.ended("a")
+        await node.told("a", "container main has as many processes and threads as it may have (5)")
+        name = f"{node.pod('a')['metadata']['uid']}.main.0"
+        assert not [d for d, _, _ in os.walk("/sys/fs/cgroup") if name in d], "its groups go with it"
+        await node.add(pod("b", "sleep 600"))
+        await node.phase("b", "Running")
+        where, least = {"v1": ("cpu/rowlock", "cpu.shares"), "v2": ("rowlock", "cpu.weight")}[
+            node.kubelet.node.limits_mode
+        ]
+        uid = node.pod("b")["metadata"]["uid"]
+        (group,) = Path("/sys/fs/cgroup", where).glob(f"{uid}.main.0.*")
+        assert int((group / least).read_text()) <= 2, (
+            "it requests no CPU, and weighs as what is in the group of all such"
+        )
+
+    needs_pids_controller()
+    on_node(tmp_path, body, pids_limit=5)
+
+
+def needs_pids_controller() -> None:
+    if problem := cgroups.probe_pids(cgroups.detect_backend()):
+        pytest.skip(f"control groups cannot be written here: {problem}")
+
+
+def test_a_limit_of_processes_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
+    problem = cgroups.probe_pids("watchdog")
+    with pytest.raises(
+        Unavailable, match=r"--pids-limit 20 cannot be kept here: control groups cannot be written. Start without it"
+    ):
+        refuse_unkept_limit(20, problem)
+    refuse_unkept_limit(0, problem)
+    refuse_unkept_limit(20, "")
+    assert cgroups.probe_pids("v1", str(tmp_path)) == f"no control group can be made in {tmp_path}/pids"
+
+
+def test_whose_processes_are_counted_where() -> None:
+    assert (
+        pids_directory("8:pids:/rowlock/u.c.0\n4:memory:/rowlock/u.c.0\n0::/\n") == "/sys/fs/cgroup/pids/rowlock/u.c.0"
+    )
+    assert pids_directory("0::/rowlock/u.c.0\n") == "/sys/fs/cgroup/rowlock/u.c.0"
+    assert pids_directory("4:memory:/a\n") == pids_directory("") == ""
 
 
 def test_what_cannot_be_written_is_watched(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_request_of_another_version_is_refused_with_its_unknown_keys(tmp_path:
     }  # fmt: skip
     for more, sentence in (
         ({"swap": 7}, r"unknown keys \(swap\)"),
-        ({"limits": {"memory": 1, "pids": 7}}, r"unknown keys in limits \(pids\)"),
+        ({"limits": {"memory": 1, "inodes": 7}}, r"unknown keys in limits \(inodes\)"),
         ({"network": {"uid": "u", "ip": "", "hosts": "", "hostname": "", "mtu": 9000}}, r"in network \(mtu\)"),
     ):
         with pytest.raises(ValueError, match=sentence):

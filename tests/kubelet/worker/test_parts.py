@@ -101,11 +101,12 @@ def test_what_the_pod_host_can_do_is_read_from_its_hello() -> None:
         "rootfs": "no overlay",
         "processes": "no PID namespaces",
         "cgroups": "no mount",
+        "pids": "no pids",
     }
     assert PodHostAbilities.from_hello(hello) == PodHostAbilities(
-        False, "no user namespaces", "v2", "", True, "no overlay", "no PID namespaces", "no mount"
+        False, "no user namespaces", "v2", "", True, "no overlay", "no PID namespaces", "no mount", "no pids"
     )
     another = "the pod host is of another version"
     assert PodHostAbilities.from_hello({}) == PodHostAbilities(
-        False, "no fabric", "watchdog", "", False, another, another, ""
+        False, "no fabric", "watchdog", "", False, another, another, "", another
     )

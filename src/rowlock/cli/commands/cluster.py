@@ -54,6 +54,7 @@ SETTINGS = (
     "pretend_nodes",
     "half_life",
     "log_limit",
+    "pids_limit",
     "keep_checkpoints",
     "keep_runs",
     "archive_size",
@@ -134,7 +135,7 @@ def _check_host_ports(text: str) -> None:
 
 
 def _check_flags(line: CommandLine) -> None:
-    for name in ("nodes", "cpus_per_node", "max_pods", "pretend_nodes", "port"):
+    for name in ("nodes", "cpus_per_node", "max_pods", "pids_limit", "pretend_nodes", "port"):
         value = getattr(line, name)
         if value is not None and value < 1:
             raise CommandError(f"--{name.replace('_', '-')} must be at least 1, but is {value}", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -67,6 +68,7 @@ def _machine_findings(line: CommandLine) -> list[Finding]:
         network(),
         processes(),
         own_limits(),
+        process_limits(),
         containers(),
         open_files(),
         shared_memory(),
@@ -174,6 +176,21 @@ def own_limits() -> Finding:
         text = f"kept, but /sys/fs/cgroup shows the machine's ({result.stderr.strip()[:200]})"
         return Finding("pod limits", "warn", text, fix)
     return Finding("pod limits", "ok", f"control groups, version {2 if version2 else 1}: a container sees its own")
+
+
+def process_limits() -> Finding:
+    """Whether `up --pids-limit` can be kept: whether a control group with the controller pids can be made."""
+    version2 = os.path.exists(f"{_CGROUPS}/cgroup.controllers")
+    place = _CGROUPS if version2 else f"{_CGROUPS}/pids"
+    has_controller = not version2
+    with contextlib.suppress(OSError), open(f"{_CGROUPS}/cgroup.controllers") as file:
+        has_controller = "pids" in file.read().split()
+    if has_controller and os.access(place, os.W_OK):
+        text = "`rowlock up --pids-limit N` limits the processes and threads of each container; without it a program can take all"
+        return Finding("process limits", "ok", text)
+    fix = "a program that forks without end takes all processes: limit the server and its pods together (`ulimit -u`, TasksMax= of a systemd unit)"
+    reason = f"{place} cannot be written" if has_controller else "this machine's control groups have no controller pids"
+    return Finding("process limits", "warn", f"--pids-limit cannot be kept: {reason}", fix)
 
 
 _CGROUPS = "/sys/fs/cgroup"

@@ -15,6 +15,7 @@ _MACHINE_FLAGS = (
     Flag("--simulated-gpus", "int", "simulated GPUs per node, to try jobs without real ones", value="G"),
     Flag("--cpus-per-node", "int", "CPUs per node (default: all CPUs, divided among the nodes)", value="C"),
     Flag("--max-pods", "int", "number of pods that a node holds", 1000, value="N"),
+    Flag("--pids-limit", "int", "processes and threads that each container may have (default: those of the machine)", value="N"),
     Flag("--host-ports", "text", "ports of this machine's localhost that pods reach as host.rowlock.internal", value="PORT,..."),
     Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: the same as last time, or a free one)", value="P"),
     Flag("--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"),

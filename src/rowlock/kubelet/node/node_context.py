@@ -29,6 +29,8 @@ class PodHostAbilities:
     """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
     cgroup_problem: str
     """Why containers cannot see their own limits in /sys/fs/cgroup here; "" when they can."""
+    pids_problem: str
+    """Why the number of a container's processes cannot be limited here; "" when it can."""
 
     @classmethod
     def from_hello(cls, hello: Mapping[str, Any]) -> "PodHostAbilities":
@@ -41,6 +43,7 @@ class PodHostAbilities:
             rootfs_problem=str(hello.get("rootfs", "the pod host is of another version")),
             process_problem=str(hello.get("processes", "the pod host is of another version")),
             cgroup_problem=str(hello.get("cgroups") or ""),
+            pids_problem=str(hello.get("pids", "the pod host is of another version")),
         )
 
 
@@ -68,6 +71,8 @@ class NodeContext:
     """Why programs cannot have processes, IPC and /dev/shm of their own here; "" when they can."""
     cgroup_problem: str = ""
     """Why containers cannot see their own limits in /sys/fs/cgroup here; "" when they can."""
+    pids_limit: int = 0
+    """The most processes and threads of each container; 0 = no limit of its own."""
     open_file_limits: tuple[int, int] | None = None
     """The soft and hard limit of open files that programs begin with; None = those of the server."""
 

@@ -45,6 +45,8 @@ class Exit:
     """The grace was over, and it was killed."""
     helpers_overuse: str = ""
     """Why processes that it had started were killed for memory, though it ended with 0 itself."""
+    reached_pids_limit: bool = False
+    """The kernel refused it a process or thread, because it had as many as it may have."""
 
     @property
     def status_reason(self) -> str:

@@ -324,8 +324,9 @@ def _awaited_master(container: Fields) -> str:
     return words[words.index("nslookup") + 1]
 
 
-def shim_limits(container: ContainerSpec) -> LimitsSpec:
-    """The limits of a container for the shim: memory in bytes, CPUs and requested CPUs in cores; empty when it has none."""
+def shim_limits(container: ContainerSpec, pids: int = 0) -> LimitsSpec:
+    """The limits of a container for the shim: memory in bytes, CPUs and requested CPUs in cores, and the node's limit of
+    processes; empty when it has none."""
     limits, requests = container.limits, container.requests
     kept_limits: LimitsSpec = {}
     if integer_value(limits.get("memory", 0)):
@@ -334,4 +335,6 @@ def shim_limits(container: ContainerSpec) -> LimitsSpec:
         kept_limits["cpu"] = float(parse(limits["cpu"]))
     if parse(requests.get("cpu", 0)):
         kept_limits["share"] = float(parse(requests["cpu"]))
+    if pids:
+        kept_limits["pids"] = pids
     return kept_limits

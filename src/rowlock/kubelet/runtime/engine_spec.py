@@ -190,6 +190,8 @@ def _resource_limits(config: ContainerConfig) -> dict[str, Any]:
         host_config |= {"Memory": memory, "MemorySwap": memory}
     if cpu := limits.get("cpu"):
         host_config |= {"CpuPeriod": CPU_PERIOD, "CpuQuota": max(1000, int(float(cpu) * CPU_PERIOD))}
+    if pids := limits.get("pids"):
+        host_config["PidsLimit"] = pids
     cpu_request = config.container.requests.get("cpu")
     if cpu_request:
         host_config["CpuShares"] = min(262144, max(2, int(float(parse(cpu_request)) * 1024)))

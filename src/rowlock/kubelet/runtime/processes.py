@@ -77,6 +77,7 @@ def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
         stop_took=untrusted.time_of(fact, "stop_took") or 0.0,
         used_grace=fact.get("used_grace") is True,
         helpers_overuse=untrusted.text_of(fact, "helpers_overuse", _MAX_MESSAGE),
+        reached_pids_limit=fact.get("reached_pids_limit") is True,
     )
 
 

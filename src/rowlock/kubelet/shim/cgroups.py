@@ -1,9 +1,9 @@
-"""Memory and CPU limits of a container: a control group where one can be made, else a watchdog that measures.
+"""Limits of a container (memory, CPU, processes): a control group where one can be made, else a watchdog that measures.
 
 `detect_backend()` tries, once per pod host: `v2` or `v1` when groups with both controllers can be made, else `watchdog`. A group
 is `rowlock/<pod uid>.<container>.<run>`; the shim makes it, the program joins it before exec, and what the kernel did
 (`oom_kill`, the peak) is read when everything in it has ended. The watchdog adds up what the program's processes have
-for themselves, and kills them all above the limit; it cannot hold back CPUs. Standard library only.
+for themselves, and kills them all above the limit; it can hold back neither CPUs nor forks. Standard library only.
 """
 
 import contextlib
@@ -22,6 +22,8 @@ CPU_PERIOD = 100_000
 WATCHDOG_INTERVAL = 0.2
 """Seconds between two looks of the watchdog."""
 _MIN_QUOTA = 1000
+_BEST_EFFORT_SHARE = 0.001
+"""Cores; not 0, which would be no share, and a group of the usual weight."""
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -36,6 +38,18 @@ def detect_backend(root: str = ROOT) -> str:
         _set_cpu_weight(Cgroup(backend, (cpu_directory(backend, root),)), os.cpu_count() or 1)
         _set_cpu_weight(Cgroup.make("", {"how": backend}, root), 0.0)
     return backend
+
+
+def probe_pids(backend: str, root: str = ROOT) -> str:
+    """Why the number of a container's processes cannot be limited here; "" when it can."""
+    if backend == "watchdog":
+        return "control groups cannot be written"
+    if backend == "v1":
+        return "" if _can_create_group(f"{root}/pids") else f"no control group can be made in {root}/pids"
+    handed_down = f"{root}/{TOP_GROUP}/cgroup.subtree_control"
+    return (
+        "" if "pids" in _read(handed_down).split() else f"the controller pids is not handed down to {root}/{TOP_GROUP}"
+    )
 
 
 def cpu_directory(backend: str, root: str = ROOT) -> str:
@@ -77,6 +91,9 @@ def _can_create_v2_group(root: str) -> bool:
             os.makedirs(directory, exist_ok=True)
             if not {"memory", "cpu"} <= set(_read(f"{directory}/cgroup.subtree_control").split()):
                 _write(f"{directory}/cgroup.subtree_control", "+memory +cpu")
+            if "pids" not in _read(f"{directory}/cgroup.subtree_control").split():
+                with contextlib.suppress(OSError):  # `probe_pids` says so
+                    _write(f"{directory}/cgroup.subtree_control", "+pids")
     except OSError:
         return False
     return _can_create_group(root)
@@ -104,6 +121,11 @@ def _read_number(path: str, field: str = "") -> int:
     return 0
 
 
+def read_refused_pids(directory: str) -> int:
+    """How often the kernel refused a process or thread to the group in this directory, of version 2 or of the controller pids."""
+    return _read_number(f"{directory}/pids.events", "max")
+
+
 class Cgroup(NamedTuple):
     """A container's control group, or nothing at all (`directories` is empty)."""
 
@@ -115,7 +137,7 @@ class Cgroup(NamedTuple):
     @classmethod
     def make(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
         """Makes the group with its limits. `limits`: how, memory (bytes, 0 = none), cpu (cores, 0 = none), share
-        (cores asked for). Raises OSError when the kernel refuses a limit."""
+        (cores asked for), pids (processes and threads, 0 = no limit). Raises OSError when the kernel refuses a limit."""
         group = cls.by_name(name, limits, root)
         if not group.directories:
             return group
@@ -124,6 +146,11 @@ class Cgroup(NamedTuple):
                 os.makedirs(directory, exist_ok=True)
         if group.shared:
             return group
+        if limits.keys() == {
+            "how",
+            "pids",
+        }:  # what would be in the group of all best-effort containers weighs no more here
+            limits = {**limits, "share": _BEST_EFFORT_SHARE}
         rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for number, file, value, required in rows:
             try:
@@ -143,7 +170,8 @@ class Cgroup(NamedTuple):
             return cls(version, (f"{cpu_directory(version, root)}/{BEST_EFFORT_GROUP}",), shared=True)
         if version == "v2":
             return cls(version, (f"{root}/{TOP_GROUP}/{name}",))
-        return cls(version, (f"{root}/memory/{TOP_GROUP}/{name}", f"{root}/cpu/{TOP_GROUP}/{name}"))
+        controllers = ("memory", "cpu", "pids") if limits.get("pids") else ("memory", "cpu")
+        return cls(version, tuple(f"{root}/{controller}/{TOP_GROUP}/{name}" for controller in controllers))
 
     @property
     def procs_files(self) -> list[str]:
@@ -154,7 +182,7 @@ class Cgroup(NamedTuple):
 
     def mount_points(self, root: str = ROOT) -> list[tuple[str, str]]:
         """Each directory of a group that is the container's own, and where its hierarchy is mounted."""
-        points = (root,) if self.version == "v2" else (f"{root}/memory", f"{root}/cpu")
+        points = (root,) if self.version == "v2" else (f"{root}/memory", f"{root}/cpu", f"{root}/pids")
         return [] if self.shared else list(zip(self.directories, points, strict=False))
 
     def oom_kills(self) -> int:
@@ -163,6 +191,10 @@ class Cgroup(NamedTuple):
             return 0
         file = "memory.events" if self.version == "v2" else "memory.oom_control"
         return _read_number(f"{self.directories[0]}/{file}", "oom_kill")
+
+    def refused_pids(self) -> int:
+        """How often the kernel refused it another process or thread."""
+        return 0 if self.shared or not self.directories else read_refused_pids(self.directories[-1])
 
     def peak_memory(self) -> int:
         """The most memory it ever had, in bytes."""
@@ -191,6 +223,8 @@ def _v2_settings(limits: Mapping[str, Any]) -> _Settings:
         rows.append((0, "cpu.max", f"{_cpu_quota(limits)} {CPU_PERIOD}", True))
     if limits.get("share"):
         rows.append((0, "cpu.weight", str(_weight_of(_cpu_shares(limits))), False))
+    if limits.get("pids"):
+        rows.append((0, "pids.max", str(limits["pids"]), True))
     return rows
 
 
@@ -206,6 +240,8 @@ def _v1_settings(limits: Mapping[str, Any]) -> _Settings:
         ]
     if limits.get("share"):
         rows.append((1, "cpu.shares", str(_cpu_shares(limits)), False))
+    if limits.get("pids"):
+        rows.append((2, "pids.max", str(limits["pids"]), True))
     return rows
 
 
@@ -230,7 +266,8 @@ def join_group(procs_files: Iterable[str]) -> None:
 
 def remove_pod_groups(pod: str, root: str = ROOT) -> None:
     """Removes what is left of a pod's groups: their shim was killed before it could."""
-    for directory in (f"{root}/{TOP_GROUP}", f"{root}/memory/{TOP_GROUP}", f"{root}/cpu/{TOP_GROUP}"):
+    hierarchies = (root, *(f"{root}/{controller}" for controller in ("memory", "cpu", "pids")))
+    for directory in (f"{hierarchy}/{TOP_GROUP}" for hierarchy in hierarchies):
         with contextlib.suppress(OSError):
             for name in os.listdir(directory):
                 if name.startswith(f"{pod}."):

@@ -26,7 +26,7 @@ from rowlock.kubelet.shim.fact_files import own_pid, ticks
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.warm import warm_parents
 
-PROTOCOL = 12
+PROTOCOL = 13
 _IDLE_TIMEOUT = 3.0
 """Seconds that it waits for the next server when one has died."""
 _DISMISS_TIMEOUT = 1.0
@@ -201,6 +201,7 @@ class PodHost:
             "memory": self._fabric is not None or os.geteuid() == 0,
             "processes": pod_ipc.probe_isolation(),
             "cgroups": cgroups.probe_container_view(self._limits),
+            "pids": cgroups.probe_pids(self._limits),
         }
 
     def _start_shim(self, request: dict[str, Any]) -> dict[str, Any]:

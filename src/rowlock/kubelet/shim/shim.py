@@ -62,6 +62,7 @@ class Shim:
         self._memory_limit = request.limits.get("memory", 0) if is_watched else 0
         self._measure_at = 0.0
         self._overuse_text = ""
+        self._reached_pids_limit = False
 
     def run(self) -> None:
         """Everything, in order. Returns when the exit fact is on disk."""
@@ -86,7 +87,7 @@ class Shim:
         code, signal_number = process_tree.decode_wait_status(self._exit_status or 0)
         if self._request.engine:
             return self._write_container_exit(self._request.engine, code)
-        overuse = self._overuse_text or self._kernel_oom_message()
+        overuse = self._kernel_oom_message() or self._overuse_text
         if not code:  # the kernel killed what it had started, and it went on without
             return self._write_exit(code, signal_number, "", "", overuse)
         self._write_exit(code, signal_number, overuse, "OOMKilled" if overuse else "")
@@ -207,10 +208,11 @@ class Shim:
             self._overuse_text = _overuse_message(used, self._memory_limit, "found by the watchdog")
 
     def _kernel_oom_message(self) -> str:
-        """What the control group knows of a lack of memory; "" when there was none."""
+        """What the control group knows of a lack of memory; "" when there was none. The group goes."""
         resource_limits = self._request.limits
         group = cgroups.Cgroup.by_name(container_init.cgroup_name(self._request), resource_limits)
         kills, peak = group.oom_kills(), group.peak_memory()
+        self._reached_pids_limit = bool(resource_limits.get("pids")) and group.refused_pids() > 0
         group.remove()
         return _overuse_message(peak, resource_limits.get("memory", 0), f"cgroup {group.version}") if kills else ""
 
@@ -301,6 +303,8 @@ class Shim:
             fact["used_grace"] = True
         if self._passed_on_to:
             fact["passed_on"] = True
+        if self._reached_pids_limit:
+            fact["reached_pids_limit"] = True
         while True:
             self._log.write(b"")  # what a full disk lost last is said, if there is room by now
             try:

@@ -38,9 +38,10 @@ class ConsoleSpec(TypedDict, total=False):
 
 
 class LimitsSpec(TypedDict, total=False):
-    """Memory in bytes, CPUs and requested CPUs in cores; `how` they are kept: `v2`, `v1` or `watchdog`."""
+    """Memory in bytes, CPUs and requested CPUs in cores, processes and threads; `how` they are kept: `v2`, `v1` or `watchdog`."""
 
     memory: int
+    pids: int
     cpu: float
     share: float
     how: str

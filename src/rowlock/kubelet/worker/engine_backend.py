@@ -33,6 +33,8 @@ class EngineBackend:
     runtime: ContainerRuntime
     network: PodNetwork
     volume_directories: VolumeDirectories
+    pids_limit: int = 0
+    """The most processes and threads of each container; 0 = the engine's own limit."""
 
     def prepare_program(
         self, start: ContainerStart, image: Image, checkpoints: str
@@ -82,7 +84,7 @@ class EngineBackend:
             env=env,
             cwd=program.space.expand(container.working_dir or image.workdir or "/", env),
             binds=binds,
-            limits=shim_limits(container),
+            limits=shim_limits(container, self.pids_limit),
             devices=program.gpus.devices or (),
         )
         return request._replace(

@@ -27,7 +27,7 @@ from rowlock.kubelet.network.gateway import Gateway
 from rowlock.kubelet.network.host_ports import HostPorts
 from rowlock.kubelet.network.pod_network import PodNetwork, choose_network
 from rowlock.kubelet.network.service_relays import ServiceRelays
-from rowlock.kubelet.node import gpu_watch, leases, machine, registration
+from rowlock.kubelet.node import gpu_watch, leases, machine, pids_watch, registration
 from rowlock.kubelet.node.machine import NodePlan
 from rowlock.kubelet.node.node_context import NodeContext, PodHostAbilities
 from rowlock.kubelet.node.tmp_watch import TmpWatch
@@ -106,6 +106,8 @@ async def start_kubelet(
     )
     network.restore(cards)
     limits_mode = "watchdog" if settings.limits == "watchdog" else abilities.limits
+    if settings.runtime != "container":  # an engine keeps it itself
+        pids_watch.refuse_unkept_limit(settings.pids_limit, abilities.pids_problem)
     try:
         nodes = {plan.name: plan for plan in machine.plan_nodes(inventory, settings.node_options)}
     except ValueError as error:
@@ -131,6 +133,7 @@ async def start_kubelet(
         cgroup_problem="" if limits_mode == "watchdog" else abilities.cgroup_problem,
         server_env=server_env,
         clock=clock,
+        pids_limit=settings.pids_limit,
         open_file_limits=open_file_limits,
     )
     host_name, port = (netns.GATEWAY, netns.API_PORT) if network.has_namespaces else ("127.0.0.1", settings.api_port)
@@ -252,7 +255,7 @@ class Kubelet:
             self.engine_images,
             self._checkpoints,
             processes=ProcessBackend(node, network, volume_directories, warm_start=self._settings.warm_start),
-            engine=EngineBackend(self._runtime, network, volume_directories),
+            engine=EngineBackend(self._runtime, network, volume_directories, node.pids_limit),
             log_limit=self._settings.log_limit,
         )
         prober = Prober(
@@ -304,6 +307,9 @@ class Kubelet:
             "the sampler of what pods use": self.usage.run,
             "the watch over what jobs share in /tmp": TmpWatch(
                 view, self.pod_states, self.recorder.record, self.network.has_namespaces
+            ).run,
+            "the watch over limits of processes": pids_watch.PidsWatch(
+                view, self.pod_states, self.node.pids_limit, self.recorder.record
             ).run,
             "the host ports of pods": self._host_ports.run,
             "the addresses of Services": self._service_relays.run,

@@ -13,7 +13,7 @@ from rowlock import kinds
 from rowlock.api import Api, DeleteOptions, View
 from rowlock.controllers.turn_budget import SharedTurn
 from rowlock.errors import NotFound, Unavailable
-from rowlock.kubelet.node import eviction, gpus
+from rowlock.kubelet.node import eviction, gpus, pids_watch
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod import unsupported
 from rowlock.kubelet.pod.directory import PodDirectories
@@ -300,6 +300,8 @@ class PodWorker:
             yield "Warning", reason, text.format(name=name, why=end.message)
         elif end.passed_on:
             yield "Warning", "SignalNotPassedOn", SIGNAL_NOT_PASSED_ON.format(name=name)
+        if end.reached_pids_limit:
+            yield "Warning", pids_watch.EVENT_REASON, pids_watch.limit_sentence(name, self._node.pids_limit)
         if end.stop_grace is not None:
             key = name, run.number
             probe = state.failed_probes.get(key)

@@ -109,7 +109,7 @@ class ProcessBackend:
             rootfs=rootfs,
             image_copy=(image_copy.image, image_copy.copy) if image_copy.image else (),
             user=user.user_spec(),
-            limits={**shim_limits(container), "how": self.node.limits_mode},
+            limits={**shim_limits(container, self.node.pids_limit), "how": self.node.limits_mode},
             message_path=self._message_path(container, argv, env),
             warm=self._warm_spec(start, program, paths, (argv, env, cwd)),
         )

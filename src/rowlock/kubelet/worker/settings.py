@@ -32,6 +32,8 @@ class KubeletSettings:
     """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
     limits: str = "auto"
     """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
+    pids_limit: int = 0
+    """The most processes and threads of each container; 0 = no limit of its own."""
     measure: float = 10.0
     """Seconds between looks at what pods with a limit have on disk."""
     runtime: str = "auto"
