@@ -49,7 +49,7 @@ test: $(TORCH) ## every test this machine can run but those of test-real; says w
 	$(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real and not examples' tests
 
 test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning; and a part of `make verdicts`
-	$(BIN)/python -m pytest -rs tests/examples tests/diagnosis/test_verdicts.py
+	$(BIN)/python -m pytest -rs -n $(WORKERS) -m examples tests/examples tests/diagnosis/test_verdicts.py
 
 verdicts: $(FRAMEWORKS) ## run tests/diagnosis/programs and ask `why`: how often it is right, silent, wrong (VERDICTS=name: those alone)
 	$(BIN)/python -m tests.diagnosis.verdicts $(VERDICTS)
@@ -128,7 +128,7 @@ ui-test: $(STAMP) ## the web UI in a real browser (apt-get install chromium); wh
 	if [ $$code -eq 3 ]; then echo 'That the built files are those of ui/ was not checked.'; exit 0; fi; \
 	[ $$code -eq 0 ] && $(MAKE) --no-print-directory ui && git add --intent-to-add $(UI_FILES) && git diff --exit-code --stat $(UI_FILES)
 	mkdir -p $(UI_PICTURES)
-	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs -m 'not real' tests/browser tests/ui
+	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real' tests/ui
 	@echo 'Screenshots of each page, light, dark and on a phone: $(UI_PICTURES)'
 
 ui-test-real: $(STAMP) ## the tests of the web UI over a real control plane with a real node (root; apt-get install chromium containerd), too

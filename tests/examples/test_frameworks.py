@@ -1,7 +1,7 @@
 """Every example trains for real, as pods of an embedded cluster, to a lower loss.
 
-The light ones run in `make test` where their framework is installed; the heavy ones (six TensorFlow processes, say) in
-`make test-examples`, which installs the frameworks.
+One that needs PyTorch alone and little time runs in `make test`; the others in `make test-examples`, which installs
+their frameworks.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ class Example:
         return EXAMPLES / self.manifest
 
 
-LIGHT = (
-    Example("frameworks/xgboost-tracker.yaml", TOGETHER, ("xgboost",), 1),
-    Example("frameworks/torch-elastic.yaml", TOGETHER, ("torch",), 1),
-)
+LIGHT = (Example("frameworks/torch-elastic.yaml", TOGETHER, ("torch",), 1),)
 HEAVY = (
+    Example("frameworks/xgboost-tracker.yaml", TOGETHER, ("xgboost",), 1),
     Example("frameworks/torch-fsdp.yaml", TOGETHER, ("torch",), 1),
     Example("frameworks/torch-tensor-parallel.yaml", TOGETHER, ("torch",), 1),
     Example("frameworks/torch-pipeline.yaml", TOGETHER, ("torch",), 1),
@@ -129,6 +127,7 @@ def test_the_readmes_tensorflow_line_trains_on_two_workers(cluster: Cluster) -> 
     assert "[worker 1 of 2]" in log and "trained on 2 workers" in log
 
 
+@heavy
 @pytest.mark.timeout(450)
 def test_mpi_ranks_run_in_the_workers_own_pods(cluster: Cluster) -> None:
     need("mpirun", "mpi4py", "numpy")

@@ -1,4 +1,4 @@
-"""Ranks that a program starts itself, that torchrun counts, and that want a terminal: in one pod, with real frameworks."""
+"""Ranks that torchrun counts, and that want a terminal: in one pod, with real frameworks."""
 
 from __future__ import annotations
 
@@ -13,28 +13,6 @@ from tests.end_to_end.cluster import Cluster, lent
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed: `make .venv/.torch` installs it", allow_module_level=True)
 
-LIGHTNING = """
-import lightning, torch
-
-class Model(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
-    def training_step(self, batch, _):
-        return self.layer(batch[0]).pow(2).mean()
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-    def on_train_start(self):
-        print(f"local rank {self.trainer.local_rank} of {self.trainer.world_size}", flush=True)
-
-if __name__ == "__main__":
-    data = torch.utils.data.TensorDataset(torch.ones(16, 4))
-    trainer = lightning.Trainer(
-        accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )
-    trainer.fit(Model(), torch.utils.data.DataLoader(data, batch_size=4))
-"""
 GATHERED = """
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -56,16 +34,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with lent(tmp_path_factory.mktemp("ranks")) as made:
         made.up("--simulated-gpus", "2")
         yield made
-
-
-@pytest.mark.timeout(300)
-def test_a_program_that_starts_its_own_ranks_need_not_wait_for_a_launcher(running: Cluster, tmp_path: Path) -> None:
-    if importlib.util.find_spec("lightning") is None:
-        pytest.skip("lightning is not installed: `make test-examples` installs it")
-    (tmp_path / "train.py").write_text(LIGHTNING)
-    said = running.run("rowlock", "run", "--nnodes", "1", "--", sys.executable, "train.py", cwd=tmp_path, timeout=240)
-    assert "is completed" in said
-    assert all(f"local rank {n} of 2" in said for n in range(2)), said
 
 
 @pytest.mark.timeout(300)
