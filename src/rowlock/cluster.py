@@ -38,7 +38,7 @@ from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
 from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
-from rowlock.objects import Object
+from rowlock.objects import Object, name, namespace
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
@@ -176,12 +176,13 @@ class LocalCluster:
             *bootstrap_policy.initial_objects(),
             *((NODE, node) for node in node_objects),
         ]
-        missing = [(k, o) for k, o in initial_objects if self.store.view.get(k, "", o["metadata"]["name"]) is None]
+        view = self.store.view
+        missing = [(k, o) for k, o in initial_objects if view.get(k, namespace(o), name(o)) is None]
         await asyncio.gather(*(create_missing(kind, obj) for kind, obj in missing))  # one commit
         for kind, obj in bootstrap_policy.reconcile(self.store.view):
             await self.store.update(kind, obj)
-        for name in fake_nodes.superfluous_nodes(self.store.view, node_objects):
-            await self.store.delete(NODE, "", name)
+        for node in fake_nodes.superfluous_nodes(self.store.view, node_objects):
+            await self.store.delete(NODE, "", node)
 
     def controllers(self) -> list[Controller]:
         """Who decides here. Without a scheduler nobody declares gangs either: both belong together."""

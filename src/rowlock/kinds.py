@@ -126,13 +126,24 @@ KINDS: tuple[Kind, ...] = (
 _BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}
 _BY_NAME = {(k.group, k.name): k for k in KINDS}
 _BY_RESOURCE = {k.resource: k for k in KINDS}
+_KATIB = (
+    "is a kind of Katib, which Kubeflow's OptimizerClient needs and rowlock does not have; "
+    "make a TrainJob for each set of parameters (TrainerClient.train)"
+)
+_SPARK = "is a kind of the Spark operator, which Kubeflow's SparkClient needs and rowlock does not have"
+_ELSEWHERE: dict[tuple[str, str], str] = {
+    **{("kubeflow.org", plural): _KATIB for plural in ("experiments", "suggestions", "trials")},
+    **{("sparkoperator.k8s.io", plural): _SPARK for plural in ("sparkapplications", "sparkconnects")},
+}
+"""(group, plural) of kinds for which clients of Kubeflow ask in vain → the reason, and what to do instead."""
 
 
 def by_path(group: str, version: str, plural: str) -> Kind:
     """The kind served at a REST path. Raises NotFound with the real server's text."""
     kind = _BY_PATH.get((group, version, plural))
     if kind is None:
-        raise NotFound("the server could not find the requested resource")
+        why = _ELSEWHERE.get((group, plural), "")
+        raise NotFound("the server could not find the requested resource" + (why and f": {plural}.{group} {why}"))
     return kind
 
 

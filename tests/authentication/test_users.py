@@ -197,5 +197,5 @@ def test_everybody_may_ask_who_he_is() -> None:
         ("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}),
     )
     assert who.json()["status"]["userInfo"]["username"] == "eve"
-    about_himself = {rule["resources"][0] for rule in rules.json()["status"]["resourceRules"]}
-    assert about_himself == {"selfsubjectaccessreviews", "selfsubjectreviews"}
+    allowed = {rule["resources"][0] for rule in rules.json()["status"]["resourceRules"]}
+    assert allowed == {"selfsubjectaccessreviews", "selfsubjectreviews", "clustertrainingruntimes"}

@@ -28,6 +28,7 @@ _BINDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "system:monitoring": ("system:monitoring", ("system:monitoring",)),
     "system:public-info-viewer": ("system:public-info-viewer", (AUTHENTICATED, "system:unauthenticated")),
     "system:service-account-issuer-discovery": ("system:service-account-issuer-discovery", ("system:serviceaccounts",)),
+    "kubeflow-trainer-view-cluster-runtimes": ("kubeflow-trainer-view-cluster-runtimes", (AUTHENTICATED,)),
     "rowlock:admins": ("rowlock:admin", ("rowlock:admins",)),
     "rowlock:editors": ("rowlock:editor", ("rowlock:editors",)),
     "rowlock:viewers": ("rowlock:viewer", ("rowlock:viewers",)),

@@ -1,4 +1,5 @@
-"""What a new cluster holds before anybody comes: namespaces, priority classes, the default department and project.
+"""What a new cluster holds before anybody comes: namespaces, priority classes, what an installation of Kubeflow Trainer brings, the
+default department and project.
 
 Pure: a list of objects. `LocalCluster` creates those that are missing at every start, so that a deleted default comes
 back and an edited one stays as it is.
@@ -7,9 +8,10 @@ back and an edited one stays as it is.
 from __future__ import annotations
 
 from rowlock import kinds
+from rowlock.authentication.users import AUTHENTICATED
 from rowlock.kinds import Kind
 from rowlock.objects import Object
-from rowlock.training.trainjob.runtimes import shipped_runtimes
+from rowlock.training.trainjob.runtimes import VERSION, shipped_runtimes
 from rowlock.workloads import projects, submission
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -32,6 +34,33 @@ def _object(kind: Kind, name: str, **fields: object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, **fields}
 
 
+_TRAINER_NAMESPACE, _TRAINER_PUBLIC = "kubeflow-system", "kubeflow-trainer-public"
+
+
+def _trainer() -> list[tuple[Kind, Object]]:
+    """Its runtimes, and the ConfigMap in which Kubeflow's SDK looks up the release, with the right of all users to read it."""
+    group = kinds.ROLE.group
+    rule = {
+        "apiGroups": [""],
+        "resources": [kinds.CONFIG_MAP.plural],
+        "resourceNames": [_TRAINER_PUBLIC],
+        "verbs": ["get"],
+    }
+    role = {"apiGroup": group, "kind": kinds.ROLE.name, "name": _TRAINER_PUBLIC}
+    subject = {"apiGroup": group, "kind": "Group", "name": AUTHENTICATED}
+    public: list[tuple[Kind, dict[str, object]]] = [
+        (kinds.CONFIG_MAP, {"data": {"kubeflow_trainer_version": VERSION}}),
+        (kinds.ROLE, {"rules": [rule]}),
+        (kinds.ROLE_BINDING, {"roleRef": role, "subjects": [subject]}),
+    ]
+    metadata = {"name": _TRAINER_PUBLIC, "namespace": _TRAINER_NAMESPACE}
+    return [
+        *((kinds.CLUSTER_TRAINING_RUNTIME, runtime) for runtime in shipped_runtimes()),
+        (kinds.NAMESPACE, _object(kinds.NAMESPACE, _TRAINER_NAMESPACE)),
+        *((kind, {**_object(kind, _TRAINER_PUBLIC), "metadata": metadata, **rest}) for kind, rest in public),
+    ]
+
+
 def initial_objects() -> list[tuple[Kind, Object]]:
     """Everything, parents before children. The default project may use the whole cluster: its quota has no bound."""
     project = projects.ProjectRequest(
@@ -45,7 +74,7 @@ def initial_objects() -> list[tuple[Kind, Object]]:
             (kinds.PRIORITY_CLASS, _object(kinds.PRIORITY_CLASS, name, value=value))
             for name, value in PRIORITY_CLASSES.items()
         ),
-        *((kinds.CLUSTER_TRAINING_RUNTIME, runtime) for runtime in shipped_runtimes()),
+        *_trainer(),
         (kinds.QUEUE, projects.to_department(DEFAULT_NAME)),
         (kinds.QUEUE, projects.to_queue(project)),
         (kinds.NAMESPACE, projects.to_namespace(project)),
