@@ -45,7 +45,7 @@ $(FRAMEWORKS): $(TORCH)
 demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank is killed and training resumes
 	@$(BIN)/python examples/demo.py
 
-test: $(TORCH) ## every test this machine can run but those of test-real; says what it skipped and why
+test: $(TORCH) .venv-kubeflow-0.5.0 ## every test this machine can run but those of test-real; says what it skipped and why
 	$(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real and not examples' tests
 
 test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning; and a part of `make verdicts`
@@ -84,6 +84,11 @@ bench-ui: $(STAMP) ## what the web UI promises, measured in a real browser (apt-
 
 .runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
 	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0
+
+.venv-kubeflow-0.5.0: $(STAMP) $(LOCK) ## Kubeflow's SDK, for tests/clients/test_kubeflow_sdk.py: it cannot live beside kubeflow-training
+	@$(BIN)/uv venv --quiet --clear $@
+	@$(BIN)/uv pip install --quiet --python $@/bin/python --constraints $(LOCK) kubeflow==0.5.0 kubeflow-trainer-api==2.3.0 kubeflow-katib-api==0.19.0 || \
+	{ rm -rf $@; echo 'kubeflow 0.5.0 could not be installed: the tests of it will be skipped'; }
 
 .venv-schemathesis: $(STAMP)
 	$(BIN)/uv venv --quiet $@
