@@ -1,8 +1,9 @@
 """What one piece of a log says of a training's progress: how far it is, and its figures.
 
 A piece is a line, or one state of a line that a progress bar writes over. Read are `step=10 loss=0.31`, JSON lines, the dicts of the
-Hugging Face Trainer, nanoGPT's `iter 10: loss 2.31`, `Epoch [3/10], Step [20/60], Loss: 0.5`, `loss: 2.30 [ 64/60000]`, and the bars of
-tqdm, Lightning, Keras and rich with the figures beside them.
+Hugging Face Trainer, `print("step", 10, "loss", loss)`, nanoGPT's `iter 10: loss 2.31`, `Epoch [3/10], Step [20/60], Loss: 0.5`,
+`loss: 2.30 [ 64/60000]`, columns between bars as Megatron-LM prints them, the rounds of XGBoost, LightGBM and CatBoost, and the bars of tqdm,
+Lightning, Keras and rich with the figures beside them.
 """
 
 from __future__ import annotations
@@ -11,35 +12,53 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-AXES = ("step", "global_step", "train_step", "iteration", "iter", "batch", "epoch")
+from rowlock.objects import is_digits
+
+AXES = ("step", "global_step", "train_step", "iteration", "iter", "batch", "num_updates", "epoch", "steps", "update")
 """Names of positions; if a piece has several, the one that comes first in this list is the x axis."""
 ENDS_OF_PIECES = re.compile("[\n\r\b]+")
 """A bar goes back with carriage returns, or with backspaces (Keras): what stood there was a state of its own."""
 MAX_PIECE = 4096
 """Characters of a piece that are parsed at most."""
-_NUMBER = r"[-+]?(?:\d{1,40}\.?\d{0,40}(?:e[-+]?\d{1,4})?|\.\d{1,40}|nan|inf(?:inity)?)"
-_NO_UNIT = r"(?![\w:%]|\.\w)"
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?![\d,])(?:\.\d{1,40})?|\d{1,40}\.?\d{0,40}(?:e[-+]?\d{1,4})?|\.\d{1,40}|nan|inf(?:inity)?)"
+"""`1,024` too: a thousand and twenty-four."""
+_OF_LIBRARY = r"(?:(?:tensor|array|Array|np\.float\d\d)\(\[?)?"
+"""`loss: tensor(0.31, grad_fn=…)`: what Python shows of a number that still belongs to torch, JAX or NumPy."""
+_NO_UNIT = r"(?![\w:]|\.\w)"
 _PHASES = r"(?:train(?:ing)?|val|valid|validation|eval|evaluation|test|dev|avg|average)"
+_NAME = rf"(?:{_PHASES} |[\w.-]{{1,40}}'s )?[A-Za-z_][\w./@-]{{0,63}}"
 _PAIR = re.compile(
-    rf"(?<![\w./-])((?:{_PHASES} )?[A-Za-z_][\w./-]{{0,63}})['\"]?\s{{0,3}}[=:]\s{{0,3}}['\"]?({_NUMBER}){_NO_UNIT}(/\d)?",
+    rf"(?<![\w./@-])({_NAME})['\"]?\s{{0,3}}[=:]\s{{0,12}}['\"]?{_OF_LIBRARY}({_NUMBER}){_NO_UNIT}(%|/\d)?",
     re.IGNORECASE | re.ASCII,
 )
 _WORDS = re.compile(
-    rf"(?:^|[,;|:])\s{{0,3}}((?:{_PHASES} )?[A-Za-z_][\w./-]{{0,63}}) ({_NUMBER}){_NO_UNIT}(?=\s*(?:[,;|]|$))",
+    rf"(?:(?:^|[,;|:]|\s-)\s{{0,3}}|(?<=\s))({_NAME})\s{{1,6}}{_OF_LIBRARY}({_NUMBER}){_NO_UNIT}(%)?(\s*(?:[,;|(]|-\s|$))?",
     re.IGNORECASE | re.ASCII,
 )
-"""`iter 10: loss 2.31, time 12ms`: a name and its number without a sign between them."""
+"""`iter 10: loss 2.31, time 12ms`, `step 10 loss 2.31 acc 0.3`: a name and its number without a sign between them."""
+_COLUMN = re.compile(
+    rf"\s{{0,40}}([A-Za-z][\w /.()-]{{0,60}}?)\s{{0,12}}:\s{{0,40}}({_NUMBER})\s{{0,40}}", re.IGNORECASE | re.ASCII
+)
+"""`| lm loss: 1.042E+01 |`."""
 _COUNTED = re.compile(
-    r"\b(step|iter|iteration|batch|epoch)\s{1,3}#?\[?(\d{1,18})(?:\s?/\s?(\d{1,18}))?\b(?!\.)", re.IGNORECASE | re.ASCII
+    r"\b(step|iter|iteration|batch|epoch|update)\s{1,12}#?\[?(\d{1,18})(?:\s?/\s{0,12}(\d{1,18}))?\b(?!\.\d)",
+    re.IGNORECASE | re.ASCII,
 )
 """`Step 10`, `Epoch [3/10]`."""
-_BRACKETS = re.compile(r"\[\s{0,12}(\d{1,18})\s?/\s?(\d{1,18})(?:\s?\(\d{1,3}%\))?\s?\]")
+_COUNTED_BEFORE = re.compile(
+    r"(?:^|\s)(\d{1,18})\s?/\s{0,12}(\d{1,18}) (?:batches|steps|iterations)\b", re.IGNORECASE | re.ASCII
+)
+_ROUND = re.compile(r"\[(\d{1,9})\]\t|(\d{1,9}):\t", re.ASCII)
+"""`[10]	train-rmse:0.5` (XGBoost, LightGBM), `10:	learn: 0.5` (CatBoost)."""
+_EPOCH_AND_BATCH = re.compile(r"\[(\d{1,9}),\s{1,9}(\d{1,18})\] ", re.ASCII)
+"""`[1,  2000] loss: 2.198`, as in PyTorch's tutorials."""
+_BRACKETS = re.compile(r"\[\s{0,12}(\d{1,18})\s?/\s{0,12}(\d{1,18})(?:\s{0,3}\(\s{0,3}\d{1,3}%\))?\s?\]")
 """`loss: 2.30 [ 6400/60000]`: how much of the data has been seen."""
 _TQDM = re.compile(r"^(.{0,200}?)\|[^|\[\]]{0,300}\| (\d{1,18})/(\d{1,18}|\?) \[([^\]]*)\]", re.ASCII)
 _TQDM_COUNT = re.compile(r"^(?:([^|\[\]]{0,200}): )?(\d{1,18})it \[([^\]]*)\]", re.ASCII)
 _RICH = re.compile(r"^(.{0,200}?)\s?[━╸╺]{3,400}\s.{0,40}?\b(\d{1,18})/(\d{1,18}|--)(?![\d/])(.*)$")
 _KERAS = re.compile(
-    r"^\s{0,8}(\d{1,18})/(\d{1,18}|Unknown) (?:[━=>.\[\]\s]{1,80})?(?:- )?\S{0,12}\d[\w.:]{0,8} .{0,40}?(?:- )(.*)$"
+    r"^(?=.{0,200}?(?:/step|/epoch|ETA|━|\[[=>.]))\s{0,8}(\d{1,18})/(\d{1,18}|Unknown) (?:[━=>.\[\]\s]{1,80})?(?:- )?\S{0,12}\d[\w.:]{0,8} .{0,40}?(?:- )(.*)$"
 )
 _UNKNOWN_TOTALS = ("?", "--", "Unknown")
 _MOVES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
@@ -47,6 +66,17 @@ _TAG = re.compile(r"^\[(?:default|rank ?)\d{1,4}\]:? ?")
 _NOT_METRICS = frozenset(
     (*AXES, "rank", "local_rank", "world_size", "pid", "port", "seed", "total", "max_steps", "v_num", "it/s", "eta")
 )
+_PARTS_OF_HUNDRED = re.compile(r"acc|precision|recall|f1|iou|top-?\d|wer|cer", re.IGNORECASE)
+"""What is often told in per cent; of other names a per cent is how far something is."""
+_FIGURE = re.compile(
+    r"(?:^|[\W_])(?:loss(?:es)?|acc|accuracy|ppl|perplexity|f1|auc|bleu|score|error|mse|mae|rmse|iou|reward|return|\w*norm|lr|learning.rate)"
+    r"(?:$|[\W_\d])",
+    re.IGNORECASE,
+)
+"""Names that are measurements though neither a sign nor a comma sets them off: `step 10 loss 2.31`, and not `epoch 2 evaluating 64 batches`."""
+_IN_WORDS = re.compile(r"\d|\b(?:nan|inf)", re.IGNORECASE)
+_REPEATS = "wandb: "
+"""The beginning of lines that tell at the end what a run has said before."""
 _EVALUATES = re.compile(r"^\W{0,4}(val|valid|validation|eval|evaluation|test|dev)\b", re.IGNORECASE)
 _RESULT = re.compile(
     r"loss|acc|val|eval|test|ppl|perplexity|f1|auc|bleu|rouge|score|error|mse|mae|rmse|iou|reward", re.IGNORECASE
@@ -77,7 +107,7 @@ def read_piece(text: str) -> Iterator[Progress]:
     if "\x1b" in text:
         text = _MOVES.sub("", text)
     text = _TAG.sub("", text.strip()[:MAX_PIECE])
-    if not text:
+    if not _IN_WORDS.search(text) or text.startswith(_REPEATS):
         return
     found, rest = _read_bar(text)
     if found is not None:
@@ -107,10 +137,37 @@ def _bar(title: str, place: tuple[str, str], figures: str) -> Progress:
 
 
 def _metrics(text: str) -> dict[str, float]:
+    """Of names with a sign behind them. Between bars a column has one name, of several words."""
+    columns = text.split("|") if text.count("|") > 1 else [text]
     pairs: dict[str, float] = {}
-    for name, number, fraction in _PAIR.findall(text):
-        if not fraction and not _is_no_metric(name):
-            pairs.setdefault(name, float(number))
+    for column in columns:
+        if len(columns) > 1 and (found := _COLUMN.fullmatch(column)):
+            _note(pairs, found[1], found[2])
+            continue
+        for name, number, follows in _PAIR.findall(column):
+            if not follows or (follows == "%" and _PARTS_OF_HUNDRED.search(name)):
+                _note(pairs, name, number)
+    return pairs
+
+
+def _note(pairs: dict[str, float], name: str, number: str) -> None:
+    if not _is_no_metric(name):
+        pairs.setdefault(name, float(number.replace(",", "")))
+
+
+def _metrics_in_words(text: str, *, are_results: bool) -> dict[str, float]:
+    """Of names with a blank behind them: any between commas and the like, else those that name a result. `are_results`: those alone, with
+    a decimal point, because the line has no position."""
+    pairs: dict[str, float] = {}
+    for name, number, percent, end in _WORDS.findall(text):
+        is_result = _FIGURE.search(name) is not None
+        is_set_off = bool(end) and not percent
+        if are_results:
+            is_set_off, is_result = False, is_result and not is_digits(number)
+        if percent and not _PARTS_OF_HUNDRED.search(name):
+            continue
+        if is_set_off or is_result:
+            _note(pairs, name, number)
     return pairs
 
 
@@ -127,11 +184,10 @@ def _read_line(text: str) -> Progress | None:
     metrics = _metrics(text)
     counts, totals = _positions(text)
     axis = next((axis for axis in AXES if axis in counts and abs(counts[axis]) < 1e18), "")
-    if axis:
-        for name, number in _WORDS.findall(text):
-            if not _is_no_metric(name):
-                metrics.setdefault(name, float(number))
-    if axis in ("", "epoch") and (seen := _BRACKETS.search(text)) and metrics:
+    seen = _BRACKETS.search(text) if axis in ("", "epoch") else None
+    in_words = _metrics_in_words(text, are_results=not axis and seen is None)
+    metrics |= {name: value for name, value in in_words.items() if name not in metrics}
+    if seen and metrics:
         return Progress("step", float(seen[1]), metrics, float(seen[2]))
     if axis:
         return Progress(axis, counts[axis], metrics, totals.get(axis))
@@ -148,10 +204,16 @@ def _positions(text: str) -> tuple[dict[str, float], dict[str, float]]:
     totals: dict[str, float] = {}
     for name, number, _ in _PAIR.findall(text):
         if (word := _last_word(name)) in AXES:
-            counts.setdefault(word, float(number))
+            counts.setdefault(word, float(number.replace(",", "")))
     for name, number, total in _COUNTED.findall(text):
         if (word := name.lower()) not in counts:
             counts[word] = float(number)
             if total:
                 totals[word] = float(total)
+    if (found := _COUNTED_BEFORE.search(text)) and "batch" not in counts:
+        counts["batch"], totals["batch"] = float(found[1]), float(found[2])
+    if found := _EPOCH_AND_BATCH.match(text):
+        counts = {"epoch": float(found[1]), "batch": float(found[2])} | counts
+    if not counts and (found := _ROUND.match(text)):
+        counts["iteration"] = float(found[1] or found[2])
     return counts, totals
