@@ -20,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 import uvicorn
+from tests.waiting import PATIENCE
 
 from rowlock import controllers, kinds, objects
 from rowlock.apiserver.admission.chain import AdmissionChain
@@ -128,7 +129,7 @@ def serving(directory: Path) -> Iterator[Running]:
         yield harness.running
     finally:
         harness.stop()
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +142,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def client(server: Running) -> Iterator[httpx.Client]:
     context = ssl.create_default_context(cafile=str(server.ca))
     head = {"authorization": f"Bearer {TOKEN}"}
-    with httpx.Client(base_url=server.url, verify=context, headers=head, timeout=10) as made:
+    with httpx.Client(base_url=server.url, verify=context, headers=head, timeout=PATIENCE) as made:
         yield made
 
 

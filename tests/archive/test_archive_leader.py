@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.archive.test_archive import run_record
 from tests.archive.test_shared_archive import Storage, phases, server, short_waits
+from tests.waiting import until_async as until
 
 from rowlock import kinds
 from rowlock.archive import database
@@ -73,12 +73,6 @@ def full(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> set
     monkeypatch.setattr(archive_leader, "OWN_DISK_S", 0.2)
     monkeypatch.setattr(archive_leader, "_LOOK_S", 0.02)
     return names
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("full", [errno.ENOSPC, errno.ENOENT], indirect=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from tests.waiting import until_async as until
 
 from rowlock.browser.event_stream import EventStream
 from rowlock.http_server import certificates, http_protocol, sockets
@@ -74,11 +75,6 @@ def play(data: Path, monkeypatch: pytest.MonkeyPatch, story: Callable[[Listening
             await serving
 
     asyncio.run(main())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.005)
 
 
 async def ask(port: int, tls: ssl.SSLContext | None = None) -> bytes:

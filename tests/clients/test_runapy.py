@@ -9,13 +9,14 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.clients.runapy_platform import IMAGE, Platform, embedded_platform, real_platform
 from tests.conftest import ENGINES
+from tests.waiting import until
 
 pytest.importorskip("kubernetes", reason="the official Python client (kubernetes) is not installed")
 runai = pytest.importorskip("runai", reason="Run:ai's Python client (runapy) is not installed")
@@ -74,7 +75,7 @@ def test_the_pods_of_a_workload(platform: Platform) -> None:
         found[:] = platform.api("PodsApi").get_workload_pods(identity).data["pods"]
         return len(found) == 3
 
-    wait_until(has_pods)
+    until(has_pods, "three pods", every=0.05)
     for pod in found:
         assert runai.models.Pod1.from_dict(pod).workload_id == identity
     everywhere = platform.api("PodsApi").list_pods(filter_by=[f"workloadId=={identity}"], verbosity="full").data["pods"]
@@ -107,16 +108,6 @@ def test_the_dictionaries(platform: Platform) -> None:
         models.WorkloadPriority.from_dict(entry)
     for entry in properties.list_categories().data["categories"]:
         models.WorkloadCategory.from_dict(entry)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Ask again until it is so; each question goes to the server, which takes its time itself."""
-    import time
-
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about within 60 s"
-        time.sleep(0.05)
 
 
 def test_projects_clusters_and_nodes(platform: Platform) -> None:

@@ -17,9 +17,10 @@ from urllib.parse import urlencode
 
 import pytest
 from tests.apiserver.streams import test_spdy as spdy_client
-from tests.clients.test_streaming import PATIENCE, Place, connected, until
+from tests.clients.test_streaming import Place, connected
 from tests.conformance.subjects import embedded_server
 from tests.processes import running
+from tests.waiting import PATIENCE, until
 
 from rowlock.apiserver.streams import spdy
 

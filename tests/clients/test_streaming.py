@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ import psutil
 import pytest
 from tests.conformance.subjects import embedded_server
 from tests.processes import running
+from tests.waiting import PATIENCE, until
 
-PATIENCE = 60.0
 ECHO = """
 import socket, threading
 server = socket.create_server(("127.0.0.1", 7007))
@@ -34,13 +34,6 @@ def serve(one):
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-
-
-def until(true: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, f"still waiting for {what}"
-        time.sleep(0.01)
 
 
 @dataclass

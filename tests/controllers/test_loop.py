@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock import controllers, kinds, objects
 from rowlock.api import Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
@@ -75,7 +76,7 @@ def play(
         await store.close()
         return store
 
-    return asyncio.run(asyncio.wait_for(body(), 10))
+    return asyncio.run(asyncio.wait_for(body(), PATIENCE))
 
 
 def count(store: Store, kind: Kind) -> int:
@@ -363,7 +364,7 @@ def test_waits_for_a_view_that_lags_behind_its_own_writes() -> None:
         await controllers.run(store, view, [toy], changes())  # type: ignore[arg-type]  # duck enough
         return store.view.count(SECRET)
 
-    assert asyncio.run(asyncio.wait_for(body(), 10)) == 1
+    assert asyncio.run(asyncio.wait_for(body(), PATIENCE)) == 1
 
 
 def test_nobody_decides_before_the_whole_state_was_told_and_nobody_waits_for_that() -> None:

@@ -7,7 +7,6 @@ import os
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE, until
 
 BIN = Path(sys.executable).parent
 REPO = Path(__file__).resolve().parents[2]
@@ -84,15 +84,15 @@ class Cluster:
         return int(json.loads((self.data / "server.json").read_text())["pid"])
 
     def until(
-        self, condition: Callable[[], object], what: str | Callable[[], str], seconds: float = 60, every: float = 0.05
+        self,
+        condition: Callable[[], object],
+        what: str | Callable[[], str],
+        seconds: float = PATIENCE,
+        every: float = 0.05,
     ) -> None:
         """Poll until `condition()` is true; the test fails with `what`, or what it returns then, when it is not in time. `every`: the
         seconds between two polls; more where a poll leaves something behind."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                pytest.fail(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
-            time.sleep(every)
+        until(condition, what, seconds, every)
 
 
 def make(data: Path, home: Path) -> Cluster:

@@ -35,10 +35,10 @@ def test_down_waits_once_for_all_jobs_that_nobody_stops(cluster: Cluster) -> Non
     for name in names:
         cluster.run("rowlock", "run", "-d", "--name", name, "--", "true")
     pods = "/api/v1/namespaces/runai-default/pods"
-    deadline = time.monotonic() + 60
-    while sum("nodeName" in pod["spec"] for pod in cluster.api("GET", pods)["items"]) < len(names):
-        assert time.monotonic() < deadline, cluster.run("rowlock", "list")
-        time.sleep(0.05)
+    cluster.until(
+        lambda: sum("nodeName" in pod["spec"] for pod in cluster.api("GET", pods)["items"]) == len(names),
+        lambda: cluster.run("rowlock", "list"),
+    )
     began = time.monotonic()
     said = cluster.run("rowlock", "down", "--yes", "--timeout", "5s")
     assert time.monotonic() - began < 29, "5 seconds for all, not for each"

@@ -30,7 +30,7 @@ def test_three_tenths_of_one_simulated_card(cluster: Cluster) -> None:
         queue = cluster.api("GET", "/apis/scheduling.run.ai/v2/queues/team-a")
         return queue.get("status", {}).get("allocated", {}).get("nvidia.com/gpu")
 
-    cluster.until(lambda: held() == "300m", "the queue holds 0.3 GPUs", 10)
+    cluster.until(lambda: held() == "300m", "the queue holds 0.3 GPUs")
     projects = {p["name"]: p for p in json.loads(cluster.run("rowlock", "project", "list", "--json"))}
     assert projects["team-a"]["status"]["quotaStatus"]["allocated"]["gpu"] == 0.3
     assert "runai-team-a   1          0.3" in cluster.run("rowlock", "project", "list")
@@ -48,7 +48,7 @@ def test_three_tenths_of_one_simulated_card(cluster: Cluster) -> None:
         text = cluster.run("rowlock", "explain", "dist-train2")
         return "7 of 8 pods" in text
 
-    cluster.until(explained, "dist-train2 says why it waits", 5)
+    cluster.until(explained, "dist-train2 says why it waits")
     assert "asks for: 0.8 GPUs" in text and "queue team-a: holds 0.3 GPUs" in text
     (cluster.data.parent / "stop").touch()
     cluster.run("rowlock", "wait", "dist-train2", "--timeout", "20s")

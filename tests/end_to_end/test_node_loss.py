@@ -45,4 +45,4 @@ def test_the_gang_starts_again_elsewhere(cluster: Cluster) -> None:
         events = cluster.api("GET", "/api/v1/namespaces/runai-default/events")["items"]
         return any(f"node {lost} of its gang is gone; the gang starts again whole" in e["message"] for e in events)
 
-    cluster.until(told, "events say why", 10)
+    cluster.until(told, "events say why")

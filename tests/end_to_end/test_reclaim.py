@@ -72,15 +72,15 @@ class Story:
 
 def started(story: Story, pods: int) -> set[str]:
     """The uids of job `long`'s pods when it runs on every GPU."""
-    story.cluster.until(lambda: story.running("a") == pods, "long runs on every GPU", 20)
+    story.cluster.until(lambda: story.running("a") == pods, "long runs on every GPU")
     return {p["metadata"]["uid"] for p in story.pods("a")}
 
 
 def told(story: Story, pods: int) -> None:
     """Soon after it begins to wait, everybody who may be asked has the sentence with its numbers."""
-    story.cluster.until(lambda: story.waits(pods), "long was evicted whole and waits", 20)
+    story.cluster.until(lambda: story.waits(pods), "long was evicted whole and waits")
     made = max(seconds(p["metadata"]["creationTimestamp"]) for p in story.pods("a"))
-    story.cluster.until(lambda: "pods fit" in story.explained()["message"], "long says why it waits", 5)
+    story.cluster.until(lambda: "pods fit" in story.explained()["message"], "long says why it waits")
     body = story.explained()
     assert body["phase"] == "Pending"
     assert body["record"]["podsNeeded"] == pods > body["record"]["podsFit"]
@@ -102,7 +102,7 @@ def told(story: Story, pods: int) -> None:
 
 def resumed(story: Story, pods: int, before: set[str]) -> None:
     story.cluster.run("rowlock", "wait", "short", "-p", "b", "--timeout", "20s")
-    story.cluster.until(lambda: story.running("a") == pods, "long runs again by itself", 20)
+    story.cluster.until(lambda: story.running("a") == pods, "long runs again by itself")
     after = {p["metadata"]["uid"] for p in story.pods("a")}
     assert not after & before, "a gang is evicted whole: every pod is a new one"
     conditions = story.conditions("a", "long")
@@ -118,7 +118,7 @@ def test_on_pretend_nodes(cluster: Cluster) -> None:
     story.submit("a", job("long", 7, "true"))
     before = started(story, 8)
     story.submit("b", job("short", 1, "true", **{"rowlock.dev/pretend-seconds": "5"}))
-    cluster.until(lambda: story.running("b") == 2, "the gang of b runs", 10)
+    cluster.until(lambda: story.running("b") == 2, "the gang of b runs")
     told(story, 8)
     resumed(story, 8, before)
 
@@ -131,7 +131,7 @@ def test_with_the_kubelet(cluster: Cluster) -> None:
     story.submit("a", job("long", 1, BADLY.format(stop=cluster.data.parent / "end")))
     before = started(story, 2)
     story.submit("b", job("short", 0, BADLY.format(stop=stop)))
-    cluster.until(lambda: story.running("b") == 1, "the job of b runs", 15)
+    cluster.until(lambda: story.running("b") == 1, "the job of b runs")
     told(story, 2)
     stop.touch()
     resumed(story, 2, before)

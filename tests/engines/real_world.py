@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import httpx
+from tests import waiting
 from tests.engines.real_engine import PATIENCE, RealEngine, now_heard_of
 from tests.rest.conftest import World, node
 
@@ -39,10 +39,7 @@ class RealWorld(World):
         assert self.store.view.get(kinds.NAMESPACE, "", name)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < deadline, f"it did not come about within {PATIENCE:g} s"
-            time.sleep(0.02)  # polled: the cluster's controllers are other processes
+        waiting.until(holds, every=0.02)  # polled: the cluster's controllers are other processes
 
     def create(self, kind: Kind, obj: Object) -> Object:
         if kind is not kinds.NODE:

@@ -48,7 +48,7 @@ def test_a_crowd_of_silent_connections_ends_neither_the_server_nor_its_work(tmp_
         before, crowd = cluster.pid, []
         for _ in range(CROWD):
             with suppress(OSError):  # refused by the kernel, whose queue is full
-                crowd.append(stack.enter_context(socket.create_connection(_address(cluster), timeout=10)))
+                crowd.append(stack.enter_context(socket.create_connection(_address(cluster), timeout=60)))
         cluster.until(lambda: _count_closed(crowd) > CROWD // 4, "those too many to be closed")
         for connection in crowd:
             connection.close()
@@ -70,7 +70,7 @@ def test_a_crowd_beside_many_pods_keeps_nobody_waiting(tmp_path: Path) -> None:
         cluster.run("rowlock", "wait", "many", "--for", "running", "--timeout", "60s")
         for _ in range(FILES):
             with suppress(OSError):
-                stack.enter_context(socket.create_connection(_address(cluster), timeout=10))
+                stack.enter_context(socket.create_connection(_address(cluster), timeout=60))
         cluster.run("rowlock", "list")
         assert "out of system resource" not in (cluster.data / "server.log").read_text(), "asyncio stopped accepting"
         assert len(list(Path(f"/proc/{cluster.pid}/fd").iterdir())) < FILES

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until_async
 
 from rowlock import kinds
 from rowlock.errors import ApiError, Unavailable
@@ -61,9 +62,7 @@ class Scene:
         self.tasks[name] = asyncio.create_task(election.run(work))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.005)
+        await until_async(condition, every=0.005)
 
     async def lease(self) -> Object:
         return await self.store.get(kinds.LEASE, *LEASE)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock import kinds
 from rowlock.api import Api
@@ -90,5 +91,5 @@ def test_a_refused_write_holds_up_no_other_job() -> None:
         task.cancel()
         await asyncio.wait({task})
 
-    asyncio.run(asyncio.wait_for(body(), 3))
+    asyncio.run(asyncio.wait_for(body(), PATIENCE))
     assert [name for name, _ in played.written] == ["other"]

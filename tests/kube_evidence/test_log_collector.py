@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.waiting import until_async
 
 from rowlock.api import Api, LogOptions
 from rowlock.archive import database
@@ -276,8 +277,7 @@ def test_pods_that_all_leave_at_once_are_followed_within_limits(
         collector = LogCollector(cast(Api, node), cast(InformerCache, node), archive, answers)
 
         async def until(condition: Callable[[], bool]) -> None:
-            while not condition():
-                await asyncio.sleep(0)
+            await until_async(condition, every=0)
 
         async with beside(collector.run()):
             async with asyncio.timeout(60):

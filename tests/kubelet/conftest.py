@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.waiting import PATIENCE, until_async
 
 from rowlock import kinds
 from rowlock.api import DELETE, DeleteOptions, LogOptions
@@ -24,8 +25,6 @@ from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
 from rowlock.objects import Object, dig, phase
 from rowlock.storage.store import Store
-
-PATIENCE = 30.0
 
 
 def remove_pod(directories: PodDirectories, card: PodCard) -> None:
@@ -72,12 +71,9 @@ def shim_request(directory: Path, argv: list[str], **more: Any) -> ShimRequest:
     return ShimRequest(directory=str(directory), number=0, argv=argv, **{**defaults, **more})
 
 
-async def until(true: Callable[[], Any], what: str = "") -> None:
+async def until(true: Callable[[], Any], what: str | Callable[[], str] = "") -> None:
     """Polls a condition; fails with a sentence when it does not come true in time."""
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, f"still waiting for {what or true}"
-        await asyncio.sleep(0.002)
+    await until_async(true, what or f"{true}")
 
 
 class Node:
@@ -140,7 +136,8 @@ class Node:
     async def told(self, name: str, text: str) -> None:
         """Waits until an event of the pod holds `text`."""
         await until(
-            lambda: any(text in message for *_, message in self.events(name)), f"{text!r} in {self.events(name)}"
+            lambda: any(text in message for *_, message in self.events(name)),
+            lambda: f"{text!r} in {self.events(name)}",
         )
 
     async def delete(self, name: str, options: DeleteOptions = DELETE) -> None:

@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import pytest
 import uvicorn
+from tests import waiting
+from tests.waiting import PATIENCE
 
 from rowlock import controllers, kinds
 from rowlock.accounts.user_accounts import UserAccount, UserAccounts
@@ -74,7 +76,7 @@ class Served:
     """The nine verbs of `Api`, for coroutines of `do`, and `view`, from which a test may read in its own thread."""
     kubelet_address: Mapping[str, Any] = {}
     """What nodes say of where their kubelets listen, a part of their status."""
-    patience = 10.0
+    patience = PATIENCE
     """Seconds for what a test waits for."""
 
     def __init__(self, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,10 +126,7 @@ class Served:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Poll a condition with a deadline, from the test's thread: the condition may call the server."""
-        deadline = time.monotonic() + self.patience
-        while not holds():
-            assert time.monotonic() < deadline, f"it did not come about within {self.patience:g} s"
-            time.sleep(0.005)
+        waiting.until(holds, seconds=self.patience, every=0.005)
 
     def bound(self, count: int, namespace: str = "runai-default") -> None:
         """Wait until the scheduler has placed that many pods."""
@@ -303,11 +302,11 @@ class EmbeddedServed(Served):
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(10), "the server did not come up"
+        assert self._ready.wait(PATIENCE), "the server did not come up"
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
 
 
 def call(program: str, argv: list[str], data: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, cast
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock import kinds, objects
 from rowlock.api import Change
@@ -77,7 +78,7 @@ def versions(cache: InformerCache) -> dict[str, int]:
 
 
 async def until(cache: InformerCache, condition: Callable[[], bool]) -> None:
-    assert await cache.wait_until("", condition, 30)
+    assert await cache.wait_until("", condition, PATIENCE)
 
 
 def test_only_what_differs_is_news() -> None:

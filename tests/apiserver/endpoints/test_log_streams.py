@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock.apiserver.endpoints import subresources
 from rowlock.http_server.disconnects import send_until_disconnect
@@ -35,7 +36,7 @@ def test_a_client_that_leaves_a_quiet_log_ends_it() -> None:
             finally:
                 closed = True
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await _copy(chunks(), left, sent)
         return sent, closed
 

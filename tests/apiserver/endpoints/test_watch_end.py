@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock.apiserver.endpoints import watches
 
@@ -32,7 +33,7 @@ def test_a_client_that_reads_nothing_is_cut_off_when_its_time_is_up(monkeypatch:
             number=lambda _: 0.01, warnings=[], pass_on=lambda _: False, cut=lambda: is_cut.set()
         )
         forever: Any = asyncio.Event().wait
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await watches.watch(call, forever, send, None, None)  # type: ignore[arg-type] # no line is made of them
         assert is_cut.is_set()
 

@@ -11,13 +11,14 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.apiserver.conftest import TOKEN, Running
+from tests.waiting import PATIENCE, until
 
 from rowlock import errors, kinds, server_files
 from rowlock.api import LogOptions
@@ -27,7 +28,6 @@ from rowlock.errors import TooManyRequests
 from rowlock.http_server import connection_limits, http_protocol, sockets, tls
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
-PATIENCE = 60.0
 PODS = requests.Target(kinds.POD)
 
 
@@ -403,13 +403,6 @@ def endless(server: Running, client: httpx.Client, space: str, monkeypatch: pyte
     log = Endless()
     monkeypatch.setattr(server.store, "log", log)
     return f"{space}/pods/p/log?follow=true&tailLines=", log
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
-        time.sleep(0.02)
 
 
 def test_slow_followers_of_a_log_hold_up_nobody_and_no_memory(

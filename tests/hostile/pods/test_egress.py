@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod
+from tests.waiting import PATIENCE
 
 from rowlock.kubelet.network import egress_policy
 from rowlock.kubelet.network.egress_proxy import EgressProxy, Policy, ProxyLimits
@@ -131,7 +132,7 @@ def test_lookups_of_pods_take_no_thread_of_the_server(monkeypatch: pytest.Monkey
     answer = threading.Event()
 
     def resolve(*_: object, **__: object) -> list[object]:
-        assert answer.wait(30)
+        assert answer.wait(300)
         raise socket.gaierror("no such name")
 
     async def whole() -> None:
@@ -141,7 +142,7 @@ def test_lookups_of_pods_take_no_thread_of_the_server(monkeypatch: pytest.Monkey
             for _, writer in clients:
                 writer.write(b"CONNECT slow.example:443 HTTP/1.1\r\n\r\n")
                 await writer.drain()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 for _ in range(20):
                     await asyncio.to_thread(os.getpid)
             assert not answer.is_set()

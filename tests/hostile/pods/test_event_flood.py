@@ -7,6 +7,8 @@ import itertools
 import tracemalloc
 from typing import Any
 
+from tests.waiting import until_async
+
 from rowlock.api import Record
 from rowlock.controllers import record_queue
 from rowlock.controllers.recorder import Allowance, Recorder
@@ -52,8 +54,7 @@ def recorder(api: Slow, allowance: Allowance) -> Recorder:
 
 
 async def until_told(api: Slow, name: str) -> None:
-    while not api.told(name):
-        await asyncio.sleep(0)
+    await until_async(lambda: api.told(name), every=0)
 
 
 def test_a_flood_of_one_pod_costs_no_memory_and_delays_nobody() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until_async
 
 from rowlock import kinds
 from rowlock.api import Change
@@ -73,9 +74,7 @@ class Scene:
             self.heard.append((change.type, name, change.old is not None))
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not true():
-                await asyncio.sleep(0.001)
+        await until_async(true)
 
 
 def play(act: Callable[[Scene], Awaitable[None]]) -> Scene:

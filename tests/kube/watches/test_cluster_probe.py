@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.kube.scripted import Answer, Asked, Scripted, refusal
+from tests.waiting import until_async
 
 from rowlock import kinds
 from rowlock.api import Change
@@ -33,9 +34,7 @@ async def probing(server: Scripted, where: Path) -> AsyncIterator[ClusterProbe]:
 
 
 async def until(probe: ClusterProbe, *, silent: bool) -> str:
-    async with asyncio.timeout(30):
-        while bool(probe.silence()) != silent:
-            await asyncio.sleep(0.01)
+    await until_async(lambda: bool(probe.silence()) == silent)
     return probe.silence()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, until
 from tests.processes import running
+from tests.waiting import PATIENCE
 
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY, PodDirectories
 from rowlock.kubelet.runtime import processes
@@ -26,7 +27,7 @@ def test_pods_whose_shims_were_killed_together_share_a_look_at_all_processes(
     def kill_strays(uids: Iterable[str], identity: str) -> int:
         assert threading.current_thread() is not threading.main_thread(), "others wait for the event loop"
         looks.append(set(uids))
-        assert may_end.wait(10)
+        assert may_end.wait(PATIENCE)
         return 0
 
     async def body() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from rowlock.kubelet.images.images import signal_number
 from rowlock.kubelet.shim.engine.container_end import ContainerStop
@@ -36,13 +36,6 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for process in [*psutil.Process(init.pid).children(recursive=True), psutil.Process(init.pid)]:
                     process.kill()
-
-
-def until(true: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def asked_to_end(init: subprocess.Popen[str]) -> list[int]:

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, shim_request, until
+from tests.waiting import PATIENCE
 
 from rowlock import kinds
 from rowlock.errors import Unavailable
@@ -50,7 +51,10 @@ def test_what_was_asked_before_the_connection_was_closed_is_answered(tmp_path: P
             await writer.wait_closed()
             left.set()
 
-        async with asyncio.timeout(10), await asyncio.start_unix_server(answer_nothing, str(socket_path(tmp_path))):
+        async with (
+            asyncio.timeout(PATIENCE),
+            await asyncio.start_unix_server(answer_nothing, str(socket_path(tmp_path))),
+        ):
             host = PodHostClient(tmp_path)
             assert await host._open_connection()
             start = asyncio.create_task(host.ask("start", request={}))
@@ -72,7 +76,7 @@ def test_a_socket_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> No
             with client:
                 client.recv(4096)
                 asked.set()
-                may_answer.wait(10)
+                may_answer.wait(PATIENCE)
                 socket.send_fds(client, [b"{}"], [theirs.fileno()])
                 theirs.close()
 

@@ -10,6 +10,7 @@ from typing import Any, Never
 
 import pytest
 from tests.kubelet.conftest import Node, on_node, pod, remove_pod
+from tests.waiting import PATIENCE
 
 from rowlock import kinds
 from rowlock.api import DeleteOptions, LogOptions
@@ -48,14 +49,14 @@ def test_a_log_is_found_while_its_pod_is_being_removed(tmp_path: Path, monkeypat
 def test_a_pod_that_took_nobodys_place_has_no_previous_log_and_says_so_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 60.0)
+    monkeypatch.setattr(log_files, "_REMOVAL_TIMEOUT", 600.0)
 
     async def body(node: Node) -> None:
         job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "job-1", "controller": True}
         await node.add(pod("a", "echo the first; sleep 100", ownerReferences=[job]))
         await node.phase("a", "Running")
         await node.said("a", "the first")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(BadRequest, match='previous terminated container "main" in pod "a" not found'):
                 await node.log("a", previous=True, owner="job-1")
         await node.delete("a", DeleteOptions(grace=0))
@@ -179,7 +180,7 @@ def test_who_cannot_start_is_not_waited_for(tmp_path: Path) -> None:
         await node.add(wrong)
         for name in ("nowhere", "wrong"):
             with pytest.raises(BadRequest, match="waiting to start"):
-                await asyncio.wait_for(read(node, name, FOLLOW), 10)
+                await asyncio.wait_for(read(node, name, FOLLOW), PATIENCE)
 
     on_node(tmp_path, body)
 

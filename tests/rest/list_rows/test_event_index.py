@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import until_async as until
 
 from rowlock import kinds, objects
 from rowlock.objects import Object, with_field
@@ -42,12 +43,6 @@ def play(act: Callable[[Store, EventIndex], Awaitable[None]], *, max_events: int
             await asyncio.wait([following])
 
     asyncio.run(run())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def names(index: EventIndex, job: Object = JOB) -> set[str]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.waiting import PATIENCE
 
 from rowlock.rest.log_streams import bars
 from rowlock.rest.log_streams.bars import show_bars
@@ -56,7 +57,7 @@ def test_a_follower_that_goes_leaves_no_read_behind(monkeypatch: pytest.MonkeyPa
 
         lines = show_bars(split_lines(chunks(), states=True))
         assert await anext(lines) == b"10%\n"
-        await asyncio.wait_for(asyncio.create_task(asyncio.sleep(0)), 1)
+        await asyncio.wait_for(asyncio.create_task(asyncio.sleep(0)), PATIENCE)
         await lines.aclose()  # type: ignore[attr-defined] # a generator
         return len(asyncio.all_tasks()) == 1
 
