@@ -24,7 +24,7 @@ _SIGNALLED = re.compile(
 _ABORTED = re.compile(r"(?:mpirun|mpiexec|prterun|prun) has exited due to process rank (\d{1,7}) ")
 _PROCESS_NAME = re.compile(r"\s*Process name: \[[^\]]{0,300},(\d{1,7})\]")
 _EXIT_CODE = re.compile(r"\s*Exit code:\s+(\d{1,3})\b")
-_ERROR_PLACE = re.compile(r"(?:\[\S+\] |\0)?\*\*\* An error occurred in (.+)")
+_ERROR_PLACE = re.compile(r"\0?(?:\[\S+\] )?\*\*\* An error occurred in (.+)")
 _ERROR_CLASS = re.compile(r"(?:\[\S+\] )?\*\*\* (MPI_ERR_\w+): (.+)")
 
 

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.remote_shell.shell_access import key_files
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.process_tree import children, descendants
-from rowlock.objects import Object, is_digits, uid
+from rowlock.objects import Object, dig, is_digits, uid
 from rowlock.workloads import pods
 
 _TORCH_RANK_VARIABLES = (b"RANK", b"LOCAL_RANK", b"TORCHELASTIC_RUN_ID")
 """What `torchrun` gives every rank; the first two may be the pod's own, for its only rank."""
 _MPI_RANK_VARIABLES = (b"OMPI_COMM_WORLD_RANK", b"PMIX_RANK", b"PMI_RANK")
 """What MPI's launchers call a rank's number."""
+_HELPERS = ("rowlock.kubelet.images.kubectl_delivery", "rowlock.kubelet.remote_shell.")
 _MAX_COMMAND = 64 * 1024
 
 
@@ -61,7 +63,8 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
     all_pods = list(running_pods)
     processes = [(number, pid, subject) for subject in all_pods for pid, number in find_python_ranks(subject.run.pid)]
     processes = _find_mpi_ranks(all_pods) or processes
-    processes = processes or [("", subject.run.pid, subject) for subject in all_pods]
+    programs = [subject for subject in all_pods if not _is_helper(subject.run.pid)]
+    processes = processes or [("", subject.run.pid, subject) for subject in programs]
     named_processes = [(f"rank {n}" if n else pods.rank_label(s.job, s.pod), pid, s) for n, pid, s in processes]
     name_counts = Counter(name for name, _, _ in named_processes)
     result = [
@@ -76,9 +79,9 @@ def find_ranks(running_pods: Iterable[RunningPod]) -> list[RankProcess]:
 
 
 def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, RunningPod]]:
-    """The ranks of an MPIJob: mpirun starts them in the workers' pods from outside, so they are not below the pods' programs; what
-    they write comes out of the launcher. Begin with the PID namespaces of the pods."""
-    mpi_pods = [subject for subject in all_pods if subject.job["kind"] == "MPIJob"]
+    """The ranks of an MPIJob, or a TrainJob of an MPI runtime: mpirun starts them in other pods from outside, so they are not always
+    below the pods' programs; what they write comes out of the launcher. Begin with the PID namespaces of the pods."""
+    mpi_pods = [subject for subject in all_pods if subject.job["kind"] == "MPIJob" or _has_ssh_key(subject.pod)]
     by_namespace = {namespace: s for s in mpi_pods if (namespace := _pid_namespace(s.run.pid))}
     if not by_namespace or _pid_namespace(os.getpid()) in by_namespace:
         return []
@@ -92,6 +95,11 @@ def _find_mpi_ranks(all_pods: Iterable[RunningPod]) -> list[tuple[str, int, Runn
     ranks = {pid: each for pid, each in found.items() if is_python(pid)} or found
     below = {child for pid in ranks for child in descendants(pid)}
     return [each for pid, each in ranks.items() if pid not in below]
+
+
+def _has_ssh_key(pod: Object) -> bool:
+    """Whether it belongs to a job whose pods reach each other by ssh."""
+    return bool(key_files(dig(pod, "spec.volumes", None) or ()))
 
 
 def _pid_namespace(pid: int) -> str:
@@ -139,10 +147,9 @@ def _rank_number(env: Mapping[bytes, bytes], pod_env: Mapping[bytes, bytes]) -> 
 
 
 def _is_helper(pid: int) -> bool:
-    """Whether it is rowlock's own: what stands for kubectl in an MPIJob's launcher."""
+    """Whether it is rowlock's own: what stands for kubectl, ssh and sshd in the pods of MPI jobs."""
     return any(
-        word.endswith(("rowlock.kubelet.images.kubectl_delivery", "/kubectl_delivery.py"))
-        for word in read_command_line(pid)[:5]
+        word.endswith("/kubectl_delivery.py") or word.startswith(_HELPERS) for word in read_command_line(pid)[:5]
     )
 
 

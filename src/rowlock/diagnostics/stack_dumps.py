@@ -132,8 +132,9 @@ async def _run_py_spy(tool: str, pid: int) -> StackDump:
 async def _ask_py_spy(tool: str, pid: int, *flags: str) -> tuple[object, str]:
     """Its answer, and why there is none."""
     command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
+    env = {**os.environ, "RUST_BACKTRACE": "0"}  # else its last line is not why it failed
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env
     )
     try:
         output, error_output = await asyncio.wait_for(process.communicate(), _DUMP_TIMEOUT)

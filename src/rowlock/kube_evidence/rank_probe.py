@@ -170,7 +170,8 @@ def find_py_spy(pids: list[int]) -> str:
 def run_py_spy(tool: str, pid: int) -> tuple[list[Any], str]:
     """The threads, or why there are none. The process is not paused: a pause ends system calls that have a time limit."""
     command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = dict(os.environ, RUST_BACKTRACE="0")  # else its last line is not why it failed
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     try:
         output, errors = process.communicate(timeout=DUMP_S)
     except subprocess.TimeoutExpired:

@@ -340,6 +340,14 @@ class PodNetwork:
         """Where a pod's port is found: itself, or what stands for it on this machine."""
         return port if self.has_namespaces else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
 
+    def claim_port(self, pod: Key, port: int) -> int:
+        """Where a program of ours may listen that stands for one of the pod's."""
+        if self.has_namespaces:
+            return port
+        number = self._assign_port(f"{pod.namespace}/{pod.name}", port)
+        write_fact(str(self.data / "ports.json"), self._ports)
+        return number
+
     def _assign_port(self, pod: str, port: int) -> int:
         """The machine's port that stands for a pod's port; the same whenever asked."""
         entry = f"{pod}:{port}"

@@ -20,6 +20,7 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY
 from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
+from rowlock.kubelet.remote_shell import shell_access
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, give_to_user
 from rowlock.kubelet.volumes.directories import VolumeDirectories
@@ -92,7 +93,10 @@ class ProcessBackend:
         directory = images.working_directory(image, container, work)
         cwd = paths.map_path(directory)
         own_directory = work if directory == cwd == work else image_copy.copy if image_copy.contains(cwd) else ""
-        argv = [paths.map_path(program.space.argument(word, env)) for word in program.command]
+        words = [program.space.argument(word, env) for word in program.command]
+        if key := shell_access.find_key(start.pod, container):
+            words = self._give_shell(start, key, (words, env, paths), mounts)
+        argv = [paths.map_path(word) for word in words]
         argv = argv if start.context.has_own_address else self.network.rewrite_command(start.pod.namespace, argv)
         return request._replace(
             argv=argv,
@@ -113,6 +117,31 @@ class ProcessBackend:
             message_path=self._message_path(container, argv, env),
             warm=self._warm_spec(start, program, paths, (argv, env, cwd)),
         )
+
+    def _give_shell(
+        self,
+        start: ContainerStart,
+        key: str,
+        line: tuple[list[str], dict[str, str], ContainerPaths],
+        mounts: list[dict[str, Any]],
+    ) -> list[str]:
+        """What lets mpirun in where the key of an MPI job is mounted: `ssh` in PATH; and the command, which changes where it is an
+        sshd that is not there."""
+        words, env, paths = line
+        source = start.directory / "shell"
+        source.mkdir(parents=True, exist_ok=True)
+        program = source / "ssh"
+        program.write_text(shell_access.client_program(key))
+        program.chmod(0o755)
+        mounts.append({"source": str(source), "target": shell_access.DIRECTORY, "volume": "ssh", "read_only": True})
+        env |= shell_access.client_environment(env)
+        server = shell_access.server_command(
+            start.container, words, key, lambda path: os.path.isfile(paths.readable_path(paths.map_path(path)))
+        )
+        if server is None:
+            return words
+        port = self.network.claim_port(start.card.key, server.port)
+        return [*server.command, str(port)]
 
     def _namespaces(self, start: ContainerStart, program: Program) -> tuple[str, ...]:
         """Which of PID and IPC namespace the program has for itself.

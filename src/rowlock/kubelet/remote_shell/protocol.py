@@ -1,0 +1,108 @@
+"""What the two say to each other over one TCP connection, after a greeting and a proof. Standard library only.
+
+    server: `ROWLOCK-SHELL-1 NONCE\n`                          NONCE: hexadecimal, another one for each connection
+    client: `{"proof": HEX, "command": TEXT}\n`                HEX: HMAC-SHA256 over nonce and command, by the file of the job's private key
+    both:   frames: a channel (1 byte), a length (4 bytes, big endian), as many bytes
+
+Channels: 0 the program's input, 1 and 2 its output, 3 its exit code in decimal; an empty frame ends an input. Whoever has
+the key may run commands, as with ssh; nothing is encrypted, since the pods' network does not leave the machine.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+GREETING = b"ROWLOCK-SHELL-1 "
+STDIN, STDOUT, STDERR, EXIT = range(4)
+PORTS = (2222, 22)
+"""Where a client looks for a server that it is not told of: Trainer's images listen on the first one."""
+MAX_LINE = 1 << 20
+"""Bytes of a greeting or a request; mpirun's longest commands have some thousand."""
+MAX_FRAME = 1 << 20
+_HEAD = struct.Struct(">BI")
+_PIECE = 1 << 16
+
+
+class BrokenTalk(Exception):
+    """The other side is no shell of ours, or has gone."""
+
+
+def prove(key: bytes, nonce: str, command: str) -> str:
+    """That one has the key and wants this command on this connection."""
+    return hmac.new(key, f"{nonce}\n{command}".encode(errors="surrogateescape"), hashlib.sha256).hexdigest()
+
+
+def is_proven(key: bytes, nonce: str, command: str, proof: str) -> bool:
+    return hmac.compare_digest(prove(key, nonce, command).encode(), proof.encode(errors="replace"))
+
+
+def receive_line(connection: socket.socket) -> bytes:
+    """The first line, byte by byte, so that nothing behind it is taken. Raises BrokenTalk."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = connection.recv(1)
+        if not piece or len(line) >= MAX_LINE:
+            raise BrokenTalk("the connection ended before a line did" if not piece else "the line is too long")
+        line += piece
+    return bytes(line[:-1])
+
+
+def read_request(line: bytes) -> tuple[str, str]:
+    """Proof and command of a client's line. Raises BrokenTalk."""
+    try:
+        request = json.loads(line)
+        return str(request["proof"]), str(request["command"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BrokenTalk("this is no request of a rowlock shell") from None
+
+
+def write_request(key: bytes, nonce: str, command: str) -> bytes:
+    return json.dumps({"proof": prove(key, nonce, command), "command": command}).encode() + b"\n"
+
+
+def receive_frames(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
+    """Frames until the other side ends. Raises BrokenTalk in the middle of one, OSError of the connection."""
+    while head := _receive(connection, _HEAD.size, may_end=True):
+        channel, length = _HEAD.unpack(head)
+        if length > MAX_FRAME:
+            raise BrokenTalk(f"a frame of {length} bytes; {MAX_FRAME} are the most")
+        yield channel, _receive(connection, length) if length else b""
+
+
+def _receive(connection: socket.socket, length: int, *, may_end: bool = False) -> bytes:
+    data = bytearray()
+    while len(data) < length:
+        piece = connection.recv(min(length - len(data), _PIECE))
+        if not piece:
+            if may_end and not data:
+                return b""
+            raise BrokenTalk("the connection ended in the middle of a frame")
+        data += piece
+    return bytes(data)
+
+
+class FrameSender:
+    """Sends frames of several threads over one connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def send(self, channel: int, data: bytes) -> None:
+        """Raises OSError when the other side has gone."""
+        with self._lock:
+            self._connection.sendall(_HEAD.pack(channel, len(data)) + data)
+
+    def copy_from(self, channel: int, source: int) -> None:
+        """All that can be read of a file descriptor, and its end; returns early when the other side has gone."""
+        try:
+            while piece := os.read(source, _PIECE):
+                self.send(channel, piece)
+            self.send(channel, b"")
+        except OSError:
+            return  # what is read has ended or the connection has; the main loop of either side tells which

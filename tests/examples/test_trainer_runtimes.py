@@ -1,0 +1,111 @@
+"""Each runtime that Kubeflow Trainer ships, with two nodes and its own framework, as far as that runs on a machine without GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.end_to_end.cluster import REPO, Cluster, lent
+from tests.examples.test_frameworks import need
+
+JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/runai-default/trainjobs"
+RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
+PROGRAMS = REPO / "examples" / "frameworks"
+ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+TRAINED = re.compile(r"trained on 2 ranks: loss ([0-9.]+) to ([0-9.]+)")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with lent(tmp_path_factory.mktemp("runtimes")) as made:
+        made.up("--nodes", "2")
+        for runtime in made.api("GET", RUNTIMES)["items"]:
+            for image in set(images_of(runtime["spec"]["template"]["spec"]["replicatedJobs"])):
+                made.run("rowlock", "image", "add", image, "--host")
+        yield made
+
+
+def images_of(jobs: list[dict[str, Any]]) -> Iterator[str]:
+    for job in jobs:
+        for container in job["template"]["spec"]["template"]["spec"]["containers"]:
+            yield container["image"]
+
+
+def train_job(name: str, runtime: str, *command: str, **trainer: Any) -> dict[str, Any]:
+    """Of two nodes. Programs of MPI runtimes are user 1000's; here they are those of the user who runs the tests."""
+    env = [{"name": key, "value": value} for key, value in {"OMP_NUM_THREADS": "1", **trainer.pop("env", {})}.items()]
+    spec: dict[str, Any] = {
+        "runtimeRef": {"name": runtime},
+        "trainer": {"numNodes": 2, "command": list(command), "env": env, **trainer},
+    }
+    if runtime in ("deepspeed-distributed", "mlx-distributed"):
+        security = {"containers": [{"name": "node", "securityContext": {"runAsUser": os.getuid()}}]}
+        jobs = [{"name": job, "template": {"spec": {"template": {"spec": security}}}} for job in ("node", "launcher")]
+        patch = {"template": {"spec": {"replicatedJobs": jobs}}}
+        spec["runtimePatches"] = [{"manager": "example.com/test", "trainingRuntimeSpec": patch}]
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+
+
+def completed(cluster: Cluster, job: dict[str, Any]) -> str:
+    """Its log, when it has completed."""
+    name = job["metadata"]["name"]
+    cluster.api("POST", JOBS, job)
+    cluster.until(
+        lambda: phase(cluster, name) in ("Completed", "Failed"), lambda: cluster.run("rowlock", "why", name), 300
+    )
+    log = cluster.run("rowlock", "logs", name)
+    assert phase(cluster, name) == "Completed", cluster.run("rowlock", "why", name) + log[-3000:]
+    cluster.run("rowlock", "delete", name, "--yes")
+    return log
+
+
+def phase(cluster: Cluster, name: str) -> str:
+    return str(next(row["phase"] for row in cluster.json("rowlock", "list", "--json") if row["name"] == name))
+
+
+def assert_loss_fell(log: str) -> None:
+    told = TRAINED.search(log)
+    assert told is not None, log[-3000:]
+    assert float(told[2]) < 0.9 * float(told[1])
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+@pytest.mark.parametrize("runtime", ["deepspeed-distributed", "mlx-distributed"])
+def test_mpirun_starts_a_rank_on_each_node(cluster: Cluster, runtime: str) -> None:
+    need("mpi4py", "mpirun")
+    program = str(PROGRAMS / "mpi_allreduce.py")
+    log = completed(cluster, train_job(f"mpi-{runtime[:3]}", runtime, "mpirun", "-n", "2", "python", program, env=ROOT))
+    assert_loss_fell(log)
+    assert len(set(re.findall(r"\[rank \d of 2\] on (\S+)", log))) == 2
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_mpirun_runs_any_program_in_every_slot(cluster: Cluster) -> None:
+    need("mpirun")
+    log = completed(cluster, train_job("names", "deepspeed-distributed", "mpirun", "hostname", env=ROOT, numProcPerNode=2))
+    names = ["names-launcher-0-0", "names-node-0-0"]
+    assert sorted(re.findall(r"names-\S+", log)) == [name for name in names for _ in range(2)]
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_a_rank_of_mpi_that_fails_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """It has failed on the node, and what it wrote is in the launcher's log."""
+    need("mpi4py", "mpirun")
+    program = tmp_path / "divides.py"
+    program.write_text("from mpi4py import MPI\nMPI.COMM_WORLD.rank == 1 and 1 / 0\nMPI.COMM_WORLD.barrier()\n")
+    job = train_job("divides", "deepspeed-distributed", "mpirun", "-n", "2", "python", "-m", "mpi4py", str(program), env=ROOT)
+    cluster.api("POST", JOBS, job)
+    cluster.until(
+        lambda: "ZeroDivisionError" in cluster.run("rowlock", "why", "divides"), "the reason to be told", 300, every=1
+    )
+    told = cluster.run("rowlock", "why", "divides")
+    assert "server.py" not in told
+    assert "node-0 is at" not in told
+    cluster.run("rowlock", "delete", "divides", "--yes")
