@@ -9,6 +9,15 @@ from rowlock.api import Patch
 from rowlock.kinds import POD
 from rowlock.objects import Object
 
+_NOT_AT_WORK = ("Pending", "Succeeded", "Failed")
+
+
+def mark_evicted(pod: Object, now: float) -> Patch | None:
+    """What a request for an eviction writes before it deletes the pod; None for one that does not run or goes already."""
+    if objects.is_deleting(pod) or objects.phase(pod) in _NOT_AT_WORK:
+        return None
+    return mark_disrupted(pod, "EvictionByEvictionAPI", "Eviction API: evicting", now)
+
 
 def mark_disrupted(pod: Object, reason: str, message: str, now: float, **status: Any) -> Patch:
     """The write that adds the condition, and sets other fields of the pod's status beside it."""

@@ -8,7 +8,13 @@ import pytest
 
 from rowlock.kubelet.pod.facts import Exit
 from rowlock.kubelet.pod.spec import parse_pod_spec
-from rowlock.kubelet.pod.stop_reasons import deletion_reason, stop_reason, stop_sentence
+from rowlock.kubelet.pod.stop_reasons import (
+    as_deleted_gracefully,
+    deletion_reason,
+    is_limit_exceeded,
+    stop_reason,
+    stop_sentence,
+)
 from rowlock.objects import Object
 
 LABELS = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "2"}
@@ -87,6 +93,14 @@ SCHEDULER = "PreemptionByScheduler"
             "eviction: Pod n/p was evicted: its node is reserved for b",
         ),
         (
+            pod(
+                (SCHEDULER, "Pod n/p was evicted: node m of its gang is gone; the gang starts again whole, elsewhere.")
+            ),
+            job(),
+            "node removal: Pod n/p was evicted: node m of its gang is gone; the gang starts again whole, elsewhere",
+        ),
+        (pod(("EvictionByEvictionAPI", "Eviction API: evicting")), job(), "eviction: Eviction API: evicting"),
+        (
             pod(("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")),
             job(),
             "node removal: Taint manager: deleting due to NoExecute taint",
@@ -99,6 +113,40 @@ def test_the_action_stands_in_the_objects(gone: Object, owner: Object | None, re
 
 def test_a_pod_without_an_owner_was_deleted() -> None:
     assert deletion_reason(pod(meta={"ownerReferences": []}), None, has_owner=False) == "delete: the pod was deleted"
+
+
+def test_a_pod_whose_node_has_gone_has_its_grace() -> None:
+    """A controller takes it away at once, since nobody may be left there; here this node's kubelet is."""
+    gone = {"name": "a", "deletionTimestamp": "2026-11-29T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    lost = pod(("DeletionByPodGC", "PodGC: node no longer exists"), meta=gone, terminationGracePeriodSeconds=60)
+    left = as_deleted_gracefully(lost, now=0.0)
+    assert left is not None
+    assert left["metadata"]["deletionTimestamp"] == "1970-01-01T00:01:00Z"
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 60
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod(meta={"deletionGracePeriodSeconds": 0}),  # somebody wants it to go at once
+        pod((SCHEDULER, "m"), meta={"deletionGracePeriodSeconds": 30}),
+        pod((SCHEDULER, "m"), meta={"deletionGracePeriodSeconds": 0}, terminationGracePeriodSeconds=0),
+    ],
+)
+def test_other_pods_have_what_their_deletion_says(other: Object) -> None:
+    assert as_deleted_gracefully(other, now=0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "exceeded"),
+    [
+        ("Job a has failed because it was active longer than specified deadline", True),
+        ("Job a has failed because it has reached the specified backoff limit", True),
+        ("PyTorchJob a is failed because 1 Master replica(s) failed.", False),
+    ],
+)
+def test_a_limit_ends_pods_before_the_job_says_so(message: str, exceeded: bool) -> None:
+    assert is_limit_exceeded(job(("Failed", message))) is exceeded
 
 
 def test_the_kubelet_ends_pods_by_itself() -> None:
@@ -126,3 +174,9 @@ def test_what_became_of_the_grace(end: Exit, sentence: str) -> None:
     assert stop_sentence("c", "suspend: its job was suspended", end) == (
         f"Container c was stopped (suspend: its job was suspended). {sentence}"
     )
+
+
+def test_a_pod_that_is_to_go_and_has_failed_already_says_why() -> None:
+    marked = pod(("DeletionByPodGC", "PodGC: node no longer exists"))
+    reason = stop_reason(parse_pod_spec(marked), "", job(), deadline_over=False)
+    assert reason == "node removal: PodGC: node no longer exists"

@@ -25,6 +25,7 @@ from rowlock.errors import ApiError, BadRequest, Cause, Invalid, Unsupported, in
 from rowlock.http_server.disconnects import send_until_disconnect
 from rowlock.objects import Object
 from rowlock.storage.store import Store
+from rowlock.system.pod_disruption import mark_evicted
 
 _LOG_PARAMETERS = frozenset(
     "container follow previous sinceSeconds sinceTime timestamps tailLines limitBytes pretty"
@@ -237,5 +238,8 @@ async def evict(call: Call, send: Send, store: Store, target: Target) -> None:
         raise BadRequest("name in URL does not match name in Eviction object")
     delete_options = options_of(body.get("deleteOptions") or {})
     options = replace(delete_options, dry_run=delete_options.dry_run or requests.is_dry_run(call, "CreateOptions"))
+    pod = await store.get(kinds.POD, target.namespace, target.name)
+    if not options.dry_run and (mark := mark_evicted(pod, time.time())):
+        await store.patch(kinds.POD, target.namespace, target.name, mark.patch, subresource="status")
     await store.delete(kinds.POD, target.namespace, target.name, options=options)
     await answer_object(send, _CREATED_STATUS, code=201)

@@ -46,6 +46,8 @@ class PodState:
     """How long it waits before it starts, because those before it have failed."""
     spec: PodSpec | None = None
     """Of the pod's object that was seen last."""
+    removed: Object | None = None
+    """The object as it was when it went, where its programs have their grace still (`as_deleted_gracefully`)."""
     _watchers: set[asyncio.Event] = field(default_factory=set)
     """Set at each change of the facts."""
 

@@ -9,11 +9,27 @@ from typing import Any
 
 from rowlock.kubelet.pod.facts import Exit
 from rowlock.kubelet.pod.spec import PodSpec
-from rowlock.objects import Object, annotations, condition, dig, is_condition_true, is_deleting, is_digits, labels
+from rowlock.objects import (
+    Object,
+    annotations,
+    condition,
+    dig,
+    is_condition_true,
+    is_deleting,
+    is_digits,
+    labels,
+    meta,
+    timestamp,
+)
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
+POD_DELETED = "delete: the pod was deleted"
+"""What is left when nothing else is said."""
+_LIMITS = ("the specified backoff limit", "specified deadline")
+"""What the operator's sentence about a limit has in it."""
 _EVICTIONS = (
+    ("of its gang is", "node removal"),
     ("was preempted by higher priority", "preemption"),
     ("was preempted by", "reclaim"),
     ("moves to node", "consolidation"),
@@ -23,18 +39,25 @@ _OTHER_MARKS = {
     "DeletionByTaintManager": "node removal",
     "DeletionByPodGC": "node removal",
     "TerminationByKubelet": "eviction",
+    "EvictionByEvictionAPI": "eviction",
 }
+
+
+def is_disrupted(pod: Object) -> bool:
+    """Whether somebody has said, before it goes, why the pod goes."""
+    return is_condition_true(pod, "DisruptionTarget")
 
 
 def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
     """Why a pod that is being deleted goes: the action, and what was said of it. `job`: its owner, if there is one still."""
-    if (mark := condition(pod, "DisruptionTarget")) and mark.get("status") == "True":
+    if is_disrupted(pod):
+        mark = condition(pod, "DisruptionTarget") or {}
         message = str(mark.get("message") or "").partition("\n")[0].rstrip(".")
         if mark.get("reason") in _OTHER_MARKS:
             return f"{_OTHER_MARKS[str(mark['reason'])]}: {message}"
         return f"{next((action for words, action in _EVICTIONS if words in message), 'eviction')}: {message}"
     if not has_owner:
-        return "delete: the pod was deleted"
+        return POD_DELETED
     if job is None or is_deleting(job):
         return f"delete: its job was deleted{_by_whom(job)}"
     if dig(job, "spec.runPolicy.suspend") or dig(job, "spec.suspend"):
@@ -46,7 +69,24 @@ def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
             return f"cleanPodPolicy {policy}: its job has {word}" + (f" ({why})" if why and ended == "Failed" else "")
     if (replicas := _replicas_of(pod, job)) is not None:
         return f"scale-down: its job has {replicas} {labels(pod).get(TYPE_LABEL)} now"
-    return "delete: the pod was deleted"
+    return POD_DELETED
+
+
+def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
+    """A pod that a controller took away at once because its node has gone, as if it were deleted with its own grace: this node's
+    kubelet lives, and a kubelet that finds a pod gone gives its programs that time. None for all other pods."""
+    if not is_disrupted(pod) or dig(pod, "metadata.deletionGracePeriodSeconds") != 0:
+        return None
+    own = dig(pod, "spec.terminationGracePeriodSeconds")
+    grace = 30 if own is None else int(own)
+    deletion = {"deletionTimestamp": timestamp(now + grace), "deletionGracePeriodSeconds": grace}
+    return {**pod, "metadata": {**meta(pod), **deletion}} if grace > 0 else None
+
+
+def is_limit_exceeded(job: Object | None) -> bool:
+    """Whether a limit has ended the job: its operator deletes the pods first, and says so in the job afterwards."""
+    message = str((condition(job, "Failed") or {}).get("message") or "") if job else ""
+    return any(limit in message for limit in _LIMITS)
 
 
 def _by_whom(job: Object | None) -> str:
@@ -69,8 +109,8 @@ def _replicas_of(pod: Object, job: Object) -> int | None:
 def stop_reason(pod: PodSpec, evicted: str, job: Object | None, *, deadline_over: bool) -> str:
     """Why the kubelet stops what runs in the pod now."""
     if evicted:
-        return f"eviction: {evicted}"
-    if pod.deletion_time is not None:
+        return f"eviction: {evicted.rstrip('. ')}"
+    if pod.deletion_time is not None or is_disrupted(pod.object):
         return deletion_reason(pod.object, job, has_owner=bool(pod.owner_uid))
     if deadline_over:
         return f"deadline: the pod's activeDeadlineSeconds ({pod.active_deadline:g}) are over"

@@ -14,6 +14,8 @@ from rowlock.kubelet.pod.progress import FIRST_BACKOFF, ContainerProgress, PodPr
 
 CLOCK_TOLERANCE = 1.0
 """Seconds by which clocks may differ that were never set."""
+EVICTION_GRACE = 1.0
+"""Seconds that a program has whose pod uses more disk than it may, as a kubelet gives it."""
 INIT_PUBLISH_DELAY = 0.05
 START_PUBLISH_DELAY = 0.5
 
@@ -27,7 +29,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask the shim: SIGTERM to the tree now, SIGKILL after `grace` seconds."""
+    """Ask the shim: SIGTERM to the first process now, SIGKILL to all after `grace` seconds."""
 
     container: str
     grace: float
@@ -67,7 +69,7 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
     spec, now = pod.spec, pod.now
     if spec.deletion_time is not None:
         return _delete_actions(pod, spec.deletion_time)
-    grace = 0.0 if pod.facts.evicted else spec.grace_period
+    grace = min(EVICTION_GRACE, spec.grace_period) if pod.facts.evicted else spec.grace_period
     if spec.phase in ("Succeeded", "Failed"):
         return PodActions((*_stop_actions(pod, grace), Publish()))
     if pod.failure is not None:

@@ -291,6 +291,7 @@ class Kubelet:
             image_puller=image_puller,
             runs=self._runs,
             recreations=self.pod_workers.recreations,
+            owners=self.pod_workers.owners,
             record_event=record_event,
             backoff=self._settings.restart_backoff,
         )
@@ -370,8 +371,7 @@ class Kubelet:
         remove_expired = self._checkpoints.remove_expired
         for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
-        cards = [pod_state.card for pod_state in self.pod_states.values()]
-        pods = [self._view.get(kinds.POD, card.namespace, card.name) for card in cards]
+        pods = [self._view.get(kinds.POD, *pod_state.card.key) for pod_state in self.pod_states.values()]
         with contextlib.suppress(Unavailable, NotFound):  # the store is busy, or a claim went: the next look will do
             in_use = claims.used_claims(p for p in pods if p)
             await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())

@@ -18,12 +18,13 @@ from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod import unsupported
 from rowlock.kubelet.pod.directory import PodDirectories
 from rowlock.kubelet.pod.facts import NO_FACTS, NO_PULL, Problem, Run
+from rowlock.kubelet.pod.owners import Owners
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import assess_progress, kubelet_failure
 from rowlock.kubelet.pod.recreations import Recreations
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.status import generate_pod_status
-from rowlock.kubelet.pod.stop_reasons import stop_reason, stop_sentence
+from rowlock.kubelet.pod.stop_reasons import POD_DELETED, is_limit_exceeded, stop_reason, stop_sentence
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
@@ -34,7 +35,7 @@ from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.pod_context import PodContext, PodContexts
 from rowlock.kubelet.worker.pod_volumes import PodVolumes
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
-from rowlock.objects import Object, controller_of, revision, uid
+from rowlock.objects import Object, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
@@ -71,6 +72,7 @@ class PodWorker:
         image_puller: ImagePuller,
         runs: ContainerRuns,
         recreations: Recreations,
+        owners: Owners,
         record_event: Callable[[Object, str, str, str, str], None],
         backoff: float,
     ) -> None:
@@ -82,7 +84,7 @@ class PodWorker:
         self._prober, self._image_puller = prober, image_puller
         self._runs, self._record_event, self._backoff = runs, record_event, backoff
         self._start_turn = SharedTurn()
-        self._recreations = recreations
+        self._recreations, self._owners = recreations, owners
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
         """Does what is due for the pod; returns when to look again."""
@@ -240,14 +242,9 @@ class PodWorker:
 
     def _stop_reason(self, pod: PodSpec, state: PodState) -> str:
         """What stands in the objects now; the job may have gone when the program has ended."""
-        owner = controller_of(pod.object) or {}
-        kind = kinds.by_api_version(str(owner.get("apiVersion")), str(owner.get("kind"))) if owner else None
-        job = self._view.get(kind, pod.namespace, str(owner.get("name"))) if kind is not None else None
         failure = kubelet_failure(pod, state.facts(), self._node.clock())
         is_over = failure is not None and failure[0] == "DeadlineExceeded"
-        return stop_reason(
-            pod, state.evicted, job if job and uid(job) == pod.owner_uid else None, deadline_over=is_over
-        )
+        return stop_reason(pod, state.evicted, self._owners.owner_of(pod), deadline_over=is_over)
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
         """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
@@ -305,7 +302,9 @@ class PodWorker:
         if end.stop_grace is not None:
             key = name, run.number
             probe = state.failed_probes.get(key)
-            why = f"liveness: {probe}" if probe else state.stop_reasons.get(key) or self._stop_reason(pod, state)
+            why = f"liveness: {probe}" if probe else state.stop_reasons.get(key, POD_DELETED)
+            if why == POD_DELETED and is_limit_exceeded(owner := self._owners.owner_of(pod)):
+                why = stop_reason(pod, state.evicted, owner, deadline_over=False)
             yield "Normal", "Stopped", stop_sentence(name, why, end)
 
     async def _delete_pod(self, pod: PodSpec) -> None:
@@ -329,7 +328,9 @@ class PodWorker:
         return bool(state.evicted)
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
-        """Kills what runs of a pod that is no more; True when nothing does."""
+        """Ends what runs of a pod that is no more; True when nothing does."""
+        if state.removed is not None and not self._is_over(state.removed, state):
+            return False
         self._prober.forget(state.card.uid)
         for name, number in ((name, k.run.number) for name, k in state.containers.items() if k.run is not None):
             state.stop_reasons.setdefault((name, number), "delete: the pod was deleted at once")
@@ -342,6 +343,15 @@ class PodWorker:
         state.finished = True
         await self._release_resources(state)
         return True
+
+    def _is_over(self, removed: Object, state: PodState) -> bool:
+        """Asks the programs of a pod that went without their knowledge to end; True when they have, or did not in time."""
+        spec = state.spec_of(removed)
+        progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
+        for action in compute_pod_actions(progress, self._backoff).actions:
+            if isinstance(action, Stop):
+                self._stop_container(spec, state, action)
+        return not progress.is_alive
 
 
 def _warm_start_note(answer: dict[str, Any]) -> str:

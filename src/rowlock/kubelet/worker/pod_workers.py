@@ -21,10 +21,12 @@ from rowlock.kubelet.node.gpus import assign_devices
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import PodCard, PodDirectories
 from rowlock.kubelet.pod.facts import Run
+from rowlock.kubelet.pod.owners import Owners
 from rowlock.kubelet.pod.pod_state import PodState
 from rowlock.kubelet.pod.progress import FIRST_BACKOFF
 from rowlock.kubelet.pod.recreations import Recreations, StartDelay
 from rowlock.kubelet.pod.spec import parse_pod_spec
+from rowlock.kubelet.pod.stop_reasons import as_deleted_gracefully
 from rowlock.kubelet.runtime.container_runs import ContainerRuns
 from rowlock.objects import Key, Object, dig, key, meta, namespace
 from rowlock.objects import uid as uid_of
@@ -77,6 +79,7 @@ class PodWorkers:
         self._exit_listeners, self._on_pod_added = exit_listeners, on_pod_added
         self._prepare_network = prepare_network
         self.recreations = Recreations(backoff)
+        self.owners = Owners(view)
         self._master_waiters: dict[Key, set[str]] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -104,6 +107,8 @@ class PodWorkers:
         elif change.type == "Bookmark" and change.kind is None:
             # directories whose pod is not in the store any more: their turn ends them
             self.mark_dirty(*self._pod_states)
+        else:
+            self.owners.note_change(change)
 
     def _handle_pod_change(self, change: Change) -> None:
         pod, uid = change.object, uid_of(change.object)
@@ -111,6 +116,7 @@ class PodWorkers:
         if change.type in ("Added", "Deleted"):
             self._outdate_names(change)
         if change.type == "Deleted":
+            self._note_removal(pod, uid)
             self.mark_dirty(uid)
         elif dig(pod, "spec.nodeName") in self._node.nodes:
             try:
@@ -123,6 +129,12 @@ class PodWorkers:
                 return
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
+
+    def _note_removal(self, pod: Object, uid: str) -> None:
+        """A pod whose deletion was not seen before may have programs that were not asked to end."""
+        state = self._pod_states.get(uid)
+        if state is not None and state.spec is not None and state.spec.deletion_time is None:
+            state.removed = as_deleted_gracefully(pod, self._node.clock())
 
     def _is_stored(self, pod: Object) -> bool:
         stored = self._view.get(kinds.POD, *key(pod))
