@@ -6,7 +6,6 @@ kubeconfig and the token into the data directory; SIGTERM and SIGINT end it in o
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
 import json
@@ -54,6 +53,7 @@ from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import Snapshot
+from rowlock.server_settings import ServerSettings
 from rowlock.storage.store import Store
 
 _LARGE_DATABASE = 16 << 20
@@ -91,7 +91,7 @@ class Server:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: ServerSettings,
         certificate_process: subprocess.Popen[bytes],
         clock: loop_watchdog.TurnClock,
     ) -> None:
@@ -137,18 +137,18 @@ class Server:
         )
         server_files.finish_certificates(self._certificate_process, self.data_dir)
         ca_certificate = (self.data_dir / "ca.crt").read_text()
-        operator_settings = {"parity": options.parity, "half_life": options.half_life, "event_ttl": options.event_ttl}
-        retention = Retention(options.keep_runs, options.archive_size)
         return ClusterSettings(
             self.data_dir,
             kubelet,
             disabled,
             options.pretend_nodes,
             ca_certificate,
-            retention=retention,
+            parity=options.parity,
+            half_life=options.half_life,
+            event_ttl=options.event_ttl,
+            retention=Retention(options.keep_runs, options.archive_size),
             requires_unix_accounts=options.system is not None,
             accepts_loss=options.accept_loss,
-            **operator_settings,
         )
 
     async def run(self) -> None:
@@ -251,7 +251,7 @@ class Server:
         browser_port, ui_port = browser_listeners.ports
         listeners = [*listeners, *browser_listeners.sockets]
         tls = server_tls.server_context(self.data_dir / "server.crt", self.data_dir / "server.key")
-        if self.options.tls_cert:
+        if self.options.tls_cert and self.options.tls_key:
             server_tls.NamedCertificate(self.options.tls_cert, self.options.tls_key).install(tls)
         config = uvicorn.Config(
             _ByListener(app, door, (browser_port, ui_port)), interface="asgi3", log_level="warning", lifespan="off", ws="none", loop="asyncio", timeout_graceful_shutdown=2, access_log=False, timeout_keep_alive=120,
@@ -341,7 +341,7 @@ class Server:
             "version": __version__,
             "kubeconfig": str(kubeconfig_path),
             "notice": notice,
-            "flags": {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items()},
+            "flags": {k: str(v) if isinstance(v, Path) else v for k, v in self.options._asdict().items()},
         }
         server_files.write_file(self.data_dir / "server.json", json.dumps(facts, indent=2) + "\n")
         if notice:
@@ -349,7 +349,7 @@ class Server:
         print(f"rowlock serves {url} (kubeconfig: {kubeconfig_path})", flush=True)
 
 
-def _describe_os_error(error: OSError, options: argparse.Namespace) -> str:
+def _describe_os_error(error: OSError, options: ServerSettings) -> str:
     """One sentence with what to do now."""
     if isinstance(error, ssl.SSLError):
         names = ", ".join(str(options.data_dir / name) for name in ("server.crt", "server.key"))
@@ -377,7 +377,7 @@ def _only_cause(group: BaseExceptionGroup[BaseException]) -> ApiError | OSError 
     return leaf if isinstance(leaf, ApiError | OSError) else None
 
 
-def _run(options: argparse.Namespace, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
+def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
     """Until it is stopped. Raises ApiError, OSError for a start that was refused."""
     clock = loop_watchdog.TurnClock()
 
@@ -395,7 +395,7 @@ def _run(options: argparse.Namespace, certificate_process: subprocess.Popen[byte
 
 
 def serve(
-    options: argparse.Namespace, certificate_process: subprocess.Popen[bytes], server_class: type[Server] = Server
+    options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server] = Server
 ) -> int:
     """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:

@@ -67,6 +67,11 @@ _DECODER = ObjectDecoder()
 class KubeServer(Server):
     """One real cluster and its REST API on one HTTPS port."""
 
+    @property
+    def _kubeconfig(self) -> Path:
+        assert self.options.kubeconfig is not None, "`serve.py` makes a KubeServer only where there is one"
+        return self.options.kubeconfig
+
     async def run(self) -> None:
         """Until SIGTERM or SIGINT. Raises ApiError where the cluster cannot be used, with what to do about it."""
         loop = asyncio.get_running_loop()
@@ -88,7 +93,7 @@ class KubeServer(Server):
         port = listeners[0].getsockname()[1]
         browser_listeners = sockets.open_browser_listeners(self.data_dir, port, "")
         async with AsyncExitStack() as stack:
-            kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
+            kube = await stack.enter_async_context(connect(self._kubeconfig, self.options.context))
             dialect, notice = await self._look_at_cluster(kube)
             server_files.finish_certificates(self._certificate_process, self.data_dir)
             token = server_files.ensure_token(self.data_dir / "token")
@@ -96,7 +101,7 @@ class KubeServer(Server):
             scheduler = await self._make_scheduler(stack, clients) if dialect is OWN else None
             operator = await self._make_operator(stack, clients) if self.options.operator == "own" else None
             users = KubeUsers.connect(
-                kube, self.options.kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
+                kube, self._kubeconfig, self.options.context, token, _LIMITS, owner_loopback_only=bool(bind)
             )
             stack.push_async_callback(users.close)
             settings = RestSettings(
@@ -150,7 +155,7 @@ class KubeServer(Server):
                         *((operator.run(),) if operator else ()),
                     ),
                     browser_listeners=browser_listeners,
-                    announce=partial(self.write_server_json, url, door, self.options.kubeconfig, notice),
+                    announce=partial(self.write_server_json, url, door, self._kubeconfig, notice),
                 )
 
     async def _open_archive(self, stack: AsyncExitStack) -> tuple[Archive, RunElected | None]:
@@ -173,7 +178,7 @@ class KubeServer(Server):
 
     async def _look_at_cluster(self, kube: Kube) -> tuple[Dialect, str]:
         """The scheduler that jobs go to, and what is to be said of the cluster. Raises ApiError where it cannot be used."""
-        await _require_access(kube, self.options.kubeconfig)
+        await _require_access(kube, self._kubeconfig)
         dialect, consequence = await choose_dialect(kube, self.options.scheduler)
         notices = await require_kinds(
             kube, install=self.options.install_crds, has_operator=self.options.operator == "own",
@@ -202,7 +207,7 @@ class KubeServer(Server):
         self, stack: AsyncExitStack, rules: tuple[Rule, ...], work: str, manifests: str, flag: str
     ) -> Kube:
         """A client of its own for `work`, and the namespace of its Lease. Raises Forbidden with what these credentials lack."""
-        kube = await stack.enter_async_context(connect(self.options.kubeconfig, self.options.context))
+        kube = await stack.enter_async_context(connect(self._kubeconfig, self.options.context))
         if missing := await missing_rights(kube, rules):
             raise Forbidden(
                 f"these credentials may not do what {work} ({', '.join(missing)}): give them the rights of"

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import stat
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rowlock.authentication.oidc import settings as oidc_settings
 from rowlock.errors import ApiError, BadRequest
-from rowlock.server_log import configure_logging
+from rowlock.server_settings import DEFAULTS, SETTINGS, ServerSettings, flag_name
 
 gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
 
@@ -26,60 +30,22 @@ OPTIONAL_PARTS = ("kubelet", "scheduler")
 """What a cluster can be started without."""
 
 
-def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    """The flags of `rowlock up`, which has checked them already."""
-    parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve an embedded cluster.")
+def parse_arguments(argv: list[str] | None = None) -> ServerSettings:
+    """The flags of `rowlock up`, which has checked them already; durations are seconds here, and sizes bytes."""
+    parser = argparse.ArgumentParser(prog="python -m rowlock.serve", description="Serve a cluster.")
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--kubeconfig", type=Path, help="serve the real cluster of this file, not an embedded one")
-    parser.add_argument("--context", default="", help="the kubeconfig's context; default: its current one")
-    parser.add_argument("--install-crds", action="store_true", help="create the kinds Queue and PodGroup there")
-    parser.add_argument("--scheduler", default="auto", help="a name of gangs/dialects.py, or auto")
-    parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
-    parser.add_argument(
-        "--archive", default="", help="s3://BUCKET/PREFIX or file:///DIRECTORY: the archive of several servers"
-    )
-    parser.add_argument("--debug-image", default="", help='of debug containers in pods without py-spy; "" = none')
-    parser.add_argument(
-        "--tls-cert", type=Path, help="the certificate for clients that name the server of a real cluster"
-    )
-    parser.add_argument("--tls-key", type=Path, help="its key")
-    parser.add_argument("--port", type=int, default=0, help="0 = the port of last time if it is free, else any")
-    parser.add_argument(
-        "--bind", default="", help="another address to listen on besides loopback; needs --users or --kubeconfig"
-    )
-    parser.add_argument("--users", type=Path, help="a file of lines token,user,uid,groups, for its owner's eyes only")
-    parser.add_argument("--system", type=Path, help="users of this machine log in at a socket in this directory")
-    parser.add_argument("--ui-address", default="", help="ADDRESS[:PORT] at which others reach the web UI over HTTPS")
-    parser.add_argument("--ui-cert", type=Path, help="the certificate of the web UI there; default: the server's own")
-    parser.add_argument("--ui-key", type=Path, help="its key")
-    oidc_settings.add_arguments(parser)
-    parser.add_argument("--tls-san", default="", help="more names for the certificate, comma-separated")
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--pretend-nodes", type=int, default=0)
-    parser.add_argument("--half-life", type=float, default=0.0, help="of time-based fair share in seconds; 0 = off")
-    parser.add_argument("--gpus-per-node", type=int, default=None)
-    parser.add_argument("--simulated-gpus", type=int, default=0)
-    parser.add_argument("--cpus-per-node", type=float, default=None)
-    parser.add_argument("--max-pods", type=int, default=1000, help="pods that each node holds")
-    parser.add_argument("--host-ports", default="", help="ports of loopback that pods reach, with commas between them")
-    parser.add_argument("--network", choices=("auto", "namespaces", "rewrite"), default="auto")
-    parser.add_argument("--runtime", choices=("auto", "process", "container"), default="auto")
-    parser.add_argument("--warm-start", choices=("auto", "off"), default="auto")
-    parser.add_argument("--log-limit", type=int, default=50 << 20, help="bytes of a container's log that are kept")
-    parser.add_argument("--pids-limit", type=int, default=0, help="processes and threads of a container; 0 = no limit")
-    parser.add_argument("--event-ttl", type=float, default=3600.0, help="seconds after an Event was last seen")
-    parser.add_argument("--keep-checkpoints", type=float, default=7 * 86400, help="seconds after a job was deleted")
-    parser.add_argument("--keep-runs", type=float, default=90 * 86400, help="seconds after the end of a run")
-    parser.add_argument("--archive-size", type=int, default=4 << 30, help="bytes of the archive")
-    parser.add_argument(
-        "--accept-loss", action="store_true", help="go on with a database that lacks changes it once had"
-    )
-    parser.add_argument("--restart-backoff", type=float, default=10.0, help="seconds before a second restart")
-    parser.add_argument("--parity", choices=("default", "strict", "fixed"), default="default")
-    parser.add_argument(
-        "--without", default="", help=f"comma-separated parts to leave out: {', '.join(OPTIONAL_PARTS)}"
-    )
-    return parser.parse_args(argv)
+    for name, row in SETTINGS.items():
+        text = row.help.replace("%", "%%")
+        if row.kind == "switch":
+            parser.add_argument(flag_name(name), action="store_true", help=text)
+        else:
+            choices = row.kind.split("|") if "|" in row.kind else None
+            parse = _PARSERS.get(row.kind, str)
+            parser.add_argument(flag_name(name), type=parse, default=DEFAULTS[name], choices=choices, help=text)
+    return ServerSettings(**vars(parser.parse_args(argv)))
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {"int": int, "size": int, "duration": float, "file": Path}
 
 
 def prepare_data_dir(data_dir: Path) -> None:
@@ -107,7 +73,7 @@ def start_certificates(data_dir: Path, names: Sequence[str] = ()) -> subprocess.
     )
 
 
-def external_names(options: argparse.Namespace) -> list[str]:
+def external_names(options: ServerSettings) -> list[str]:
     """What others may call the server, when they can reach it. Raises ApiError: without users nobody else may."""
     provider = oidc_settings.parse_settings(options)
     _check_certificate("--tls-cert", options.tls_cert, "--tls-key", options.tls_key)
@@ -136,7 +102,7 @@ def external_names(options: argparse.Namespace) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _check_ui_certificate(options: argparse.Namespace) -> None:
+def _check_ui_certificate(options: ServerSettings) -> None:
     """Raises BadRequest, before anything is started."""
     if options.ui_cert is not None and options.ui_key is not None and not options.ui_address:
         raise BadRequest(
@@ -159,6 +125,68 @@ def _check_certificate(flag: str, certificate: Path | None, key_flag: str, key: 
         raise BadRequest(f"{flag} {certificate} and {key_flag} {key} cannot be used: {error}") from None
 
 
+# ---------------------------------------------------------------- the log: one line a message, and no flood of the same one
+
+BURST = 20
+"""Lines of one kind (the same place in the code, whatever its values) that are written in one `WINDOW`."""
+WINDOW = 10.0  # seconds
+_MAX_KINDS = 1_000
+# Names, messages of programs and words of clients stand in log lines. As escapes, their control characters forge no line.
+_UNPRINTABLE = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: chr(code).encode("unicode_escape").decode() for code in _UNPRINTABLE}
+
+
+class LineFormatter(logging.Formatter):
+    """Time, level, logger, message; a traceback below it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname).1s %(name)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(_ESCAPES)
+        return super().formatMessage(record)
+
+
+@dataclass(slots=True)
+class _Window:
+    begin: float
+    written: int = 0
+    dropped: int = 0
+
+
+class RateLimit(logging.Filter):
+    """At most `BURST` lines of a kind in a `WINDOW`; the next one that is written says how many were left out."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._windows: dict[tuple[str, int], _Window] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now, kind = self._clock(), (record.pathname, record.lineno)
+        window = self._windows.get(kind)
+        if window is None or now - window.begin >= WINDOW:
+            if window is not None and window.dropped:
+                record.msg = f"{record.getMessage()} ({window.dropped} lines like this one were left out)"
+                record.args = ()
+            if len(self._windows) >= _MAX_KINDS:
+                self._windows.clear()
+            window = self._windows[kind] = _Window(now)
+        if window.written >= BURST:
+            window.dropped += 1
+            return False
+        window.written += 1
+        return True
+
+
+def configure_logging() -> None:
+    """Everything from level INFO on goes to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    handler.addFilter(RateLimit())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 after an orderly stop, 1 with one sentence when it cannot start."""
     options = parse_arguments(argv)
@@ -175,7 +203,7 @@ def main(argv: list[str] | None = None) -> int:
         if options.kubeconfig == Path("in-cluster"):
             from rowlock.kube.install.in_cluster import write_kubeconfig  # late: few servers are in a pod
 
-            options.kubeconfig = write_kubeconfig(options.data_dir.absolute())
+            options = options._replace(kubeconfig=write_kubeconfig(options.data_dir.absolute()))
         certificate_process = start_certificates(options.data_dir.absolute(), external_names(options))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)

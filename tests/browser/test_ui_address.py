@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from rowlock import serve
 from rowlock.errors import BadRequest
 from rowlock.http_server import sockets
 from rowlock.http_server.certificates import ensure_certificates
+from rowlock.server_settings import ServerSettings
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_it_has_a_port_of_its_own_and_keeps_it(tmp_path: Path) -> None:
             sockets.open_browser_listeners(tmp_path, port, "192.0.2.7")
 
 
-def options(directory: Path, *flags: str) -> argparse.Namespace:
+def options(directory: Path, *flags: str) -> ServerSettings:
     return serve.parse_arguments(["--data-dir", str(directory), *flags])
 
 

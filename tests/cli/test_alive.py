@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.client import is_alive, is_dying, running_server
+from rowlock.cli.server_json import is_alive, is_dying, running_server
 from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.server_files import process_identity
 

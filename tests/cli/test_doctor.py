@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rowlock.cli import client
-from rowlock.cli.commands import cluster, doctor
+from rowlock.cli.commands import doctor
 from rowlock.cli.run import command as run
 
 DiskUsage = namedtuple("DiskUsage", "total used free")
@@ -65,7 +65,7 @@ def test_the_lines_that_start_and_stop_a_server_name_its_directory(
 ) -> None:
     line: Any = SimpleNamespace(data_dir=str(tmp_path), server=None, simulated_gpus=None, quiet=False)
     assert doctor.server(line, str(tmp_path)).fix == f"start it: `rowlock up -d --data-dir {tmp_path}`"
-    monkeypatch.setattr(cluster, "start_server", lambda directory, argv: {"url": "https://127.0.0.1:1"})
+    monkeypatch.setattr(run, "start_server", lambda directory, argv: {"url": "https://127.0.0.1:1"})
     monkeypatch.setattr(client, "connect", lambda line: None)
     run.find_server(line)
     said = capsys.readouterr()

@@ -17,13 +17,14 @@ from tests.rest.served import NOW, Served, call
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.cli import client
-from rowlock.cli.commands import cluster
 from rowlock.cli.commands.tree import ROOT as ROWLOCK
 from rowlock.cli.grammar import Command, CommandError, CommandLine, Group, flags_of, help_of
 from rowlock.cli.output import format_memory
-from rowlock.cli.progress import ProgressReporter
+from rowlock.cli.run.progress import ProgressReporter
 from rowlock.cli.run.request import launch_command
 from rowlock.cli.runai_tree import ROOT as RUNAI
+from rowlock.cli.server_json import read_server_json
+from rowlock.cli.start.settings import check_same_settings, restart_command
 from rowlock.errors import NotFound
 from rowlock.workloads import history
 from rowlock.workloads.projects import Project
@@ -176,7 +177,7 @@ def test_a_hang_is_told_to_who_follows_the_log(served: Served) -> None:
         served.do(lambda: served.store.create(kinds.EVENT, {**made, "message": message, "type": "Warning"}))
         served.until(lambda: message in json.dumps(served.get(events_path)))
 
-    found = client.read_server_json(str(served.data))
+    found = read_server_json(str(served.data))
     assert found is not None
     server = client.ServerClient(found["url"], str(served.data))
     events_path = f"/api/v1/workloads/{job['id']}/events"
@@ -518,9 +519,9 @@ def test_a_line_that_is_told_means_the_same_cluster(tmp_path: Path, capsys: pyte
     _, _, err = call("rowlock", ["list", "--data-dir", str(elsewhere)], tmp_path, capsys)
     assert f"Start one: `rowlock up -d --data-dir '{elsewhere}'`" in err
     flags = {"data_dir": "/elsewhere", "nodes": 2}
-    assert client.restart_command({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
+    assert restart_command({"flags": flags}) == "rowlock up -d --data-dir /elsewhere --nodes 2"
     with pytest.raises(CommandError, match=r"without --nodes 3\. Stop it first: `rowlock down --data-dir /elsewhere`"):
-        cluster.check_same_settings("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
+        check_same_settings("/elsewhere", {"pid": 1, "flags": flags}, {"nodes": 3})
 
 
 def test_a_dead_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rowlock.server_log import BURST, WINDOW, LineFormatter, RateLimit
+from rowlock.serve import BURST, WINDOW, LineFormatter, RateLimit
 
 
 def record(message: str, *args: Any, line: int = 1) -> logging.LogRecord:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from rowlock import serve
-from rowlock.cli import client
 from rowlock.cli.commands import cluster
 from rowlock.cli.commands.tree import UP
 from rowlock.cli.grammar import CommandError, CommandLine, flags_of, parse
+from rowlock.cli.start.settings import restart_command
+from rowlock.server_settings import SETTINGS
 
 RECORD = Path(__file__).with_name("up_settings.json")
 REAL = "--kubeconfig in-cluster"
@@ -76,13 +77,13 @@ def outcome(line: str, directory: Path) -> dict[str, Any]:
         usual = as_flags(["--data-dir", str(directory)])
         return {
             "settings": {name: value for name, value in sorted(settings.items()) if value != usual[name]},
-            "again": client.restart_command({"flags": settings}),
+            "again": restart_command({"flags": settings}),
         }
 
 
 def as_flags(argv: list[str]) -> dict[str, Any]:
     """The flags as `server.json` has them."""
-    settings = vars(serve.parse_arguments(argv))
+    settings = serve.parse_arguments(argv)._asdict()
     return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
 
 
@@ -98,6 +99,19 @@ def test_every_flag_means_what_it_meant(tmp_path: Path) -> None:
     for line in lines():
         assert now["lines"][line] == recorded["lines"].get(line), line
     assert now["lines"].keys() == recorded["lines"].keys()
+
+
+def test_the_command_that_starts_a_server_again_gives_the_same_settings(tmp_path: Path) -> None:
+    for line in lines():
+        first = outcome(line, tmp_path)
+        if "settings" in first:
+            lasting = {name: value for name, value in first["settings"].items() if not SETTINGS[name].once}
+            again = outcome(first["again"].removeprefix("rowlock up -d"), tmp_path)
+            assert again == {"settings": lasting, "again": first["again"]}, line
+
+
+def test_values_with_blanks_are_quoted_in_what_is_printed() -> None:
+    assert restart_command({"flags": {"oidc_name": "our company"}}) == "rowlock up -d --oidc-name 'our company'"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import ssl
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rowlock.assembly import _describe_os_error
+from rowlock.server_settings import ServerSettings
 
-OPTIONS = argparse.Namespace(port=8443, data_dir=Path("/data"))
+OPTIONS = ServerSettings(port=8443, data_dir=Path("/data"))
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,21 @@ import os
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli import system_server
-from rowlock.cli.accounts.provider_flags import PROVIDER_FLAGS
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
 from rowlock.cli.login.session import is_over, login_again_hint, read_session, renew_session, write_session
 from rowlock.cli.logs import text_streams
 from rowlock.cli.output import tell
+from rowlock.cli.server_json import describe_copy, is_alive, read_server_json, running_server
+from rowlock.cli.start.settings import restart_command
 
 _TIMEOUT = 90.0
 """Seconds for an answer to begin; a submit may wait for a deleted job to leave, a wait polls for 30."""
-_PF_EXITING, _SIGKILL_MASK = 0x4, 1 << 8
 
 
 class StatusError(CommandError):
@@ -43,108 +43,6 @@ class Unanswered(CommandError):
     def __init__(self, message: str, *, is_sent: bool) -> None:
         super().__init__(message)
         self.is_sent = is_sent
-
-
-def is_dying(stat: Sequence[bytes], status: str) -> bool:
-    """Whether the kernel has ended a process, or is about to: SIGKILL is pending, or it exits. `stat`: the fields of /proc/PID/stat
-    behind its name, and `status` is the other file."""
-    pending = (int(row.split()[1], 16) for row in status.splitlines() if row.startswith(("SigPnd:", "ShdPnd:")))
-    return stat[0] in (b"Z", b"X") or bool(int(stat[6]) & _PF_EXITING) or any(mask & _SIGKILL_MASK for mask in pending)
-
-
-def is_alive(server_json: dict[str, Any]) -> bool:
-    """Whether the process that wrote this server.json still runs. One that is dying does not count, nor does a younger process with
-    the same pid. A process of another user counts, although this user cannot signal it."""
-    pid = int(server_json.get("pid") or 0)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            status = file.read()
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot_id = file.read().strip()
-    except OSError:
-        return not os.path.isdir("/proc/self")  # without /proc only the signal can tell
-    if is_dying(fields, status):
-        return False
-    if "startTicks" not in server_json:
-        return True  # an older rowlock wrote no start time: only the pid can tell
-    return (server_json["startTicks"], server_json.get("bootId", boot_id)) == (int(fields[19]), boot_id)
-
-
-def read_server_json(directory: str) -> dict[str, Any] | None:
-    """The content of server.json; None when the file is missing or damaged, or names another directory."""
-    try:
-        with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
-            server_json = json.load(file)
-    except PermissionError:
-        raise CommandError(
-            f"{directory} belongs to somebody else: choose another with --data-dir or ROWLOCK_DATA_DIR"
-        ) from None
-    except (OSError, ValueError):
-        return None
-    if not isinstance(server_json, dict) or "url" not in server_json:
-        return None
-    status = os.stat(directory)
-    if server_json.get("directory", f"{status.st_dev}:{status.st_ino}") != f"{status.st_dev}:{status.st_ino}":
-        return None  # the directory is a copy: that server belongs to the original
-    return server_json
-
-
-def describe_copy(directory: str) -> str:
-    """For a copied data directory whose original has a running server: a hint that says so. Otherwise ""."""
-    try:
-        with open(os.path.join(directory, "server.json"), encoding="utf-8") as file:
-            server_json = json.load(file)
-        if read_server_json(directory) is not None or not is_alive(server_json):
-            return ""
-        original = str(server_json["flags"]["data_dir"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return ""
-    return (
-        f" ({directory} is a copy of {original}, whose server, pid {server_json.get('pid')}, goes on;"
-        f" `rowlock down{data_dir_flag(original)}` stops that one)"
-    )
-
-
-def running_server(directory: str) -> dict[str, Any] | None:
-    """The content of server.json if its server runs, else None."""
-    server_json = read_server_json(directory)
-    return server_json if server_json and is_alive(server_json) else None
-
-
-_RESTART_FLAGS = {
-    "kubeconfig": None, "context": "", "scheduler": "auto", "nodes": 1, "pretend_nodes": 0, "simulated_gpus": 0, "gpus_per_node": None, "cpus_per_node": None, "max_pods": 1000, "pids_limit": 0, "bind": "",
-    "users": None, "tls_san": "", "network": "auto", "runtime": "auto", "without": "", "host_ports": "", "ui_address": "", "ui_cert": None, "ui_key": None, "tls_cert": None, "tls_key": None, "archive": "", **{flag.dest: "" for flag in PROVIDER_FLAGS},
-}  # fmt: skip
-"""Flags of `up` that decide what the cluster is, with their defaults."""
-
-
-def restart_command(server_json: dict[str, Any] | None) -> str:
-    """The command line that starts the server again with the same flags. Without them it would lack the nodes and GPUs of its
-    jobs."""
-    flags = (server_json or {}).get("flags") or {}
-    words = [
-        f"rowlock up -d{data_dir_flag(flags.get('data_dir') or data_dir(None))}",
-        *flag_words(unusual_flags(flags)),
-    ]
-    return " ".join([*words, "--system"] if flags.get("system") else words)
-
-
-def unusual_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Those flags of a start that say what `rowlock up` alone does not."""
-    return {n: flags[n] for n, usual in _RESTART_FLAGS.items() if flags.get(n) not in (usual, None)}
-
-
-def flag_words(flags: Mapping[str, Any]) -> list[str]:
-    """Flags as they are typed: `--nodes 2`."""
-    return [f"--{name.replace('_', '-')} {value}" for name, value in flags.items()]
 
 
 def connect(line: Any) -> ServerClient:

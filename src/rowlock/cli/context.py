@@ -14,6 +14,16 @@ DATA_DIR = Flag(
 )
 PROJECT = Flag("-p --project", "text", "the project (default: the selected one)", value="NAME")
 JSON = Flag("--json", "switch", "print JSON")
+LISTEN_FLAGS = (
+    Flag(
+        "--listen-host",
+        "text",
+        "where the browser comes back to from the identity provider (default: 127.0.0.1)",
+        value="HOST",
+    ),
+    Flag("--listen-port", "int", "the port there, if the provider must know it (default: a free one)", value="PORT"),
+)
+"""Of logins at an identity provider."""
 DEFAULT_PROJECT = "default"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 
 from rowlock.authentication.oidc.id_tokens import IdTokens
@@ -10,6 +9,7 @@ from rowlock.authentication.oidc.logins import OidcLogins
 from rowlock.authentication.oidc.provider import OidcProvider
 from rowlock.authentication.oidc.settings import OidcSettings, parse_settings
 from rowlock.controllers.supervisor import supervise
+from rowlock.server_settings import ServerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class IdentityProvider:
         return cls(provider, tokens, OidcLogins(provider, tokens))
 
     @classmethod
-    def from_flags(cls, options: argparse.Namespace) -> IdentityProvider | None:
+    def from_flags(cls, options: ServerSettings) -> IdentityProvider | None:
         """None where the flags name none. Raises BadRequest."""
         settings = parse_settings(options)
         return None if settings is None else cls.connect(settings)

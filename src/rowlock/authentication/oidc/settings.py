@@ -1,8 +1,7 @@
-"""How an identity provider is configured: the flags of `rowlock up`, under kube-apiserver's names for them."""
+"""How an identity provider is configured: the settings `--oidc-…`, under kube-apiserver's names for them."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import stat
 from dataclasses import dataclass
@@ -10,16 +9,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rowlock.errors import BadRequest
+from rowlock.server_settings import ServerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 """Signatures with a key pair. `none` proves nothing, and with HS256 who can check a token can make one."""
 DEFAULT_ALGORITHMS = ("RS256", "ES256")
 DEFAULT_PREFIX = "oidc:"
 """Before names and groups of a provider: its users are not those of the cluster, even if they have the same name."""
-FLAGS = (
-    "oidc_issuer_url", "oidc_client_id", "oidc_client_secret_file", "oidc_name", "oidc_username_claim", "oidc_username_prefix",
-    "oidc_groups_claim", "oidc_groups_prefix", "oidc_required_claim", "oidc_ca_file", "oidc_signing_algs",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +41,28 @@ class OidcSettings:
         return self.name or urlsplit(self.issuer).hostname or self.issuer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the server's process."""
-    for name in FLAGS:
-        parser.add_argument(f"--{name.replace('_', '-')}", default="")
-
-
-def parse_settings(options: argparse.Namespace) -> OidcSettings | None:
+def parse_settings(settings: ServerSettings) -> OidcSettings | None:
     """None where no provider is configured. Raises BadRequest with the flag to change."""
-    given = {name: str(getattr(options, name, "") or "") for name in FLAGS}
-    if not any(given.values()):
+    if not any(value for name, value in settings._asdict().items() if name.startswith("oidc_")):
         return None
-    issuer, client_id = given["oidc_issuer_url"], given["oidc_client_id"]
-    if not issuer or not client_id:
+    if not settings.oidc_issuer_url or not settings.oidc_client_id:
         raise BadRequest("an identity provider needs both: --oidc-issuer-url URL and --oidc-client-id ID")
-    check_address(issuer, "--oidc-issuer-url")
-    ca_file = Path(given["oidc_ca_file"]) if given["oidc_ca_file"] else None
+    check_address(settings.oidc_issuer_url, "--oidc-issuer-url")
+    ca_file = settings.oidc_ca_file
     if ca_file is not None and not ca_file.is_file():
         raise BadRequest(f"there is no file {ca_file}: --oidc-ca-file names the certificate authority of the provider")
     return OidcSettings(
-        issuer,
-        client_id,
-        _read_secret(given["oidc_client_secret_file"]),
-        given["oidc_name"],
-        given["oidc_username_claim"] or "sub",
-        _prefix(given["oidc_username_prefix"]),
-        given["oidc_groups_claim"],
-        _prefix(given["oidc_groups_prefix"]),
-        _required_claims(given["oidc_required_claim"]),
+        settings.oidc_issuer_url,
+        settings.oidc_client_id,
+        _read_secret(settings.oidc_client_secret_file),
+        settings.oidc_name,
+        settings.oidc_username_claim or "sub",
+        _prefix(settings.oidc_username_prefix),
+        settings.oidc_groups_claim,
+        _prefix(settings.oidc_groups_prefix),
+        _required_claims(settings.oidc_required_claim),
         ca_file,
-        _algorithms(given["oidc_signing_algs"]),
+        _algorithms(settings.oidc_signing_algs),
     )
 
 
@@ -109,8 +97,8 @@ def _algorithms(text: str) -> tuple[str, ...]:
     return names
 
 
-def _read_secret(path: str) -> str:
-    if not path:
+def _read_secret(path: Path | None) -> str:
+    if path is None:
         return ""
     try:
         with open(path, encoding="utf-8") as file:

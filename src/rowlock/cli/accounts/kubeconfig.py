@@ -8,6 +8,7 @@ from rowlock.cli import client
 from rowlock.cli.context import data_dir, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show
+from rowlock.cli.server_json import is_alive, read_server_json, running_server
 
 
 def kubeconfig(line: CommandLine) -> int:
@@ -18,7 +19,7 @@ def kubeconfig(line: CommandLine) -> int:
         return 0
     if shared := _machine_server(line, directory):
         return _show_machine_kubeconfig(line, directory, shared)
-    path = str((client.read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
+    path = str((read_server_json(directory) or {}).get("kubeconfig") or os.path.join(directory, "kubeconfig"))
     if not os.path.exists(path):
         raise CommandError(f"there is no kubeconfig in {directory} yet: it is written by the first `rowlock up`")
     if line.path:
@@ -31,8 +32,8 @@ def kubeconfig(line: CommandLine) -> int:
 
 def _machine_server(line: CommandLine, directory: str) -> client.ServerClient | None:
     """The server of the whole machine, for a user who logs in at its socket and runs no other server."""
-    server_json = client.read_server_json(directory)
-    if server_json is not None and client.is_alive(server_json):
+    server_json = read_server_json(directory)
+    if server_json is not None and is_alive(server_json):
         return None
     shared = client.find_system_server(line)
     return shared if shared is not None and shared.logs_in else None
@@ -85,7 +86,7 @@ def read_user_token(directory: str, user: str) -> str:
     """The token of a user of the running server's --users file. Raises CommandError."""
     import csv
 
-    server_json = client.running_server(directory)
+    server_json = running_server(directory)
     flags = (server_json or {}).get("flags") or {}
     users = str(flags.get("users") or "")
     if flags.get("kubeconfig") is not None:
@@ -112,7 +113,7 @@ def _user_kubeconfig(line: CommandLine, directory: str) -> str:
     import json
 
     token = read_user_token(directory, line.user)
-    server_json = client.running_server(directory) or {}
+    server_json = running_server(directory) or {}
     try:
         with open(os.path.join(directory, "ca.crt"), "rb") as file:
             authority = base64.b64encode(file.read()).decode()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from rowlock.cli import client
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import parse_duration
+from rowlock.cli.server_json import running_server
 
 
 def diff_engines(line: CommandLine) -> int:
     directory = data_dir(line)
-    server_json = client.running_server(directory)
+    server_json = running_server(directory)
     if server_json is None:
         raise CommandError(
             f"no server runs in {directory}: `rowlock up -d` starts an embedded cluster to compare with", 2

@@ -15,6 +15,8 @@ from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json, table
+from rowlock.cli.server_json import read_server_json, running_server
+from rowlock.cli.start.settings import restart_command
 
 _FEW_OPEN_FILES = 4096
 """The server lets connections take three quarters; the last quarter is a pidfd for each of a node's 1,000 pods."""
@@ -274,13 +276,11 @@ def disk_space(directory: str) -> Finding:
 
 def server(line: CommandLine, directory: str) -> Finding:
     """Whether a server runs on the data directory, and answers."""
-    server_json = client.running_server(directory)
+    server_json = running_server(directory)
     if server_json is None:
-        last_server_json = client.read_server_json(directory)
+        last_server_json = read_server_json(directory)
         state = f"gone (pid {last_server_json.get('pid')} is not there)" if last_server_json else "not running"
-        start = (
-            client.restart_command(last_server_json) if last_server_json else f"rowlock up -d{data_dir_flag(directory)}"
-        )
+        start = restart_command(last_server_json) if last_server_json else f"rowlock up -d{data_dir_flag(directory)}"
         return Finding("server", "warn", state, f"start it: `{start}`")
     try:
         client.connect(line).get("/api/v1/clusters")

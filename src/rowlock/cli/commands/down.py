@@ -17,6 +17,8 @@ from rowlock.cli.context import data_dir, data_dir_flag, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, parse_duration, show, tell
 from rowlock.cli.run.stops import suspend_job
+from rowlock.cli.server_json import describe_copy, is_alive, read_server_json, running_server
+from rowlock.cli.start.settings import restart_command
 
 _STOP_TIMEOUT = 40.0
 """Seconds that `down` waits for jobs to stop, all together."""
@@ -29,11 +31,11 @@ _MAX_START = 1 << 20
 def down(line: CommandLine) -> int:
     """Stop the cluster and its running jobs."""
     directory = data_dir(line)
-    server_json = client.running_server(directory)
+    server_json = running_server(directory)
     if server_json is None:
-        show(f"No server is running for {directory}{client.describe_copy(directory)}.")
+        show(f"No server is running for {directory}{describe_copy(directory)}.")
         if count := _count_surviving_pods(directory):
-            again = client.restart_command(client.read_server_json(directory))
+            again = restart_command(read_server_json(directory))
             tell(
                 f"The programs of {count} {'pod' if count == 1 else 'pods'} run on: the server ended without stopping them. "
                 f"`{again}`, then `rowlock down`, stops them"
@@ -55,7 +57,7 @@ def down(line: CommandLine) -> int:
     pid = int(server_json["pid"])
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + limit
-    while client.is_alive(server_json):
+    while is_alive(server_json):
         if time.monotonic() > deadline:
             raise CommandError(f"the server (pid {pid}) did not end within {line.timeout}; `kill -9 {pid}` ends it")
         _reap_child(pid)
@@ -69,7 +71,7 @@ def down(line: CommandLine) -> int:
     if busy:
         project_flag = "" if busy[0]["projectName"] == project(line) else f" -p {busy[0]['projectName']}"
         resume = f"rowlock resume {busy[0]['name']}{project_flag}{data_dir_flag(directory)}"
-        show(f"To go on with a stopped job: `{client.restart_command(server_json)}`, then `{resume}`")
+        show(f"To go on with a stopped job: `{restart_command(server_json)}`, then `{resume}`")
     return 0
 
 

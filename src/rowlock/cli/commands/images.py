@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from rowlock.cli import client
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.server_json import read_server_json
 
 
 def _exec_node_command(line: CommandLine, *argv: str) -> int:
@@ -36,7 +36,7 @@ def build(line: CommandLine) -> int:
 
 def _server_runtime(line: CommandLine) -> str:
     """The runtime with which the data directory's server was started, so that its pods find the image."""
-    return str((client.read_server_json(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
+    return str((read_server_json(data_dir(line)) or {}).get("flags", {}).get("runtime") or "auto")
 
 
 def index(line: CommandLine) -> int:

@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 from rowlock.cli import exec_flags
-from rowlock.cli.accounts.provider_flags import LISTEN_FLAGS, PROVIDER_FLAGS
 from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
-from rowlock.cli.context import DATA_DIR, JSON, PROJECT
+from rowlock.cli.context import DATA_DIR, JSON, LISTEN_FLAGS, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
+from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
 
 _YES = Flag("-y --yes", "switch", "do not ask")
-_MACHINE_FLAGS = (
-    Flag("--nodes", "int", "number of nodes into which this machine is divided", 1, value="N"),
-    Flag("--gpus-per-node", "int", "real GPUs per node (default: all GPUs, divided among the nodes)", value="G"),
-    Flag("--simulated-gpus", "int", "simulated GPUs per node, to try jobs without real ones", value="G"),
-    Flag("--cpus-per-node", "int", "CPUs per node (default: all CPUs, divided among the nodes)", value="C"),
-    Flag("--max-pods", "int", "number of pods that a node holds", 1000, value="N"),
-    Flag("--pids-limit", "int", "processes and threads that each container may have (default: those of the machine)", value="N"),
-    Flag("--host-ports", "text", "ports of this machine's localhost that pods reach as host.rowlock.internal", value="PORT,..."),
-    Flag("--port", "int", "the HTTPS port on 127.0.0.1 (default: the same as last time, or a free one)", value="P"),
-    Flag("--bind", "text", "also listen on this address, for other users; needs --users or --kubeconfig", value="ADDRESS"),
-    Flag("--users", "text", 'the users: a file (mode 0600) with lines token,user,uid,"group,group"', value="FILE"),
-    Flag("--ui-address", "text", "also serve the web UI there, over HTTPS with a login page", value="ADDRESS[:PORT]"),
-    Flag("--ui-cert", "text", "the web UI's certificate there, with its chain (default: self-made)", value="FILE"),
-    Flag("--ui-key", "text", "the key of --ui-cert", value="FILE"),
-    *PROVIDER_FLAGS,
-    Flag("--tls-san", "text", "additional names in the server's certificate (comma separated)", value="NAMES"),
-    Flag("--network", "auto|namespaces|rewrite", "a network namespace per pod, or rewritten names and ports", "auto"),
-    Flag("--runtime", "auto|process|container", "run pods in Docker or Podman: if it has or can pull the image, never, always", "auto"),
-    Flag("--warm-start", "auto|off", "fork programs that use torch from a process that has already imported it", "auto"),
-    Flag("--without", "text", "do not run these parts: kubelet, scheduler (comma separated)", value="LIST"),
-    Flag("--half-life", "text", "time-based fair share: usage this long ago counts half", value="DURATION"),
-    Flag("--log-limit", "text", "how much of each container's log to keep (the newest part)", "50Mi", value="SIZE"),
-    Flag("--keep-checkpoints", "text", "how long to keep the checkpoints of a deleted job", "7d", value="DURATION"),
-    Flag("--keep-runs", "text", "how long the archive keeps a run after its end", "90d", value="DURATION"),
-    Flag("--archive-size", "text", "how much the archive keeps; its oldest runs go first", "4Gi", value="SIZE"),
-    Flag("--event-ttl", "text", "how long to keep an Event after it was last seen", "1h", value="DURATION"),
-    Flag("--parity", "default|strict|fixed", "follow Kubeflow's training operator: closely, exactly, or with bugs fixed", "default"),
-    Flag("--accept-loss", "switch", "go on with a cluster.db that lacks changes it once had, and say what is lost"),
-    Flag("--pretend-nodes", "int", "fake nodes that run no programs, to try the scheduler", value="N"),
-)  # fmt: skip
-
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
     Flag("-d --detach", "switch", "return when the server is ready; it runs in the background"),
-    Flag("--kubeconfig", "text", "serve the real Kubernetes cluster of this file, not one on this machine; in-cluster: that of this pod", value="FILE"),
-    Flag("--context", "text", "with --kubeconfig: the context (default: the file's current one)", value="NAME"),
-    Flag("--install-crds", "switch", "with --kubeconfig: create the kinds Queue and PodGroup if the cluster lacks them"),
-    Flag("--scheduler", "auto|own|kai|volcano|kueue|coscheduling|kube|cluster", "with --kubeconfig: which scheduler places pods: the installed gang scheduler (auto), rowlock's (own), one of these, or the default one (kube)", "auto"),
-    Flag("--operator", "kubeflow|own", "with --kubeconfig: who makes the pods of jobs: Kubeflow's training operator, or rowlock where that is not installed", "kubeflow"),
-    Flag("--archive", "text", "with --kubeconfig: keep history and logs there, together with the other servers of the cluster: s3://BUCKET/PREFIX, or file:///DIRECTORY that all of them have", value="URL"),
-    Flag("--debug-image", "text", "with --kubeconfig: `rowlock why` adds a debug container of this image, which has Python and py-spy, to pods without py-spy; rowlock's own image has both", value="IMAGE"),
-    Flag("--tls-cert", "text", "with --kubeconfig: the certificate that clients see who name the server; all servers behind one name need one", value="FILE"),
-    Flag("--tls-key", "text", "its key", value="FILE"),
+    *REAL_FLAGS,
     Flag("--system", "switch", "serve all users of this machine, who log in with their Unix accounts; needs root"),
     Flag("--unit", "switch", "with --system: print a systemd unit that starts this server at boot, and start nothing"),
-    *_MACHINE_FLAGS, DATA_DIR, JSON,
+    *FLAGS, DATA_DIR, JSON,
 ))  # fmt: skip
 DOWN = Command("down", "Stop the cluster and its running jobs.", "commands.down:down", flags=(
     Flag("--keep-jobs", "switch", "do not stop running pods; the next `rowlock up` finds them again"),

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands import cluster
 from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
@@ -28,7 +27,9 @@ from rowlock.cli.run.changed_news import tell_changed
 from rowlock.cli.run.console import Console
 from rowlock.cli.run.following import DETACHED, STOPPED, TERMINATED, Follow, follow_run, leave_running
 from rowlock.cli.run.request import HOST_IMAGE, are_arguments, parse_processes, submission
-from rowlock.cli.start.former_flags import next_start
+from rowlock.cli.server_json import running_server
+from rowlock.cli.start.process import start_server
+from rowlock.cli.start.settings import check_same_settings, next_start, serve_argv
 from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.sending import send_submit
 
@@ -279,7 +280,7 @@ def find_server(line: CommandLine) -> ServerClient:
                 f"--simulated-gpus is for a server that is started here, and this directory's is {url}: leave it out", 2
             )
         return client.connect(line)
-    server_json = client.running_server(directory)
+    server_json = running_server(directory)
     if server_json is None and (shared_server := client.find_system_server(line)) is not None:
         line.server = shared_server
         return shared_server
@@ -288,11 +289,11 @@ def find_server(line: CommandLine) -> ServerClient:
             raise CommandError(
                 "nodes of a real cluster do not have this machine's programs: name an image with --image", 2
             )
-        cluster.check_same_settings(directory, server_json, settings)
+        check_same_settings(directory, server_json, settings)
     else:
         prepare_data_dir(directory)
         settings, sentences = next_start(directory, settings)
-        server_json = cluster.start_server(directory, cluster.serve_argv(directory, settings))
+        server_json = start_server(directory, serve_argv(directory, settings))
         tell(
             f"No cluster was running: one was started at {server_json['url']} (`rowlock down{data_dir_flag(directory)}` stops it)."
         )

@@ -15,8 +15,10 @@ from rowlock.cli.commands.logs import write_merged
 from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import ask, tell
-from rowlock.cli.progress import ProgressReporter
 from rowlock.cli.run.console import PIPED, TERMINAL, Console
+from rowlock.cli.run.progress import ProgressReporter
+from rowlock.cli.server_json import read_server_json
+from rowlock.cli.start.settings import restart_command
 
 DETACHED = 0
 STOPPED, TERMINATED = 130, 143
@@ -65,7 +67,7 @@ def follow_run(
     except client.StatusError:
         raise
     except CommandError:
-        restart = client.restart_command(client.read_server_json(server.directory))
+        restart = restart_command(read_server_json(server.directory))
         raise CommandError(
             f"the server has stopped; job {name} goes on, unless `rowlock down` stopped it: start the server again "
             f"(`{restart}`), then follow the job: `rowlock logs -f {name}{context_flags(line)}`"

@@ -11,6 +11,7 @@ from rowlock.cli.context import data_dir, prepare_data_dir, read_config, update_
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.output import show, show_json
 from rowlock.cli.runai_v2.tables import show_yaml
+from rowlock.cli.server_json import read_server_json, running_server
 
 _SETTINGS = {
     "output": "table", "interactive": "enabled", "auto_update": "disabled", "list_format_align": "enabled",
@@ -61,7 +62,7 @@ def _server_elsewhere(line: CommandLine) -> dict[str, Any]:
     if not (line.cp_url or "").startswith("https://"):
         raise CommandError("--cp-url is the address of a server: https://HOST:PORT", 2)
     directory = data_dir(line)
-    if client.running_server(directory):
+    if running_server(directory):
         raise CommandError(
             f"{directory} is the data directory of a server of its own: take another with --data-dir DIR"
         )
@@ -90,7 +91,7 @@ def describe_config(line: CommandLine) -> int:
 
 def _config_values(line: CommandLine) -> dict[str, Any]:
     config = read_config(line)
-    server = client.read_server_json(data_dir(line)) or {}
+    server = read_server_json(data_dir(line)) or {}
     return {
         "dataDirectory": data_dir(line),
         "controlPlaneUrl": server.get("url") or (config.get("control_plane") or {}).get("url") or "",
@@ -141,7 +142,7 @@ def set_kubeconfig(line: CommandLine) -> int:
     import yaml
 
     source = str(
-        (client.read_server_json(data_dir(line)) or {}).get("kubeconfig") or os.path.join(data_dir(line), "kubeconfig")
+        (read_server_json(data_dir(line)) or {}).get("kubeconfig") or os.path.join(data_dir(line), "kubeconfig")
     )
     try:
         with open(source, encoding="utf-8") as file:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rowlock.cli.accounts.provider_flags import LISTEN_FLAGS
-from rowlock.cli.context import DATA_DIR, PROJECT
+from rowlock.cli.context import DATA_DIR, LISTEN_FLAGS, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 
 _FLAGS = "runai_v2.flags:"

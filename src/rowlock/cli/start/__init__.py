@@ -1,1 +1,1 @@
-"""How the command lines start a server once more: which of its former flags hold again. Begin with `former_flags.py`."""
+"""How the command lines start a server: its flags, also those of its last start (`settings.py`), and its process (`process.py`)."""

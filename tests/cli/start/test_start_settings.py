@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.start.former_flags import NextStart, continue_start, next_start
+from rowlock.cli.start.settings import NextStart, continue_start, next_start
 
 USUAL = {"kubeconfig": None, "nodes": 1, "simulated_gpus": 0, "max_pods": 1000, "network": "auto", "bind": ""}
 
@@ -46,3 +46,7 @@ def test_what_an_older_version_or_a_broken_file_says_stops_no_start(tmp_path: Pa
     assert next_start(str(tmp_path), {}) == NextStart({})
     (tmp_path / "server.json").write_text(json.dumps({"url": "https://127.0.0.1:1", "flags": flags}))
     assert next_start(str(tmp_path), {}).settings == {}
+
+
+def test_counts_of_an_older_server_json_are_whole_again() -> None:
+    assert continue_start({"cpus_per_node": 2.0, "nodes": float("nan")}, {}).settings == {"cpus_per_node": 2}

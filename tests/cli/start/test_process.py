@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.commands import cluster
 from rowlock.cli.grammar import CommandError
+from rowlock.cli.start import process
+from rowlock.cli.start.process import start_server
 
 SILENT = "import time; open('pid', 'w').write(str(__import__('os').getpid())); time.sleep(600)"
 STAGES = "print('starting: reading cluster.db (91 MiB)', flush=True); print('error: no more', flush=True)"
@@ -18,12 +19,12 @@ STAGES = "print('starting: reading cluster.db (91 MiB)', flush=True); print('err
 
 def start(tmp_path: Path, program: str) -> str:
     with pytest.raises(CommandError) as refusal:
-        cluster.start_server(str(tmp_path), [sys.executable, "-c", program])
+        start_server(str(tmp_path), [sys.executable, "-c", program])
     return refusal.value.message
 
 
 def test_a_server_that_does_nothing_is_given_up_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_STALLED_TIMEOUT", 1.0)
+    monkeypatch.setattr(process, "_STALLED_TIMEOUT", 1.0)
     assert "the server did nothing for 1 s, did not answer, and was stopped" in start(tmp_path, SILENT)
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
@@ -33,8 +34,8 @@ def test_a_server_that_gets_on_is_waited_for(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(time, "monotonic", lambda: now)
     log = tmp_path / "server.log"
     log.touch()
-    worker = cluster._StartProgress(os.getpid(), str(log), 0)  # this process is the server
-    sleeper = cluster._StartProgress(0, str(log), 0)  # /proc/0 is nobody: no CPU time
+    worker = process._StartProgress(os.getpid(), str(log), 0)  # this process is the server
+    sleeper = process._StartProgress(0, str(log), 0)  # /proc/0 is nobody: no CPU time
     for _ in range(3):
         now += 100.0
         begun = time.process_time()
