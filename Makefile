@@ -17,6 +17,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # uv trusts its own list of certificates by default, pip and git the system's: an index behind a company's proxy needs that one.
 export UV_SYSTEM_CERTS ?= true
 
+# Programs of others that make Jobs (docs/jobs.md), each in an environment of its own: their pins clash with ours and each
+# other's. Where one cannot be installed, its test says so and is skipped.
+JOB_MAKERS := .venv-luigi .venv-dagster .venv-airflow .venv-prefect
+
 .PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples verdicts frameworks test-containers test-python differential lock clean
 
 help: ## this list
@@ -45,11 +49,11 @@ $(FRAMEWORKS): $(TORCH)
 demo: $(TORCH) ## train a 2-rank PyTorch DDP job on an embedded cluster; a rank is killed and training resumes
 	@$(BIN)/python examples/demo.py
 
-test: $(TORCH) .venv-kubeflow-0.5.0 ## every test this machine can run but those of test-real; says what it skipped and why
+test: $(TORCH) .venv-kubeflow-0.5.0 | .venv-luigi ## every test this machine can run but those of test-real; says what it skipped and why
 	$(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real and not examples' tests
 
-test-examples: $(FRAMEWORKS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning; and a part of `make verdicts`
-	$(BIN)/python -m pytest -rs -n $(WORKERS) -m examples tests/examples tests/diagnosis/test_verdicts.py
+test-examples: $(FRAMEWORKS) | $(JOB_MAKERS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning; programs that make Jobs; and a part of `make verdicts`
+	$(BIN)/python -m pytest -rs -n $(WORKERS) -m examples tests/examples tests/diagnosis/test_verdicts.py tests/clients/test_job_makers.py
 
 verdicts: $(FRAMEWORKS) ## run tests/diagnosis/programs and ask `why`: how often it is right, silent, wrong (VERDICTS=name: those alone)
 	$(BIN)/python -m tests.diagnosis.verdicts $(VERDICTS)
@@ -81,6 +85,14 @@ endif
 bench-ui: $(STAMP) ## what the web UI promises, measured in a real browser (apt-get install chromium)
 	$(INSTALL) -e '.[ui]'
 	$(BIN)/python -m benchmarks.ui
+
+.venv-luigi: PACKAGES = luigi==3.8.1 pykube-ng==23.6.0
+.venv-dagster: PACKAGES = dagster-k8s==0.29.27
+.venv-airflow: PACKAGES = apache-airflow==3.3.2 apache-airflow-providers-cncf-kubernetes==10.25.0
+.venv-prefect: PACKAGES = prefect==3.9.1 prefect-kubernetes==0.8.0
+$(JOB_MAKERS): $(UV)
+	@echo 'installing $(PACKAGES) (once)'
+	@$(UV) venv --quiet --clear $@ && $(UV) pip install --quiet --python $@/bin/python $(PACKAGES) || { rm -rf $@; echo '$(PACKAGES) cannot be installed here'; }
 
 .runapy-1.218.0: $(STAMP) ## the older version of Run:ai's Python client, for tests/clients/test_runapy.py
 	$(BIN)/uv pip install --quiet --target $@ --no-deps runapy==1.218.0
