@@ -35,6 +35,7 @@ from rowlock.errors import AlreadyExists
 from rowlock.kinds import NAMESPACE, NODE, Kind
 from rowlock.kubelet.node import fake_nodes, leftovers
 from rowlock.kubelet.pod.directory import EARLIER_RUNS, PodCard
+from rowlock.kubelet.streams.remote_logs import read_remote_log
 from rowlock.kubelet.volumes.settled_clock import SettledClock
 from rowlock.kubelet.worker.kubelet import Kubelet, start_kubelet
 from rowlock.kubelet.worker.settings import KubeletSettings
@@ -42,7 +43,7 @@ from rowlock.objects import Object, name, namespace
 from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.snapshot import SchedulerSettings as Planning
 from rowlock.storage import bootstrap
-from rowlock.storage.store import Store, no_logs
+from rowlock.storage.store import Store
 from rowlock.system import registry as system
 from rowlock.system.event_expiry import EVENT_TTL
 from rowlock.system.unix_accounts import UnixAccountRules
@@ -159,8 +160,9 @@ class LocalCluster:
         self._draining.begin(seconds)
 
     def _read_log(self, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
-        source = self.kubelet.logs.read_log if self.kubelet else no_logs
-        return source(namespace, pod, options)
+        if self.kubelet:
+            return self.kubelet.logs.read_log(namespace, pod, options)
+        return read_remote_log(self.store.view, namespace, pod, options)
 
     async def _bootstrap(self) -> None:
         async def create_missing(kind: Kind, obj: Object) -> None:
