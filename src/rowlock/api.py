@@ -216,6 +216,12 @@ class View(Protocol):
         ...
 
 
+class ObservedView(View, Protocol):
+    """A View that tells of each change once it is committed, in the turn of the event loop in which readers see it."""
+
+    def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None: ...
+
+
 INDEXED: frozenset[str] = frozenset(
     {"training.kubeflow.org/job-name", "batch.kubernetes.io/controller-uid", "pod-group-name"}
 )

@@ -201,6 +201,7 @@ class Server:
             archive=cluster.archive,
             pod_usage=cluster.kubelet.usage if cluster.kubelet else None,
             audit_log=audit_log,
+            view=cluster.store.view,
         )
         view = cluster.store.view
         sources = MetricSources(

@@ -275,7 +275,7 @@ class EmbeddedServed(Served):
             await self.store.create(kind, obj)
         scheduler = Scheduler()
         planned = partial(_planned, scheduler, self.store)
-        face = RestApi(self.store, self._settings(), take_snapshot=planned, pod_usage=self.usage)
+        face = RestApi(self.store, self._settings(), take_snapshot=planned, pod_usage=self.usage, view=self.store.view)
         app = application.application(face.routes, self.store, ApiServerSettings(token=TOKEN))
         web = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
         web.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # a thread may not have any

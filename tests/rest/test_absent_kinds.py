@@ -18,6 +18,7 @@ from rowlock.objects import Object, name
 from rowlock.rest import informers
 from rowlock.rest.app import RestApi
 from rowlock.rest.call import RestSettings
+from rowlock.rest.cluster_view import reflector
 from rowlock.rest.cluster_view.hidden_kinds import TOLD_AFTER_S, HiddenKinds
 from rowlock.rest.informers import InformerCache
 from rowlock.storage.store import Store
@@ -83,7 +84,7 @@ def test_what_is_hidden_and_not_needed_is_said_beside_the_answer(kind: Kind) -> 
 
 
 def test_a_kind_that_is_forbidden_is_rarely_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informers, "_REFUSED_DELAY", 0.01)
+    monkeypatch.setattr(reflector, "_REFUSED_DELAY", 0.01)
 
     async def run() -> None:
         api = Partial({kinds.QUEUE: REFUSAL})
@@ -98,8 +99,8 @@ def test_a_kind_that_is_forbidden_is_rarely_asked_for(monkeypatch: pytest.Monkey
 
 def test_kinds_that_were_refused_are_asked_for_when_another_one_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights and credentials come back for all kinds at once, and nobody waits for the turn of each."""
-    monkeypatch.setattr(informers, "_REFUSED_DELAY", 0.01)
-    monkeypatch.setattr(informers, "_ABSENT_KIND_DELAY", 3600.0)
+    monkeypatch.setattr(reflector, "_REFUSED_DELAY", 0.01)
+    monkeypatch.setattr(reflector, "_ABSENT_KIND_DELAY", 3600.0)
 
     async def run() -> None:
         api = Partial({kind: REFUSAL for kind in informers.WATCHED})

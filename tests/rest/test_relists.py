@@ -15,7 +15,7 @@ from rowlock.controllers.supervisor import back_off
 from rowlock.errors import Expired
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
-from rowlock.rest import informers
+from rowlock.rest.cluster_view import reflector
 from rowlock.rest.informers import InformerCache
 
 
@@ -105,8 +105,8 @@ def test_readers_see_the_old_pods_or_the_new_ones() -> None:
 
 
 def test_a_long_difference_leaves_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(informers, "_CHANGES_AT_ONCE", 3)
-    monkeypatch.setattr(informers, "TurnBudget", lambda: Eager())
+    monkeypatch.setattr(reflector, "_CHANGES_AT_ONCE", 3)
+    monkeypatch.setattr(reflector, "TurnBudget", lambda: Eager())
 
     class Eager:
         async def pause_if_due(self) -> None:
@@ -138,7 +138,7 @@ def test_a_watch_that_expires_again_and_again_is_not_begun_at_once(monkeypatch: 
         delays.append(back_off(failures, first, longest))
         return 0.0
 
-    monkeypatch.setattr(informers, "back_off", note)
+    monkeypatch.setattr(reflector, "back_off", note)
 
     async def run() -> None:
         api = Impatient(pod("a"))

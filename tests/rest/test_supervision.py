@@ -19,6 +19,8 @@ from rowlock.rest.informers import InformerCache
 class OddApi:
     """Tells an object that nobody expects, then one that is right, then nothing more."""
 
+    keeps_order = True
+
     async def watch(self, kind: Any, **_: Any) -> Any:
         if kind == kinds.NAMESPACE:
             yield Change("Added", 1, kind, {"metadata": {"name": "odd", "uid": "u"}})

@@ -14,6 +14,7 @@ from contextlib import aclosing
 
 from rowlock.api import Api, Change, View
 from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.controllers.waiters import Waiters
 from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unsupported
 from rowlock.kinds import Kind
 from rowlock.kube.cached_view import CachedView, Replacement
@@ -37,7 +38,7 @@ class Cache:
         self._view = CachedView()
         self._unsynced = set(self._kinds)
         self._subscribers: list[asyncio.Queue[Change]] = []
-        self._waiters: dict[tuple[Kind, Key], set[asyncio.Event]] = {}
+        self._waiters = Waiters[tuple[Kind, Key]]()
         self.synced = asyncio.Event()
         """Set when every kind was listed once; a kind that the cluster does not serve counts as empty."""
         self.watch_errors: dict[Kind, str] = {}
@@ -74,19 +75,13 @@ class Cache:
         finally:
             self._subscribers.remove(queue)
 
+    def follows(self, kind: Kind, obj: Object) -> bool:
+        """Whether objects of this kind are followed."""
+        return kind in self._kinds
+
     async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
         """Wait until `condition` holds for the object in the view (None = it does not exist), without a time limit."""
-        changed = asyncio.Event()
-        waiters = self._waiters.setdefault((kind, key), set())
-        waiters.add(changed)
-        try:
-            while not condition(self._view.get(kind, key.namespace, key.name)):
-                await changed.wait()
-                changed.clear()
-        finally:
-            waiters.discard(changed)
-            if not waiters:
-                self._waiters.pop((kind, key), None)
+        await self._waiters.wait_until((kind, key), lambda: condition(self._view.get(kind, key.namespace, key.name)))
 
     # ------------------------------------------------------------ one kind
 
@@ -152,6 +147,5 @@ class Cache:
         for change in changes:
             for queue in self._subscribers:
                 queue.put_nowait(change)
-            if self._waiters and change.kind is not None:
-                for waiter in self._waiters.get((change.kind, key(change.object)), ()):
-                    waiter.set()
+            if change.kind is not None:
+                self._waiters.wake((change.kind, key(change.object)))

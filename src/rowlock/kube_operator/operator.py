@@ -122,7 +122,7 @@ class KubeOperator:
         operators = [CheckedJobController(kind) for kind in await self._served_kinds()]
         followed = tuple(dict.fromkeys(kind for operator in operators for kind in operator.kinds))
         cache = Cache(self._kube, followed)
-        client = OperatorClient(self._kube.connection, cache, frozenset(followed))
+        client = OperatorClient(self._kube, cache)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(cache.run())
             await cache.synced.wait()

@@ -26,10 +26,11 @@ from starlette.routing import BaseRoute, Match, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
 from rowlock.accounts.login_limits import LoginLimits
-from rowlock.api import Api
+from rowlock.api import Api, ObservedView
 from rowlock.archive.archive import Archive
 from rowlock.audit.audit_log import AuditLog
 from rowlock.authentication.cluster_refusals import refusal_for_owner
+from rowlock.controllers.read_your_writes import ReadYourWrites
 from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError, Internal, NotFound, Unauthorized, Unsupported
 from rowlock.http_server.connection_limits import client_of
@@ -113,13 +114,15 @@ class RestApi:
         index_events: bool = False,
         run_elected: RunElected | None = None,
         silence: Callable[[], str] = lambda: "",
+        view: ObservedView | None = None,
     ) -> None:
-        """`run_elected` runs the recorder of runs while this server is the one that records. `index_events`: keep an index of Events
+        """`view`: the store's own, where it is in this process. `run_elected` runs the recorder of runs while this server is the one that records. `index_events`: keep an index of Events
         here, because the cluster has none. `observe` is called after each request with method, route, code and seconds. `archive`
         records runs. `pod_usage` has the usage of pods. `silence` says why what the cache holds may be old, or ""."""
         self._observe, self._audit_log, self._silence = observe, audit_log, silence
-        self.api, self.settings = api, settings
-        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage)
+        self.settings = settings
+        self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage, view=view)
+        self.api = ReadYourWrites(api, self.cache)
         self.usage = UsageHistory(self.cache, clock)
         self.scopes = ScopeHistory(self.cache, self.usage, pod_usage, clock)
         self.events = EventIndex(api) if index_events else None
@@ -130,7 +133,7 @@ class RestApi:
             Standby(self._recorder, self.cache, archive, clock) if archive and self._recorder and run_elected else None
         )
         self._context = AppContext(
-            api,
+            self.api,
             self.cache,
             settings,
             clock,
@@ -303,7 +306,7 @@ class RestApi:
         principal, context = self._authenticator.authenticate(request), self._context
         request.scope[_USER] = principal.name
         if principal.api is not None:
-            context = replace(context, api=principal.api)
+            context = replace(context, api=ReadYourWrites(principal.api, self.cache))
         if (rights := principal.rights) is None:
             return RestCall(context, request, principal.name, None, right)
         api, cache = AuthorizedApi(context.api, rights), VisibleCache(self.cache, rights)

@@ -1,30 +1,28 @@
-"""A cache of the cluster, kept up to date by watches: jobs, their pods and pod groups, projects, nodes.
+"""An index of the cluster: jobs, their pods and pod groups, projects, nodes. Lists, searches and waits read from here.
 
-Lists, searches and waits read from here; a writer that wants to read its own write waits with `wait_until`. `run` has one
-task per kind; a watch that expired starts again, and objects that vanished in between are dropped.
+In the embedded server the store tells it of each change as it is committed. Over a real cluster `run` watches each kind with a
+task of its own; a watch that expired starts again, and objects that vanished in between are dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Iterable
 
 from rowlock import kinds, objects
-from rowlock.api import Api
-from rowlock.controllers.supervisor import ERRORS, back_off
-from rowlock.controllers.turn_budget import TurnBudget
-from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
+from rowlock.api import Api, ObservedView
+from rowlock.controllers.supervisor import ERRORS
+from rowlock.controllers.waiters import Waiters
 from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.rest.cluster_view.change_listeners import ChangeListeners
-from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
 from rowlock.rest.cluster_view.parts import Parts, is_part, is_replaced
+from rowlock.rest.cluster_view.reflector import Reflector
 from rowlock.rest.creation_order import CreationOrder, SortKey
-from rowlock.rest.list_rows.object_facts import CardMemory, differences, group_owner
+from rowlock.rest.list_rows.object_facts import CardMemory, group_owner
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
-from rowlock.selectors import EVERYTHING, parse_labels
+from rowlock.selectors import parse_labels
 from rowlock.workloads import pods as ranks
 from rowlock.workloads import projects, runai_json
 from rowlock.workloads.assets import asset_objects
@@ -42,12 +40,6 @@ _SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
 """Kinds of which only objects with this label are watched: assets."""
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first complete state, and a writer for its own write."""
-_RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
-"""Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
-_LASTING_WATCH = 120.0  # seconds after which a watch has worked, as in client-go: the next delay is the first one again
-_CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
-_ABSENT_KIND_DELAY = 15.0  # seconds until a kind is asked for again that is not served, or refused for the second time
-_REFUSED_DELAY = 1.0  # after the first refusal: an API server that starts refuses for a moment what it allows later
 _JOBS_PER_TURN = 256  # jobs that are counted before other tasks of the event loop get their turn
 
 
@@ -62,18 +54,15 @@ class InformerCache:
         clock: Callable[[], float] = time.time,
         *,
         pod_usage: PodUsageSource | None = None,
+        view: ObservedView | None = None,
     ) -> None:
-        """`pod_usage` has what pods use; None where it is not measured."""
-        self._api = api
+        """`pod_usage` has what pods use; None where it is not measured. `view`: the store's own, where it is in this process."""
+        self._api, self._view = api, view
         self.clock = clock
         self._cluster = cluster
         self.diagnosis_message = diagnosis_message
         self.pod_usage = pod_usage
         self._stores: dict[Kind, dict[Key, Object]] = {kind: {} for kind in WATCHED}
-        self._synced: set[Kind] = set()
-        self._absent: set[Kind] = set()
-        self._watch_errors: dict[Kind, str] = {}
-        self.hidden = HiddenKinds()
         self._jobs: dict[str, Object] = {}
         self._ids: dict[str, str] = {}
         self._parts = Parts()
@@ -86,84 +75,24 @@ class InformerCache:
         self._rows_by_uid: dict[str, WorkloadRow] = {}
         self._listing = CreationOrder[WorkloadRow]()
         self._visible: tuple[frozenset[str], list[WorkloadRow]] | None = None
-        self._listeners = ChangeListeners()
+        self._listeners, self._writers = ChangeListeners(), Waiters[tuple[Kind, Key]]()
+        self._reflector = Reflector(
+            WATCHED, _SELECTORS, self._stores, self._take_object, lambda: self._listeners.notify("")
+        )
+        self.hidden = self._reflector.hidden
 
     # ------------------------------------------------------------ keeping it current
 
     async def run(self) -> None:
-        """Watch for ever. One task of the server's TaskGroup."""
-        async with asyncio.TaskGroup() as tasks:
-            for kind in WATCHED:
-                tasks.create_task(self._watch_forever(kind), name=f"catalog {kind.plural}")
-
-    async def _watch_forever(self, kind: Kind) -> None:
-        failures = 0
-        while True:
-            began = time.monotonic()
-            try:
-                await self._watch_once(kind)
-            except Expired:
-                pass  # what is known counts until all has been listed again
-            except NotFound:
-                self._mark_absent(kind)
-                await asyncio.sleep(_ABSENT_KIND_DELAY)
-                continue
-            except Forbidden as error:
-                delay = _ABSENT_KIND_DELAY if kind in self._watch_errors else _REFUSED_DELAY
-                self._watch_errors[kind] = error.message
-                self.hidden.note_refusal(kind, error.message, is_known=kind in self._synced)
-                self._listeners.notify("")  # answers do not wait for it
-                await self.hidden.pause(delay)
-                continue
-            except ApiError as error:
-                failures = failures if kind in self._watch_errors else 0  # else it worked until now
-                self._watch_errors[kind] = error.message
-            failures = 1 if time.monotonic() - began > _LASTING_WATCH else failures + 1
-            await asyncio.sleep(back_off(failures, _RETRY_DELAY, _MAX_RETRY_DELAY) * random.uniform(0.75, 1.25))
-
-    def _mark_absent(self, kind: Kind) -> None:
-        """The cluster does not serve the kind (its CRD is not installed): there are none of it."""
-        for key in list(self._stores[kind]):
-            self._drop_object(kind, key)
-        self._absent.add(kind)
-        self._watch_errors.pop(kind, None)
-        self._synced.add(kind)
-        self._listeners.notify("")
+        """Keep the index current for ever. One task of the server's TaskGroup."""
+        if self._view is not None:
+            await self._reflector.read_view(self._view)
+            await asyncio.Event().wait()  # from here on the store tells of each change
+        await self._reflector.watch(self._api)
 
     def is_absent(self, kind: Kind) -> bool:
         """Whether the cluster does not serve the kind."""
-        return kind in self._absent
-
-    async def _watch_once(self, kind: Kind) -> None:
-        """Watch a kind from the beginning. The first bookmark completes the state; what differs is then taken in."""
-        state: dict[Key, Object] | None = {}
-        async for change in self._api.watch(kind, since=None, labels=_SELECTORS.get(kind, EVERYTHING), bookmarks=True):
-            if change.type == "Bookmark":
-                if state is not None:
-                    await self._take_state(kind, state)
-                    state = None
-                    self._synced.add(kind)
-                    self._absent.discard(kind)
-                    self._watch_errors.pop(kind, None)
-                    self.hidden.note_shown(kind)
-                    self._listeners.notify("")
-                continue
-            key, obj = objects.key(change.object), None if change.type == "Deleted" else change.object
-            if state is None:
-                self._take_object(kind, key, obj)
-            elif obj is None:
-                state.pop(key, None)
-            else:
-                state[key] = obj
-
-    async def _take_state(self, kind: Kind, state: dict[Key, Object]) -> None:
-        """Take in what differs: little in one turn of the event loop, much as a watch would have told it, in slices."""
-        budget = TurnBudget()
-        news = await differences(self._stores[kind], state, budget)
-        for key, obj in news:
-            if len(news) > _CHANGES_AT_ONCE:
-                await budget.pause_if_due()
-            self._take_object(kind, key, obj)
+        return self._reflector.is_absent(kind)
 
     def _take_object(self, kind: Kind, key: Key, obj: Object | None) -> None:
         """Take in an object's present state; None = it is gone."""
@@ -174,6 +103,7 @@ class InformerCache:
                 self._store_object(kind, key, obj)
         except Exception as error:  # noqa: BLE001 (an odd object costs itself, and nobody else)
             ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
+        self._writers.wake((kind, key))
 
     def _store_object(self, kind: Kind, key: Key, obj: Object) -> None:
         previous = self._stores[kind].get(key)
@@ -275,28 +205,34 @@ class InformerCache:
         `timeout`."""
         return await self._listeners.wait_until(uid, condition, timeout)
 
+    def follows(self, kind: Kind, obj: Object) -> bool:
+        """Whether a write of this object will be taken in."""
+        return self._reflector.follows(kind, obj)
+
+    async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
+        """Wait until `condition` holds for the newest known object of this key (None = there is none), without a time limit."""
+        known = self._stores.get(kind, {})
+        await self._writers.wait_until((kind, key), lambda: condition(known.get(key)))
+
     async def wait_for_sync(self) -> None:
         """Wait until the first state is complete. Raises Unavailable when that takes too long, and Forbidden where the cluster does
         not show what every answer needs."""
         if not self.can_answer() and not await self.wait_until("", self.can_answer):
-            missing = ", ".join(kind.plural for kind in WATCHED if kind not in self._synced)
-            reason = next(iter(self._watch_errors.values()), "")
-            hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
-            raise Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
+            raise self._reflector.unread_error()
         self.hidden.require_necessary()
 
     def has_synced(self) -> bool:
         """Whether the first state is complete."""
-        return len(self._synced) == len(WATCHED)
+        return self._reflector.has_synced()
 
     def can_answer(self) -> bool:
         """Whether the first state is complete but for what the cluster does not show to this server."""
-        return self.has_synced() or all(kind in self._synced or self.hidden.has(kind) for kind in WATCHED)
+        return self._reflector.can_answer()
 
     def knows_runs(self) -> bool:
         """Whether all jobs and their pods are known: only then is a job that is not here one that is gone."""
-        hidden = {kind for kind in kinds.WORKLOADS if kind not in kinds.JOBS and self.hidden.has(kind)}
-        return (self._synced | hidden).issuperset((*kinds.WORKLOADS, kinds.POD, kinds.NAMESPACE))
+        shown = (kind for kind in kinds.WORKLOADS if kind in kinds.JOBS or not self.hidden.has(kind))
+        return self._reflector.knows((*shown, kinds.POD, kinds.NAMESPACE))
 
     # ------------------------------------------------------------ questions
 

@@ -113,10 +113,7 @@ async def create(call: RestCall) -> Any:
         if isinstance(refusal, AlreadyExists):
             raise AlreadyExists(f"the namespace {project.namespace} exists already and belongs to no project") from None
         raise
-    await cache.wait_until("", lambda: project.namespace in cache.projects())
-    queue_name = objects.name(queue)
-    await cache.wait_until("", lambda: cache.queue(queue_name) is not None)
-    return JsonResult(201, _project_json(call, projects.project_of(namespace, cache.queue(queue_name))))
+    return JsonResult(201, _project_json(call, projects.project_of(namespace, cache.queue(objects.name(queue)))))
 
 
 async def _require_department(call: RestCall, name: str) -> None:
@@ -136,7 +133,6 @@ async def _require_department(call: RestCall, name: str) -> None:
 async def _restore_queue(call: RestCall, project: Project, requested: ProjectRequest) -> None:
     """Make the queue of a project anew, with the quota that is asked for; somebody has deleted it. Nobody remembers its quota and its
     department: what the request leaves out is as for a new project."""
-    cache = call.context.cache
     await _require_department(call, requested.department)
     made = projects.to_queue(requested)
     queue = {**made, "metadata": {**made["metadata"], "name": project.queue}}
@@ -145,7 +141,6 @@ async def _restore_queue(call: RestCall, project: Project, requested: ProjectReq
     except AlreadyExists:  # another request has made it just now
         if requested.quota is not None:
             await set_queue_quota(call, project.queue, requested.quota)
-    await cache.wait_until("", lambda: cache.queue(project.queue) is not None)
 
 
 def _has_lost_queue(call: RestCall, project: Project) -> bool:
@@ -202,7 +197,6 @@ async def update(call: RestCall) -> Any:
         note = {"metadata": {"annotations": {projects.DESCRIPTION_ANNOTATION: requested.description}}}
         api = call.context.api
         await api.patch(kinds.NAMESPACE, "", project.namespace, note, type="merge", options=WRITE_OPTIONS)
-        await cache.wait_until("", lambda: cache.projects()[project.namespace].description == requested.description)
     return _project_json(call, cache.project(project.id) or project)
 
 
@@ -242,11 +236,4 @@ async def delete(call: RestCall) -> Any:
     await api.delete(kinds.NAMESPACE, "", project.namespace, options=DeleteOptions(propagation="Background"))
     if cache.queue(project.queue) is not None:
         await api.delete(kinds.QUEUE, "", project.queue)
-
-    def is_leaving() -> bool:
-        """The queue, too: its department may be deleted next."""
-        remaining, queue = cache.projects().get(project.namespace), cache.queue(project.queue)
-        return (remaining is None or remaining.deleting) and (queue is None or objects.is_deleting(queue))
-
-    await cache.wait_until("", is_leaving)
     return JsonResult(202, ACCEPTED)

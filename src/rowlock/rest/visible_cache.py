@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from rowlock import kinds, objects
 from rowlock.kinds import Kind
-from rowlock.objects import Object
+from rowlock.objects import Key, Object
 from rowlock.rest.informers import WAIT_TIMEOUT, InformerCache
 from rowlock.rest.list_rows.workload_rows import WorkloadRow
 from rowlock.rest.rights import Rights
@@ -34,6 +34,14 @@ class VisibleCache(InformerCache):
     def subscribe(self, note_change: Callable[[str], None]) -> NoReturn:
         """Not available: a subscription would outlive the request."""
         raise TypeError("only the cache behind it has subscribers")
+
+    def follows(self, kind: Kind, obj: Object) -> NoReturn:
+        """Not available: writes wait for the shared cache."""
+        raise TypeError("only the cache behind it follows anything")
+
+    async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> NoReturn:
+        """Not available: writes wait for the shared cache."""
+        raise TypeError("only the cache behind it follows anything")
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None = WAIT_TIMEOUT) -> bool:
         return await self._base.wait_until(uid, condition, timeout)

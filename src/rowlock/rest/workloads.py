@@ -133,9 +133,7 @@ async def submit_workload(call: RestCall, request: Submission, to_json: Callable
     with nullcontext() if is_again else reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         await require_queue(call, job)
         created = await create_job(call, job, secrets, claims)
-        uid = objects.uid(created)
-        await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
-    workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
+    workload = cache.workload(objects.uid(created)) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, to_json(workload))
 
 
@@ -195,17 +193,6 @@ def _generate_name(request: Submission, identity: str) -> Submission:
         message = f"the prefix {request.name!r} has {len(request.name)} characters; the limit is {_MAX_PREFIX_LENGTH}."
         raise BadRequest(message, causes=[Cause("max", message, "name")])
     return replace(request, name=f"{request.name}-{identity.replace('-', '')[:12]}")
-
-
-async def wait_for_revision(cache: InformerCache, written: Object) -> None:
-    """Wait until the cache has this version of a job, or a later one, or the job has gone."""
-    uid, revision = objects.uid(written), objects.revision(written)
-
-    def has_observed() -> bool:
-        workload = cache.workload(uid)
-        return workload is None or objects.revision(workload.job) >= revision
-
-    await cache.wait_until(uid, has_observed)
 
 
 async def ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
@@ -279,15 +266,8 @@ async def _kill_pods(call: RestCall, workload: Workload) -> None:
 async def delete_workload(call: RestCall, workload: Workload) -> None:
     """Delete the job, and in the background what it owns; returns as soon as the job is marked as deleted."""
     job = workload.job
-    uid, cache = objects.uid(job), call.context.cache
-    options = DeleteOptions(propagation="Background", uid=uid)
+    options = DeleteOptions(propagation="Background", uid=objects.uid(job))
     await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
-
-    def is_leaving() -> bool:
-        remaining = cache.workload(uid)
-        return remaining is None or objects.is_deleting(remaining.job)
-
-    await cache.wait_until(uid, is_leaving)
 
 
 async def wait(call: RestCall) -> Any:

@@ -63,8 +63,6 @@ async def create_asset(call: RestCall, kind: str, meta: AssetMeta, content: Mapp
         meta=meta.others, content=content,
     )  # fmt: skip
     await call.context.api.create(kinds.CONFIG_MAP, to_object(asset), options=_OPTIONS)
-    cache = call.context.cache
-    await cache.wait_until("", lambda: any(one.id == asset.id for one in cache.assets()))
     return asset
 
 
@@ -95,9 +93,8 @@ async def change_asset(call: RestCall, asset: Asset, meta: AssetMeta, content: M
         updated_at=timestamp(call.context.clock()),
     )  # fmt: skip
     patch = {"data": to_object(changed)["data"]}
-    api, cache = call.context.api, call.context.cache
+    api = call.context.api
     await api.patch(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id), patch, type="merge", options=_OPTIONS)
-    await cache.wait_until("", lambda: any(one.id == asset.id and one.content == content for one in cache.assets()))
     return changed
 
 
@@ -105,8 +102,6 @@ async def delete_asset(call: RestCall, asset: Asset) -> None:
     """Delete an asset; workloads that were created with it keep its values. Raises Conflict."""
     require_changeable(asset)
     await call.context.api.delete(kinds.CONFIG_MAP, asset.namespace, object_name(asset.id))
-    cache = call.context.cache
-    await cache.wait_until("", lambda: all(one.id != asset.id for one in cache.assets()))
 
 
 async def delete_assets_of(call: RestCall, scope: str, scope_id: str) -> None:

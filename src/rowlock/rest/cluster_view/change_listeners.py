@@ -1,9 +1,10 @@
-"""Who wants to know of changes in the informer cache: subscribers hear of each, and requests wait for a condition."""
+"""Who wants to know of changes in the informer cache: subscribers are called for each, and requests wait for a condition."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+
+from rowlock.controllers.waiters import Waiters
 
 
 class ChangeListeners:
@@ -11,7 +12,7 @@ class ChangeListeners:
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[str], None]] = []
-        self._events: dict[str, set[asyncio.Event]] = {}
+        self._waiters = Waiters[str]()
 
     def subscribe(self, note_change: Callable[[str], None]) -> None:
         """Call `note_change` from now on with the uid of each change."""
@@ -21,23 +22,10 @@ class ChangeListeners:
         """Something of the job `uid` has changed."""
         for note_change in self._subscribers:
             note_change(uid)
-        for name in {uid, ""}:
-            for event in self._events.get(name, ()):
-                event.set()
+        if uid:
+            self._waiters.wake(uid)
+        self._waiters.wake("")
 
     async def wait_until(self, uid: str, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until `condition()` holds, checking after each change of the job ("": of any). False after `timeout` seconds."""
-        event = asyncio.Event()
-        self._events.setdefault(uid, set()).add(event)
-        try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await event.wait()
-                    event.clear()
-            return True
-        except TimeoutError:
-            return condition()
-        finally:
-            self._events[uid].discard(event)
-            if not self._events[uid]:
-                del self._events[uid]
+        return await self._waiters.wait_until(uid, condition, timeout)

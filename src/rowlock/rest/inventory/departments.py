@@ -82,8 +82,6 @@ async def create(call: RestCall) -> Any:
         made = await call.context.api.create(kinds.QUEUE, departments.to_queue(request), options=_OPTIONS)
     except AlreadyExists:
         raise AlreadyExists(f"department {request.name!r} already exists; choose another name") from None
-    cache, name = call.context.cache, objects.name(made)
-    await cache.wait_until("", lambda: cache.queue(name) is not None)
     return JsonResult(201, _department_json(call, made))
 
 
@@ -102,9 +100,7 @@ async def update(call: RestCall) -> Any:
     cache = call.context.cache
     if request.description is not None:
         note = {"metadata": {"annotations": {DESCRIPTION_ANNOTATION: request.description}}}
-        changed = await call.context.api.patch(kinds.QUEUE, "", queue_name, note, type="merge", options=_OPTIONS)
-        revision = objects.revision(changed)
-        await cache.wait_until("", lambda: objects.revision(cache.queue(queue_name) or changed) >= revision)
+        await call.context.api.patch(kinds.QUEUE, "", queue_name, note, type="merge", options=_OPTIONS)
     if request.quota is not None:
         await set_queue_quota(call, queue_name, request.quota)
     return _department_json(call, cache.queue(queue_name) or queue)

@@ -125,17 +125,7 @@ async def delete(call: RestCall) -> Any:
 
 
 async def _set_labels(call: RestCall, changes: Sequence[tuple[str, str | None]]) -> None:
-    """Write the pool label of nodes, and wait until the cache shows it."""
-    cache, wanted = call.context.cache, dict(changes)
+    """Write the pool label of nodes."""
     for node, value in changes:
         patch = {"metadata": {"labels": {NODE_POOL_LABEL: value}}}
         await call.context.api.patch(kinds.NODE, "", node, patch, type="merge", options=_OPTIONS)
-
-    def has_all() -> bool:
-        return all(
-            objects.labels(node).get(NODE_POOL_LABEL) == wanted[objects.name(node)]
-            for node in cache.nodes()
-            if objects.name(node) in wanted
-        )
-
-    await cache.wait_until("", has_all)

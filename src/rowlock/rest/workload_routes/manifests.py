@@ -18,7 +18,7 @@ from rowlock.rest.manifest_check import machine_remarks
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import dress_for_scheduler, require_queue
 from rowlock.rest.workload_routes.job_creation import create_job
-from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload, wait_for_revision
+from rowlock.rest.workloads import ACCEPTED, delete_workload, ensure_name_is_free, find_workload
 from rowlock.workloads import manifests
 from rowlock.workloads.manifests import ManifestRequest, manifest_workload_json
 from rowlock.workloads.objects import Submitter
@@ -58,9 +58,7 @@ async def create(call: RestCall) -> Any:
     call.notices.extend(machine_remarks(call, kind, job))
     with reserve_checkpoints(cache, call.context.reserved_checkpoints, job):
         created = await create_job(call, job, (), (), options=_OPTIONS, has_gang=is_dressed)
-        uid = objects.uid(created)
-        await cache.wait_until(uid, lambda: bool(cache.job_uid(uid)))
-    workload = cache.workload(uid) or Workload(created, [], None, project, cache.cluster)
+    workload = cache.workload(objects.uid(created)) or Workload(created, [], None, project, cache.cluster)
     return JsonResult(202, manifest_workload_json(workload))
 
 
@@ -82,8 +80,7 @@ async def update(call: RestCall) -> Any:
     if request.kind not in (None, kind):
         message = f"is a {request.kind.name if request.kind else ''}, but the workload is a {kind.name}."
         raise BadRequest(f"manifest: {message}", causes=[Cause("immutable", message, "manifest")])
-    written = await _write_until_fresh(call, job, lambda current: _change_job(call, request, current))
-    await wait_for_revision(call.context.cache, written)
+    await _write_until_fresh(call, job, lambda current: _change_job(call, request, current))
     return JsonResult(202, manifest_workload_json(call.context.cache.workload(objects.uid(job)) or workload))
 
 

@@ -10,7 +10,7 @@ from rowlock.objects import Object
 from rowlock.rest.call import JsonResult, RestCall
 from rowlock.rest.run_history.checkpoint_use import reserve_checkpoints
 from rowlock.rest.workload_routes.gang_objects import refuse_queued
-from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, stopped_by, wait_for_revision
+from rowlock.rest.workloads import ACCEPTED, WRITE_OPTIONS, find_workload, stopped_by
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION, TERMINAL
 from rowlock.workloads.runai_json import Workload
 
@@ -51,5 +51,4 @@ async def _patch_suspend(call: RestCall, job: Object, *, suspend: bool, by: str 
     if by or STOPPED_BY_ANNOTATION in objects.annotations(job):
         patch["metadata"] = {"annotations": {STOPPED_BY_ANNOTATION: by or None}}
     kind, namespace, name = kinds.by_object(job), objects.namespace(job), objects.name(job)
-    changed = await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)
-    await wait_for_revision(call.context.cache, changed)
+    await call.context.api.patch(kind, namespace, name, patch, type="merge", options=WRITE_OPTIONS)

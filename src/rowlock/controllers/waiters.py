@@ -1,0 +1,40 @@
+"""Tasks that wait for a condition, and look again after each change of what it is about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Subject = TypeVar("Subject", bound=Hashable)
+
+
+class Waiters(Generic[Subject]):
+    """Each waits for a change of one subject: a key of an object, the uid of a job."""
+
+    def __init__(self) -> None:
+        self._events: dict[Subject, set[asyncio.Event]] = {}
+
+    def wake(self, subject: Subject) -> None:
+        """The subject has changed: those who wait for it look again."""
+        for event in self._events.get(subject, ()):
+            event.set()
+
+    async def wait_until(self, subject: Subject, condition: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until `condition()` holds, asking at once and after each change. False after `timeout` seconds."""
+        if condition():
+            return True
+        event = asyncio.Event()
+        self._events.setdefault(subject, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await event.wait()
+                    event.clear()
+            return True
+        except TimeoutError:
+            return condition()
+        finally:
+            self._events[subject].discard(event)
+            if not self._events[subject]:
+                del self._events[subject]

@@ -1,0 +1,178 @@
+"""Lists and watches the kinds of a real cluster for the informer cache, and knows which of them were read.
+
+A watch that expired starts again with a list, of which only the differences are taken in. What a cluster does not serve counts
+as empty; what it refuses to show is kept as it was known, and asked for again. The store of the embedded server needs no watch:
+`read_view` reads it, and is called with each change as it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from rowlock import objects
+from rowlock.api import Api, Change, ObservedView
+from rowlock.controllers.supervisor import back_off
+from rowlock.controllers.turn_budget import TurnBudget
+from rowlock.errors import ApiError, Expired, Forbidden, NotFound, Unavailable
+from rowlock.kinds import Kind
+from rowlock.objects import Key, Object
+from rowlock.rest.cluster_view.hidden_kinds import HiddenKinds
+from rowlock.rest.list_rows.object_facts import differences
+from rowlock.selectors import EVERYTHING, Selector
+
+_RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
+"""Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
+_LASTING_WATCH = 120.0  # seconds after which a watch has worked, as in client-go: the next delay is the first one again
+_CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
+_ABSENT_KIND_DELAY = 15.0  # seconds until a kind is asked for again that is not served, or refused for the second time
+_REFUSED_DELAY = 1.0  # after the first refusal: an API server that starts refuses for a moment what it allows later
+
+Take = Callable[[Kind, Key, Object | None], None]
+"""Takes in an object's present state; None = it is gone."""
+
+
+class Reflector:
+    """Of one cache. `take` is called with each object that differs, `notify` when the state of a kind is complete, or refused."""
+
+    def __init__(
+        self,
+        followed: Sequence[Kind],
+        selectors: Mapping[Kind, Selector],
+        known: Mapping[Kind, Mapping[Key, Object]],
+        take: Take,
+        notify: Callable[[], None],
+    ) -> None:
+        """`known`: what was taken in and not dropped, by kind. `selectors`: kinds of which only some objects are followed."""
+        self._kinds, self._selectors, self._known = followed, selectors, known
+        self._take, self._notify = take, notify
+        self.hidden = HiddenKinds()
+        self._synced: set[Kind] = set()
+        self._absent: set[Kind] = set()
+        self._errors: dict[Kind, str] = {}
+
+    # ------------------------------------------------------------ what was read
+
+    def is_absent(self, kind: Kind) -> bool:
+        """Whether the cluster does not serve the kind."""
+        return kind in self._absent
+
+    def follows(self, kind: Kind, obj: Object) -> bool:
+        """Whether a write of this object will be taken in."""
+        return kind in self._synced and kind not in self._absent and self._is_selected(kind, obj)
+
+    def has_synced(self) -> bool:
+        """Whether all kinds were read."""
+        return len(self._synced) == len(self._kinds)
+
+    def can_answer(self) -> bool:
+        """Whether all kinds were read but for those that the cluster does not show to this server."""
+        return all(kind in self._synced or self.hidden.has(kind) for kind in self._kinds)
+
+    def knows(self, wanted: Sequence[Kind]) -> bool:
+        """Whether these kinds were read."""
+        return self._synced.issuperset(wanted)
+
+    def unread_error(self) -> Unavailable:
+        """Says which kinds were not read yet, and why."""
+        missing = ", ".join(kind.plural for kind in self._kinds if kind not in self._synced)
+        reason = next(iter(self._errors.values()), "")
+        hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
+        return Unavailable(f"the server has not read the cluster's {missing} yet{hint}")
+
+    # ------------------------------------------------------------ the store of this process
+
+    async def read_view(self, view: ObservedView) -> None:
+        """Take in the objects of the store in slices, and each change as it is committed, from now on. Returns after the first."""
+        view.observe(self._kinds, self._take_change)
+        budget = TurnBudget()
+        for kind in self._kinds:
+            for seen in view.all(kind):
+                if (obj := view.get(kind, *objects.key(seen))) is not None and self._is_selected(kind, obj):
+                    self._take(kind, objects.key(obj), obj)
+                await budget.pause_if_due()
+            self._synced.add(kind)
+        self._notify()
+
+    def _take_change(self, change: Change) -> None:
+        if change.kind is not None:
+            is_gone = change.type == "Deleted" or not self._is_selected(change.kind, change.object)
+            self._take(change.kind, objects.key(change.object), None if is_gone else change.object)
+
+    def _is_selected(self, kind: Kind, obj: Object) -> bool:
+        return kind not in self._selectors or self._selectors[kind].matches(objects.labels(obj))
+
+    # ------------------------------------------------------------ a real cluster
+
+    async def watch(self, api: Api) -> None:
+        """Follow every kind until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for kind in self._kinds:
+                tasks.create_task(self._watch_forever(api, kind), name=f"catalog {kind.plural}")
+
+    async def _watch_forever(self, api: Api, kind: Kind) -> None:
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._watch_once(api, kind)
+            except Expired:
+                pass  # what is known counts until all has been listed again
+            except NotFound:
+                self._mark_absent(kind)
+                await asyncio.sleep(_ABSENT_KIND_DELAY)
+                continue
+            except Forbidden as error:
+                delay = _ABSENT_KIND_DELAY if kind in self._errors else _REFUSED_DELAY
+                self._errors[kind] = error.message
+                self.hidden.note_refusal(kind, error.message, is_known=kind in self._synced)
+                self._notify()  # answers do not wait for it
+                await self.hidden.pause(delay)
+                continue
+            except ApiError as error:
+                failures = failures if kind in self._errors else 0  # else it worked until now
+                self._errors[kind] = error.message
+            failures = 1 if time.monotonic() - began > _LASTING_WATCH else failures + 1
+            await asyncio.sleep(back_off(failures, _RETRY_DELAY, _MAX_RETRY_DELAY) * random.uniform(0.75, 1.25))
+
+    def _mark_absent(self, kind: Kind) -> None:
+        """The cluster does not serve the kind (its CRD is not installed): there are none of it."""
+        for key in list(self._known[kind]):
+            self._take(kind, key, None)
+        self._absent.add(kind)
+        self._errors.pop(kind, None)
+        self._synced.add(kind)
+        self._notify()
+
+    async def _watch_once(self, api: Api, kind: Kind) -> None:
+        """Watch a kind from the beginning. The first bookmark completes the state; what differs is then taken in."""
+        state: dict[Key, Object] | None = {}
+        async for change in api.watch(kind, since=None, labels=self._selectors.get(kind, EVERYTHING), bookmarks=True):
+            if change.type == "Bookmark":
+                if state is not None:
+                    await self._take_state(kind, state)
+                    state = None
+                    self._synced.add(kind)
+                    self._absent.discard(kind)
+                    self._errors.pop(kind, None)
+                    self.hidden.note_shown(kind)
+                    self._notify()
+                continue
+            key, obj = objects.key(change.object), None if change.type == "Deleted" else change.object
+            if state is None:
+                self._take(kind, key, obj)
+            elif obj is None:
+                state.pop(key, None)
+            else:
+                state[key] = obj
+
+    async def _take_state(self, kind: Kind, state: dict[Key, Object]) -> None:
+        """Take in what differs: little in one turn of the event loop, much as a watch would have told it, in slices."""
+        budget = TurnBudget()
+        news = await differences(self._known[kind], state, budget)
+        for key, obj in news:
+            if len(news) > _CHANGES_AT_ONCE:
+                await budget.pause_if_due()
+            self._take(kind, key, obj)
