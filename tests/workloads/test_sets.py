@@ -117,3 +117,18 @@ def test_the_name_of_a_pod_of_an_indexed_job_says_its_rank() -> None:
     stub = {"metadata": {"name": "a-b-1-abcde", "labels": ranks.labels_by_name(job, "a-b-1-abcde")}}
     assert ranks.rank_label(job, stub) == "rank 1"
     assert ranks.labels_by_name({**job, "spec": {}}, "a-b-abcde") == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pods"),
+    [
+        ({}, 1),
+        ({"parallelism": 3}, 3),
+        ({"parallelism": 3, "completions": 2}, 2),
+        ({"parallelism": 3, "completions": 0}, 0),
+    ],
+)
+def test_a_job_has_no_more_pods_at_a_time_than_it_wants_completed(spec: dict[str, Any], pods: int) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {**spec, "template": {}}}
+    assert desired_pods(job) == pods
+    assert desired_pods(job_set(replicated("node", replicas=2, **spec))) == 2 * pods

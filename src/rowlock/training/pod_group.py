@@ -49,6 +49,8 @@ OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
 PASSED_ANNOTATIONS = ("kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period")
 """Annotations of a job that speak to the scheduler: its PodGroup has them, too."""
+_OUR_FIELDS = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
+"""Fields of a PodGroup's spec that follow the job."""
 FINISHED_ANNOTATION = "rowlock.dev/finished"
 """On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
 TOPOLOGY_ANNOTATIONS = {
@@ -134,10 +136,10 @@ def placement_spec(
 
 def _group_annotations(job: Job, owner: str) -> dict[str, str]:
     """The owner; what the job says to the scheduler; and how long it runs at most, as it declares it or as its deadline says."""
-    return {OWNER_ANNOTATION: owner, **_wishes(job)}
+    return {OWNER_ANNOTATION: owner, **wishes_of(job)}
 
 
-def _wishes(job: Job) -> dict[str, str]:
+def wishes_of(job: Job) -> dict[str, str]:
     """What a job's annotations, and its deadline, ask of the scheduler. The deadline stands where the annotation says no time."""
     job_annotations = annotations_of(job.object)
     max_runtime = job_annotations.get(MAX_RUNTIME_ANNOTATION) or ""
@@ -159,6 +161,20 @@ def group_of(job: Job, spec: Object) -> Object:
         "ownerReferences": [owner_reference(job.object)],
     }
     return {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
+
+
+def follow(group: Object, spec: Object, wishes: Mapping[str, str]) -> Update | None:
+    """Bring a PodGroup up to date with what its job says now; None where it is, or is about to go.
+
+    Of the spec our fields become those of `spec`, also where it has none any more; fields of others stay, and so do
+    annotations beside `wishes`. A time to run that the job no longer has goes."""
+    others = {field: value for field, value in (group.get("spec") or {}).items() if field not in _OUR_FIELDS}
+    known = annotations_of(group)
+    marks = {note: value for note, value in known.items() if note != MAX_RUNTIME_ANNOTATION} | dict(wishes)
+    full_spec = {**others, **spec}
+    if is_deleting(group) or (full_spec == group.get("spec") and marks == known):
+        return None
+    return Update(POD_GROUP, {**group, "metadata": {**meta(group), "annotations": marks}, "spec": full_spec})
 
 
 def wants_group(job: Job) -> bool:
@@ -254,13 +270,8 @@ class PodGroupController:
             and FINISHED_ANNOTATION not in annotations_of(group)
         ):
             return Decision((_annotate(group, {FINISHED_ANNOTATION: "true"}),))
-        our_fields = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
-        other_fields = {k: v for k, v in (group.get("spec") or {}).items() if k not in our_fields}
-        full_spec, wishes = {**other_fields, **spec}, _wishes(job)
-        is_current = full_spec == group.get("spec") and wishes.items() <= annotations_of(group).items()
-        if is_deleting(group) or not wants_group(job) or is_current:
-            return NOTHING
-        return Decision((_annotate({**group, "spec": full_spec}, wishes),))
+        update = follow(group, spec, wishes_of(job)) if wants_group(job) else None
+        return Decision((update,)) if update else NOTHING
 
     def _refuse_mixed(self, job: Job, scheduler_names: Collection[str]) -> Decision:
         """Nothing for a job that is not ours; a word for one that is ours in part, since nobody can place it."""

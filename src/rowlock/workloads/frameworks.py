@@ -98,7 +98,8 @@ def _replicated_jobs(job: Object) -> list[Mapping[str, Any]]:
 
 def _pods_at_a_time(spec: Mapping[str, Any]) -> int:
     parallelism = int(spec.get("parallelism", 1))
-    return min(parallelism, int(spec.get("completions") or parallelism))
+    completions = spec.get("completions")
+    return parallelism if completions is None else min(parallelism, int(completions))
 
 
 def is_suspended(job: Object) -> bool:

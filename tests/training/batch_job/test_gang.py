@@ -8,7 +8,11 @@ import pytest
 from tests.training.batch_job.test_reconcile import batch_job, made
 from tests.training.batch_job.test_reconcile import look as look_at
 
-from rowlock.training.batch_job.gang import runs_together
+from rowlock.api import Change, Create, Update
+from rowlock.kinds import POD_GROUP
+from rowlock.objects import Object
+from rowlock.storage.state import State
+from rowlock.training.batch_job.gang import runs_together, sync_gang
 from rowlock.training.batch_job.model import parse_batch_job
 
 
@@ -37,3 +41,31 @@ def test_pods_bring_the_labels_of_their_job_that_speak_to_the_scheduler() -> Non
     (pod,) = made(look_at(job))
     labels = pod["metadata"]["labels"]
     assert (labels["kai.scheduler/queue"], labels["priorityClassName"], "app" in labels) == ("team", "build", False)
+
+
+def gang_of(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, **spec: Any) -> Object:
+    job = batch_job(completionMode="Indexed", completions=2, parallelism=2, **spec)
+    job["metadata"] |= {"labels": labels or {}, "annotations": annotations or {}}
+    return job
+
+
+def test_a_podgroup_follows_its_job_also_in_what_the_job_no_longer_says() -> None:
+    labels = {"kai.scheduler/preemptibility": "non-preemptible"}
+    notes = {"kai.scheduler/topology": "rack", "kai.scheduler/topology-required-placement": "rack-label"}
+    view = State()
+    (create,) = sync_gang(view, parse_batch_job(gang_of(labels, notes, activeDeadlineSeconds=60)))
+    assert isinstance(create, Create)
+    group = create.object
+    assert group["spec"]["preemptibility"] == "non-preemptible" and group["spec"]["topologyConstraint"]
+    assert group["metadata"]["annotations"]["rowlock.dev/max-runtime"] == "60s"
+    group["spec"]["markUnschedulable"] = True  # a field of somebody else
+    view.apply(Change("Added", 1, POD_GROUP, group))
+    later = {"kai.scheduler/preemption-delay": "5m"}
+    (update,) = sync_gang(view, parse_batch_job(gang_of({"kai.scheduler/queue": "team"}, later)))
+    assert isinstance(update, Update)
+    spec, marks = update.object["spec"], update.object["metadata"]["annotations"]
+    assert "preemptibility" not in spec and "topologyConstraint" not in spec
+    assert (spec["queue"], spec["markUnschedulable"]) == ("team", True)
+    assert "rowlock.dev/max-runtime" not in marks and marks["kai.scheduler/preemption-delay"] == "5m"
+    view.apply(Change("Modified", 2, POD_GROUP, update.object, group))
+    assert sync_gang(view, parse_batch_job(gang_of({"kai.scheduler/queue": "team"}, later))) == []

@@ -6,12 +6,12 @@ start or none. The pods of any other Job work for themselves, and each is placed
 
 from __future__ import annotations
 
-from rowlock.api import Create, Update, View, Write
+from rowlock.api import Create, View, Write
 from rowlock.kinds import BATCH_JOB, NAMESPACE, POD_GROUP, PRIORITY_CLASS
-from rowlock.objects import Object, controller_of, dig, is_deleting, name
+from rowlock.objects import Object, controller_of, dig, name
 from rowlock.training.batch_job.model import BatchJob
 from rowlock.training.model import Job, JobKind, Port, Replica, RunPolicy
-from rowlock.training.pod_group import group_name, group_of, group_spec
+from rowlock.training.pod_group import follow, group_name, group_of, group_spec, wishes_of
 
 _KIND = JobKind(
     kind=BATCH_JOB,
@@ -42,10 +42,8 @@ def sync_gang(view: View, job: BatchJob) -> list[Write]:
     group = view.get(POD_GROUP, job.namespace, group_name(training_job))
     if group is None:
         return [Create(POD_GROUP, group_of(training_job, spec))]
-    merged_spec = {**(group.get("spec") or {}), **spec}
-    if is_deleting(group) or merged_spec == group.get("spec"):
-        return []
-    return [Update(POD_GROUP, {**group, "spec": merged_spec})]
+    update = follow(group, spec, wishes_of(training_job))
+    return [update] if update else []
 
 
 def _as_training_job(job: BatchJob) -> Job:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rowlock.api import NOTHING, Change, Create, Decision, Update, View, Write
+from rowlock.api import NOTHING, Change, Create, Decision, View, Write
 from rowlock.kinds import JOB_SET, NAMESPACE, POD_GROUP, PRIORITY_CLASS, TRAIN_JOB, Kind
 from rowlock.objects import (
     Key,
@@ -32,12 +32,12 @@ from rowlock.training.jobset.reconcile import has_ended
 from rowlock.training.pod_group import (
     MAX_RUNTIME_ANNOTATION,
     PASSED_ANNOTATIONS,
+    follow,
     placement_spec,
 )
 
 GROUP_ANNOTATION = "pod-group-name"
 UID_KEY = f"{PREFIX}jobset-uid"
-_OUR_FIELDS = ("minMember", "queue", "priorityClassName", "preemptibility", "topologyConstraint")
 
 
 def gangs_of(jobset: Object) -> dict[str, int]:
@@ -121,9 +121,9 @@ def _write(view: View, jobset: Object, group: str, spec: Json, passed: dict[str,
             POD_GROUP, {"apiVersion": POD_GROUP.api_version, "kind": POD_GROUP.name, "metadata": metadata, "spec": spec}
         )
         return
-    full = {**{k: v for k, v in (known.get("spec") or {}).items() if k not in _OUR_FIELDS}, **spec}
-    if not is_deleting(known) and full != known.get("spec"):
-        yield Update(POD_GROUP, {**known, "spec": full})
+    update = follow(known, spec, passed)
+    if update:
+        yield update
 
 
 def _wishes(obj: Object) -> tuple[Any, ...]:
