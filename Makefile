@@ -109,10 +109,11 @@ $(JOB_MAKERS): $(UV)
 schemathesis: $(STAMP) .venv-schemathesis ## requests at random by the OpenAPI document of the REST API: about three minutes
 	scripts/schemathesis.sh $(BIN) .venv-schemathesis/bin/schemathesis
 
-docs: $(STAMP) ## regenerate the generated pages (command reference, map of the rooms)
+docs: $(STAMP) ## regenerate what is generated: command reference, map of the rooms, the synchronous Python client
 	$(BIN)/python scripts/make_cli_reference.py
 	$(BIN)/python scripts/make_runai_table.py
 	$(BIN)/python scripts/make_room_map.py
+	$(BIN)/python scripts/make_sync_client.py
 	$(BIN)/python scripts/make_chart.py
 
 soak: $(STAMP) ## 100,000 seeds of the simulation, calm and contested (SEEDS=… FROM=… JOBS=…)

@@ -108,8 +108,10 @@ def test_commands_on_the_page_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("script", ["make_cli_reference.py", "make_runai_table.py", "make_room_map.py"])
-def test_generated_pages_are_what_the_code_says(script: str) -> None:
+@pytest.mark.parametrize(
+    "script", ["make_cli_reference.py", "make_runai_table.py", "make_room_map.py", "make_sync_client.py"]
+)
+def test_generated_files_are_what_the_code_says(script: str) -> None:
     done = subprocess.run([sys.executable, f"scripts/{script}", "--check"], cwd=REPO, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

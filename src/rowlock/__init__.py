@@ -13,7 +13,7 @@ KUBERNETES = "1.34.4"
 _CLIENT = {
     "Client": "client",
     "JobHandle": "client",
-    "submit": "client",
+    "submit": "submit_function",
     "AsyncClient": "async_client",
     "AsyncJobHandle": "async_client",
 }

@@ -11,9 +11,8 @@ import pytest
 from rowlock import ClientError, JobFailed, ServerUnreachable
 from rowlock.runtime import function_rank
 from rowlock.sdk import calls, client_errors, function_calls
-from rowlock.sdk.client import choose_login
 from rowlock.sdk.models import LogLine, WorkloadInfo
-from rowlock.sdk.server_address import Login, find_server
+from rowlock.sdk.server_address import Login, choose_login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
 
 

@@ -3,5 +3,5 @@
     from rowlock import Client
 
 It speaks HTTPS with the server like every other client, so it imports nothing of the rest of the package. Begin with
-`client.py`; `calls.py` has every request once, for both clients.
+`async_client.py`, from which `make docs` writes `client.py`; `calls.py` has every request once, for both clients.
 """

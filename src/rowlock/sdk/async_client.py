@@ -1,4 +1,4 @@
-"""`AsyncClient`: what `client.py` does, for programs with an event loop: every method is awaited, lists and logs are read with `async for`."""
+"""`AsyncClient`: submit a job, follow its logs, ask why, stop it, for programs with an event loop. `client.py` is made from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import httpx
 
 from rowlock.sdk import calls
 from rowlock.sdk.calls import ApiCall, ItemPage
-from rowlock.sdk.client import choose_login
 from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
 from rowlock.sdk.http_answers import (
@@ -28,7 +27,7 @@ from rowlock.sdk.http_answers import (
     warn_of,
 )
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
-from rowlock.sdk.server_address import LOCAL, ServerAddress, find_server
+from rowlock.sdk.server_address import LOCAL, ServerAddress, choose_login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
 
 T = TypeVar("T")
@@ -85,12 +84,12 @@ class AsyncClient:
         (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
         `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
         `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
-        Run:ai's request), `idempotency_key` (for a program that itself tries again). Where the answer is lost the same submit is sent
-        again, three times at most, and there is one job. Raises TypeError for a field that there is not."""
+        Run:ai's request), `idempotency_key` (for a program that retries by itself). If the answer is lost, the same submit is sent
+        again, at most three times, and only one job is made. Raises TypeError for an unknown field."""
         return await self.submit_request(job_request(name=name, command=command, **fields))
 
     async def submit_request(self, request: JobRequest) -> AsyncJobHandle:
-        """Submit what a `JobRequest` says."""
+        """Submit a `JobRequest`."""
         call = calls.submit(request.body(self.project), request.key())
         workload = await self.run_call(call)
         return AsyncJobHandle(self, replace(workload, project=request.project or self.project))
@@ -110,7 +109,7 @@ class AsyncClient:
         return await self.submit_request(function_request(fn, args, kwargs, fields))
 
     def workloads(self, project: str = "", *, phase: str = "", search: str = "") -> AsyncIterator[WorkloadInfo]:
-        """Every workload that one may see, or those of a project, in a phase, or with a word in their name."""
+        """The workloads that this login may see; optionally only those of a project, in a phase, or with `search` in their name."""
         filters = {"projectName": project, "phase": phase}
         return self._items(lambda offset: calls.workloads(offset, filters, search))
 
@@ -122,7 +121,7 @@ class AsyncClient:
         return AsyncJobHandle(self, await self.run_call(calls.workload(name)))
 
     def projects(self) -> AsyncIterator[ProjectInfo]:
-        """The projects that one may see."""
+        """The projects that this login may see."""
         return self._items(calls.projects)
 
     async def create_project(self, name: str, *, gpus: float = 0) -> ProjectInfo:
@@ -130,7 +129,7 @@ class AsyncClient:
         return await self.run_call(calls.create_project(name, gpus))
 
     def runs(self, project: str = "", *, name: str = "") -> AsyncIterator[RunInfo]:
-        """What ran, the newest first, also what is deleted; `name` may have `*`."""
+        """Runs, the newest first, deleted workloads included; `name` may contain `*`."""
         return self._items(lambda offset: calls.runs(offset, project, name))
 
     async def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
@@ -140,7 +139,7 @@ class AsyncClient:
     # ------------------------------------------------------------ transport
 
     async def run_call(self, call: ApiCall[T]) -> T:
-        """Send the request and read its answer. A token that has run out is renewed once, where there is a login."""
+        """Send the request and read its answer. With a login, an expired token is renewed once."""
         answer = await self._send(call)
         if answer.status_code == 401 and self.address.login is not None:
             self._token = ""
@@ -169,7 +168,7 @@ class AsyncClient:
 
     async def _authorization(self) -> dict[str, str]:
         if not self._token and self.address.login is not None and self.address.login.grant_type == LOCAL:
-            self._token = self.address.login.ask_socket()
+            self._token = await asyncio.to_thread(self.address.login.ask_socket)
         elif not self._token and self.address.login is not None:
             try:
                 answer = await self._http.post("/api/v1/token", json=self.address.login.body())
@@ -207,7 +206,7 @@ class AsyncClient:
 
 
 class AsyncJobHandle:
-    """One workload, and what can be done with it. `workload` is what the server said of it last; `refresh` asks again."""
+    """One workload and its operations. `workload` holds the last answer of the server; `refresh` updates it."""
 
     def __init__(self, client: AsyncClient, workload: WorkloadInfo) -> None:
         self._client, self.workload = client, workload
@@ -217,7 +216,7 @@ class AsyncJobHandle:
 
     @property
     def id(self) -> str:
-        """Its id, which no other workload ever has."""
+        """Its id, which is never used again for another workload."""
         return self.workload.id
 
     @property
@@ -226,7 +225,7 @@ class AsyncJobHandle:
         return self.workload.name
 
     async def refresh(self) -> WorkloadInfo:
-        """How it stands now."""
+        """Ask the server for its current state."""
         self.workload = await self._client.run_call(calls.workload(self.id))
         return self.workload
 
@@ -259,7 +258,7 @@ class AsyncJobHandle:
         attempt: int | None = None,
         timestamps: bool = False,
     ) -> AsyncIterator[LogLine]:
-        """What its ranks wrote, also when its pods are gone; `follow`: as they write it, until it is over."""
+        """Lines that its ranks wrote, also after its pods are gone. With `follow`, new lines until the job ends."""
         call = calls.logs(self.id, rank=rank, follow=follow, tail=tail, attempt=attempt, timestamps=timestamps)
         return (calls.read_log_line(line, rank) async for line in self._client.stream_lines(call))
 
@@ -272,7 +271,7 @@ class AsyncJobHandle:
         return await self._client.run_call(calls.events(self.id))
 
     async def why(self) -> str:
-        """What happened to it: which rank failed first and why, or for which one the others wait."""
+        """What happened to it: which rank failed first and why, or which rank the others wait for."""
         return await self._client.run_call(calls.why(self.id))
 
     async def explain(self) -> str:

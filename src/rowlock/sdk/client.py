@@ -1,4 +1,4 @@
-"""`Client`: rowlock from Python: submit a job, follow its logs, ask why, stop it. `async_client.py` has the same with `await`."""
+"""`Client`: rowlock from Python. `make docs` writes this file from `async_client.py`: change that one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import httpx
 
 from rowlock.sdk import calls
 from rowlock.sdk.calls import ApiCall, ItemPage
-from rowlock.sdk.client_errors import ClientError, RequestRefused
+from rowlock.sdk.client_errors import RequestRefused
 from rowlock.sdk.function_calls import function_request, has_running_ranks, read_results
 from rowlock.sdk.http_answers import (
     DEFAULT_TIMEOUT,
@@ -26,23 +26,12 @@ from rowlock.sdk.http_answers import (
     warn_of,
 )
 from rowlock.sdk.models import FINISHED_PHASES, LogLine, ProjectInfo, RunInfo, WorkloadInfo, WorkloadPod
-from rowlock.sdk.server_address import LOCAL, Login, ServerAddress, find_server
+from rowlock.sdk.server_address import LOCAL, ServerAddress, choose_login, find_server
 from rowlock.sdk.submission_body import JobRequest, job_request
 
 T = TypeVar("T")
 _LOOK_S = 0.2
 """Seconds between looks at ranks that go on after the master's end."""
-
-
-def choose_login(
-    username: str | None, password: str | None, client_id: str | None, client_secret: str | None
-) -> Login | None:
-    """The login that is given whole. Raises ClientError for half of one."""
-    if bool(username) != bool(password) or bool(client_id) != bool(client_secret):
-        raise ClientError("a login is username and password, or client_id and client_secret: one of the two is missing")
-    if username and password:
-        return Login("password", username, password)
-    return Login("client_credentials", client_id, client_secret) if client_id and client_secret else None
 
 
 class Client:
@@ -94,12 +83,12 @@ class Client:
         (default: the programs of the server's machine, in this directory), `framework` (PyTorch, TF, MPI, XGBoost, JAX),
         `nnodes` (pods, the master among them), `nproc_per_node`, `gpus` (per pod; below 1: a share), `cpus`, `memory` (`2G`),
         `env`, `secret_env` (variables that are kept in a Secret), `working_dir`, `retries` (restarts of a rank that fails), `spec` (any other field of
-        Run:ai's request), `idempotency_key` (for a program that itself tries again). Where the answer is lost the same submit is sent
-        again, three times at most, and there is one job. Raises TypeError for a field that there is not."""
+        Run:ai's request), `idempotency_key` (for a program that retries by itself). If the answer is lost, the same submit is sent
+        again, at most three times, and only one job is made. Raises TypeError for an unknown field."""
         return self.submit_request(job_request(name=name, command=command, **fields))
 
     def submit_request(self, request: JobRequest) -> JobHandle:
-        """Submit what a `JobRequest` says."""
+        """Submit a `JobRequest`."""
         call = calls.submit(request.body(self.project), request.key())
         workload = self.run_call(call)
         return JobHandle(self, replace(workload, project=request.project or self.project))
@@ -119,7 +108,7 @@ class Client:
         return self.submit_request(function_request(fn, args, kwargs, fields))
 
     def workloads(self, project: str = "", *, phase: str = "", search: str = "") -> Iterator[WorkloadInfo]:
-        """Every workload that one may see, or those of a project, in a phase, or with a word in their name."""
+        """The workloads that this login may see; optionally only those of a project, in a phase, or with `search` in their name."""
         filters = {"projectName": project, "phase": phase}
         return self._items(lambda offset: calls.workloads(offset, filters, search))
 
@@ -131,7 +120,7 @@ class Client:
         return JobHandle(self, self.run_call(calls.workload(name)))
 
     def projects(self) -> Iterator[ProjectInfo]:
-        """The projects that one may see."""
+        """The projects that this login may see."""
         return self._items(calls.projects)
 
     def create_project(self, name: str, *, gpus: float = 0) -> ProjectInfo:
@@ -139,7 +128,7 @@ class Client:
         return self.run_call(calls.create_project(name, gpus))
 
     def runs(self, project: str = "", *, name: str = "") -> Iterator[RunInfo]:
-        """What ran, the newest first, also what is deleted; `name` may have `*`."""
+        """Runs, the newest first, deleted workloads included; `name` may contain `*`."""
         return self._items(lambda offset: calls.runs(offset, project, name))
 
     def request(self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
@@ -149,7 +138,7 @@ class Client:
     # ------------------------------------------------------------ transport
 
     def run_call(self, call: ApiCall[T]) -> T:
-        """Send the request and read its answer. A token that has run out is renewed once, where there is a login."""
+        """Send the request and read its answer. With a login, an expired token is renewed once."""
         answer = self._send(call)
         if answer.status_code == 401 and self.address.login is not None:
             self._token = ""
@@ -197,8 +186,10 @@ class Client:
                     answer.read()
                     decode_answer(answer)
                 for chunk in answer.iter_bytes():
-                    yield from splitter.feed_chunk(chunk)
-            yield from splitter.flush()
+                    for line in splitter.feed_chunk(chunk):
+                        yield line
+            for line in splitter.flush():
+                yield line
         except httpx.HTTPError as error:
             raise stream_broken(self.address, error) from error
 
@@ -211,7 +202,7 @@ class Client:
 
 
 class JobHandle:
-    """One workload, and what can be done with it. `workload` is what the server said of it last; `refresh` asks again."""
+    """One workload and its operations. `workload` holds the last answer of the server; `refresh` updates it."""
 
     def __init__(self, client: Client, workload: WorkloadInfo) -> None:
         self._client, self.workload = client, workload
@@ -221,7 +212,7 @@ class JobHandle:
 
     @property
     def id(self) -> str:
-        """Its id, which no other workload ever has."""
+        """Its id, which is never used again for another workload."""
         return self.workload.id
 
     @property
@@ -230,7 +221,7 @@ class JobHandle:
         return self.workload.name
 
     def refresh(self) -> WorkloadInfo:
-        """How it stands now."""
+        """Ask the server for its current state."""
         self.workload = self._client.run_call(calls.workload(self.id))
         return self.workload
 
@@ -263,7 +254,7 @@ class JobHandle:
         attempt: int | None = None,
         timestamps: bool = False,
     ) -> Iterator[LogLine]:
-        """What its ranks wrote, also when its pods are gone; `follow`: as they write it, until it is over."""
+        """Lines that its ranks wrote, also after its pods are gone. With `follow`, new lines until the job ends."""
         call = calls.logs(self.id, rank=rank, follow=follow, tail=tail, attempt=attempt, timestamps=timestamps)
         return (calls.read_log_line(line, rank) for line in self._client.stream_lines(call))
 
@@ -276,7 +267,7 @@ class JobHandle:
         return self._client.run_call(calls.events(self.id))
 
     def why(self) -> str:
-        """What happened to it: which rank failed first and why, or for which one the others wait."""
+        """What happened to it: which rank failed first and why, or which rank the others wait for."""
         return self._client.run_call(calls.why(self.id))
 
     def explain(self) -> str:
@@ -305,16 +296,3 @@ class JobHandle:
                 raise TimeoutError(f"{self.name}: a rank still runs after {timeout:g} s")
             time.sleep(_LOOK_S)
         return read_results(self.workload, (line.text for line in self.logs()), self.why())
-
-
-def submit(
-    fn: Callable[..., Any],
-    *,
-    args: tuple[Any, ...] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    client: Client | None = None,
-    **fields: Any,
-) -> JobHandle:
-    """Run a function as the ranks of a job: `rowlock.submit(train, nnodes=2).results()`. The server is that of the data
-    directory, or the `client`'s; everything else as for `Client.submit_function`."""
-    return (client or Client()).submit_function(fn, args=args, kwargs=kwargs, **fields)

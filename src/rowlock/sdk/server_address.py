@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rowlock.sdk.client_errors import ServerUnreachable
+from rowlock.sdk.client_errors import ClientError, ServerUnreachable
 
 LOCAL = "local"
 _SOCKET_TIMEOUT = 20.0
@@ -46,6 +46,17 @@ class Login:
 
     def __repr__(self) -> str:
         return f"Login({self.grant_type!r}, {self.name!r})"  # the secret is in no traceback
+
+
+def choose_login(
+    username: str | None, password: str | None, client_id: str | None, client_secret: str | None
+) -> Login | None:
+    """The login that is given whole. Raises ClientError for half of one."""
+    if bool(username) != bool(password) or bool(client_id) != bool(client_secret):
+        raise ClientError("a login is username and password, or client_id and client_secret: one of the two is missing")
+    if username and password:
+        return Login("password", username, password)
+    return Login("client_credentials", client_id, client_secret) if client_id and client_secret else None
 
 
 @dataclass(frozen=True, slots=True)
