@@ -44,6 +44,7 @@ from rowlock.controllers.supervisor import supervise
 from rowlock.errors import ApiError
 from rowlock.http_server import connection_limits, http_protocol, sockets
 from rowlock.http_server import tls as server_tls
+from rowlock.http_server.shortages import find_shortage
 from rowlock.identity import token_sources
 from rowlock.identity.identity_provider import IdentityProvider
 from rowlock.kubelet.worker.settings import KubeletSettings
@@ -359,23 +360,9 @@ def _describe_os_error(error: OSError, options: ServerSettings) -> str:
         return f"port {options.port} is taken: choose another with --port, or leave it out"
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) and not error.filename:
         return f"{error}: choose another --port or --bind, or leave them out"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the server cannot start: the disk of {error.filename or options.data_dir} has no room for another file ({error.strerror}; `df -i` counts inodes): free some, and start again"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"the server cannot start: it may open no more files ({error.strerror}): raise the limit, with `ulimit -n 65536` or LimitNOFILE= of its unit"
-    if error.errno == errno.EAGAIN:
-        return f"the server cannot start: it may start no more processes or threads ({error.strerror}): end some, or raise the limit (`ulimit -u`, pids.max of its cgroup)"
     if error.filename and str(error.filename).startswith(str(options.data_dir)):
         return f"the server cannot start: {error.filename} cannot be used ({error.strerror}): move it away, and it is made anew, or look at its rights"
     return f"the server cannot start: {error}"
-
-
-def _only_cause(group: BaseExceptionGroup[BaseException]) -> ApiError | OSError | None:
-    """The refusal that ended a start; None where it was anything else, whose trace is worth reading."""
-    leaf: BaseException = group
-    while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
-        leaf = leaf.exceptions[0]
-    return leaf if isinstance(leaf, ApiError | OSError) else None
 
 
 def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], server_class: type[Server]) -> None:
@@ -389,10 +376,12 @@ def _run(options: ServerSettings, certificate_process: subprocess.Popen[bytes], 
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(clock)) as runner:
             runner.run(run())
     except BaseExceptionGroup as group:
-        cause = _only_cause(group)
-        if cause is None:
+        leaf: BaseException = group
+        while isinstance(leaf, BaseExceptionGroup) and len(leaf.exceptions) == 1:
+            leaf = leaf.exceptions[0]
+        if leaf is group or isinstance(leaf, BaseExceptionGroup):
             raise
-        raise cause from None
+        raise leaf from leaf.__cause__
 
 
 def serve(
@@ -401,10 +390,16 @@ def serve(
     """The life of the server. `certificate_process` is the child that sees to the certificates."""
     try:
         _run(options, certificate_process, server_class)
-    except ApiError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"error: {_describe_os_error(error, options)}", file=sys.stderr)
+    except Exception as error:
+        shortage = find_shortage(error, options.data_dir)
+        if not shortage and not isinstance(error, ApiError | OSError):
+            raise  # a trace that is worth reading
+        print(f"error: {_refusal(error, shortage, options)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _refusal(error: Exception, shortage: str, options: ServerSettings) -> str:
+    if shortage:
+        return f"the server cannot start: {shortage}"
+    return _describe_os_error(error, options) if isinstance(error, OSError) else str(error)

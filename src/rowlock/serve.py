@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import resource
 import stat
 import subprocess
 import sys
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from rowlock.authentication.oidc import settings as oidc_settings
-from rowlock.errors import ApiError, BadRequest
+from rowlock.errors import ApiError, BadRequest, Unavailable
+from rowlock.http_server.shortages import few_files_sentence, shortage_sentence
 from rowlock.server_settings import DEFAULTS, SETTINGS, ServerSettings, flag_name
 
 gc.disable()  # hundreds of modules are made now and none of them is garbage; assembly.py switches it on again
@@ -199,6 +201,8 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 1
     try:
+        if few := few_files_sentence(resource.getrlimit(resource.RLIMIT_NOFILE)[1]):
+            raise Unavailable(few)
         prepare_data_dir(options.data_dir.absolute())
         if options.kubeconfig == Path("in-cluster"):
             from rowlock.kube.install.in_cluster import write_kubeconfig  # late: few servers are in a pod
@@ -209,7 +213,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"error: {options.data_dir} cannot be used: {error.strerror}: choose another --data-dir", file=sys.stderr)
+        shortage = shortage_sentence(error, options.data_dir)
+        unusable = f"{options.data_dir} cannot be used: {error.strerror}: choose another --data-dir"
+        print(f"error: {f'the server cannot start: {shortage}' if shortage else unusable}", file=sys.stderr)
         return 1
     from rowlock.assembly import serve  # late: the child works while this is imported
 

@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
 
+from rowlock.http_server.shortages import shortage_sentence
+
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 """What pods call the server (`kubelet/network/loopback_relay.py`)."""
@@ -246,7 +248,8 @@ if __name__ == "__main__":  # python -m rowlock.http_server.certificates DIRECTO
         ensure_certificates(Path(sys.argv[1]), [*LOOPBACK, *sys.argv[2:]])
     except OSError as error:
         sys.exit(
-            f"{error.filename or sys.argv[1]} cannot be used ({error.strerror or error}): look at what it is and at its rights"
+            shortage_sentence(error, sys.argv[1])
+            or f"{error.filename or sys.argv[1]} cannot be used ({error.strerror or error}): look at what it is and at its rights"
         )
     except ValueError as error:
         sys.exit(str(error))
