@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.end_to_end.cluster import Cluster, lent
+from tests.end_to_end.run.terminal import Terminal
 
 if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed: `make .venv/.torch` installs it", allow_module_level=True)
@@ -23,9 +24,16 @@ dist.destroy_process_group()
 """
 STOPS = """
 def step():
-    breakpoint()
+    import pdb; pdb.set_trace()
     return 1
 step()
+"""
+PASSES = """
+import os
+def step():
+    breakpoint()
+    return "on"
+print("rank", os.environ["RANK"], "goes", step())
 """
 
 
@@ -43,6 +51,23 @@ def test_torchrun_starts_as_many_ranks_as_the_pod_has_gpus(running: Cluster, tmp
     said = running.run(*line, cwd=tmp_path, timeout=240)
     assert "is completed" in said
     assert all(f"rank {n} sees 2, local {n}" in said for n in range(2)), said
+
+
+def test_a_breakpoint_of_a_rank_without_a_terminal_ends_no_job(running: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PASSES)
+    said = running.run("rowlock", "run", "-n", "2", "--name", "passes", "--", sys.executable, "train.py", cwd=tmp_path)
+    for rank in ("0", "1"):
+        assert f"rank {rank} goes on" in said
+        assert f'[rank {rank}]   File "{tmp_path}/train.py", line 4, in step' in said
+    # an exec has a terminal or not, whatever the container has
+    ask = "import os, sys; print(os.environ.get('PYTHONBREAKPOINT'))"
+    running.run("rowlock", "run", "-d", "--name", "stays", "--", "sleep", "1000")
+    running.run("rowlock", "wait", "stays", "--for", "running")
+    assert "print_stack" in running.run("rowlock", "exec", "stays", "--", sys.executable, "-c", ask)
+    terminal = Terminal(running, "rowlock", "exec", "-it", "stays", "--", sys.executable, "-c", ask)
+    terminal.hear(b"None")
+    assert terminal.end() == 0
+    running.run("rowlock", "delete", "stays")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ class ExecProcess:
             if self._tty:
                 os.fchown(0, _owner(user), -1)
                 stdio.set_controlling_terminal(0)
-                env = {"TERM": "xterm", **env}
+                env = {"TERM": "xterm", **dict(env.items() - stdio.BREAKPOINT_WITHOUT_TERMINAL.items())}
             container_init.drop_privileges(user)
             if not own_directory and (failure := container_init.enter_directory(cwd)):
                 return failure

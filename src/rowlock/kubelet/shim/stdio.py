@@ -18,6 +18,9 @@ from collections.abc import Iterator
 from rowlock.kubelet.shim.shim_request import ConsoleSpec
 
 CHUNK = 65536
+BREAKPOINT_WITHOUT_TERMINAL = {"PYTHONBREAKPOINT": "traceback.print_stack"}
+"""Makes Python's `breakpoint()` say where the program is, and go on: without a terminal pdb reads the end of its input and ends the
+program."""
 _MAX_SOCKET_PATH = 100
 
 

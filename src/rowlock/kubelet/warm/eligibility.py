@@ -27,8 +27,8 @@ _IMPORT_TIME_PREFIXES = (
 )  # fmt: skip
 """Variables that an interpreter, torch or numpy reads once, when it begins: a parent is only for programs that agree on them."""
 _IMPORT_TIME_VARIABLES = ("HOME", "PATH", "LANG", "TMPDIR", "TEMP", "TMP", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
-_PER_RUN_PREFIXES = ("TORCHELASTIC_",)
-"""Not among them, though their names begin so: the elastic agent reads them when it works, and ours differ in every run."""
+_PER_RUN_PREFIXES = ("TORCHELASTIC_", "PYTHONBREAKPOINT")
+"""Not among them, though their names begin so: they are read when they are needed, by the elastic agent and by `breakpoint()`."""
 _THREAD_COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Set in the fork (`warm_parent.py`); while importing they are 1, or threads would be born."""
 _MAX_SCRIPT_BYTES = 1 << 20

@@ -58,7 +58,7 @@ class EngineBackend:
             hosts=str(self.network.hosts_file(start.pod)),
             memory=tuple(volume for volume in start.volumes if volume.kind == "memory"),
             engine=engine.name,
-            shared_memory=shared_memory_limit(start.pod),
+            shared_memory=shared_memory_limit(start.pod.annotations),
             running=start.running,
         )
         binds, env = self._bind_mounts(pod_config, start, program), dict(program.env)

@@ -22,6 +22,7 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
 from rowlock.kubelet.remote_shell import shell_access
 from rowlock.kubelet.shim.shim_request import ShimRequest
+from rowlock.kubelet.shim.stdio import BREAKPOINT_WITHOUT_TERMINAL
 from rowlock.kubelet.volumes.checkpoints import MOUNT_PATH, give_to_user
 from rowlock.kubelet.volumes.directories import VolumeDirectories
 from rowlock.kubelet.warm import eligibility
@@ -61,7 +62,9 @@ class ProcessBackend:
         else:
             env = base_environment(server_env, host=image.host and not has_own_shell, first=path_prefix)
         env |= user.environment()
-        env |= {"TERM": "xterm"} if start.container.tty else {}
+        env |= (
+            {"TERM": "xterm"} if start.container.tty else {} if start.container.stdin else BREAKPOINT_WITHOUT_TERMINAL
+        )
         visible = MOUNT_PATH if self._mounts_checkpoints(user) else checkpoints
         return user, env | {CHECKPOINT_DIR_VARIABLE: visible}
 
@@ -171,7 +174,7 @@ class ProcessBackend:
         """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there."""
         if any(mount.target.rstrip("/") == SHARED_MEMORY_PATH for mount in program.mounts):
             return 0
-        return shared_memory_limit(start.pod)
+        return shared_memory_limit(start.pod.annotations)
 
     def _warm_spec(
         self,

@@ -81,12 +81,12 @@ class Program:
     """What the variables have left of exec's limits for the arguments."""
 
 
-def shared_memory_limit(pod: PodSpec) -> int:
+def shared_memory_limit(pod_annotations: Mapping[str, str]) -> int:
     """The most bytes of the pod's /dev/shm where no volume is mounted there: 64 MiB, as container runtimes have it.
 
     A job that `rowlock run` made from a shell gets what that shell has: half of the machine's memory. It costs nothing until it
     is used, and then it counts against the memory limit of the container."""
-    if environment.SHELL_ENVIRONMENT_ANNOTATION in pod.annotations:
+    if environment.SHELL_ENVIRONMENT_ANNOTATION in pod_annotations:
         return max(_SHARED_MEMORY, psutil.virtual_memory().total // 2)
     return _SHARED_MEMORY
 
