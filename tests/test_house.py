@@ -427,5 +427,5 @@ def test_no_paths_of_one_machine() -> None:
 
 def test_prose_uses_plain_words() -> None:
     """Users, clients and processes are named, and no callback has ears: `docs/design/glossary.md` has the field's words."""
-    for place, word in prose_matches(r"(?i)\b(he|his|him|himself|hears|ears|dearest)\b"):
+    for place, word in prose_matches(r"(?i)\b(he|his|him|himself|hears|ears|dearest|whoever)\b"):
         raise AssertionError(f"{place}: {word!r}: name the user, client or function that is meant")

@@ -2,7 +2,7 @@
 
 What `rowlock up --kubeconfig FILE` runs. Kubeflow's training operator makes the pods, the cluster's scheduler places them and its
 kubelets run them. The data directory holds this server's token, certificates and address, and nothing of the cluster:
-whoever loses it loses no job. Who has its token acts with the rights of the kubeconfig; users of the cluster come in with tokens of their
+without it no job is lost. The holder of its token acts with the rights of the kubeconfig; users of the cluster come in with tokens of their
 own, and their rights (`kube_users.py`).
 """
 

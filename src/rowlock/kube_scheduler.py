@@ -1,7 +1,7 @@
 """rowlock's scheduler and gang controller on a real cluster: what `rowlock up --kubeconfig … --scheduler own` adds.
 
 Pods that name `rowlock-scheduler` are placed by the planner of the embedded cluster, unchanged, on a View that watches
-keep. Several processes may run it: the holder of a Lease works, the others wait. It keeps nothing: whoever leads next
+keep. Several processes may run it: the holder of a Lease works, the others wait. It keeps nothing: the next leader
 reads everything from the cluster, so it may be stopped at any moment.
 """
 

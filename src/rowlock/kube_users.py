@@ -154,7 +154,7 @@ class KubeUsers:
             require(principal.rights.authorizer, principal.rights.user, Attributes("get", path=request.url.path))
 
     async def connection_for(self, request: HttpRequest) -> Connection | UserConnection:
-        """The cluster's API as whoever asks may use it. Raises Unauthorized, Unavailable."""
+        """The cluster's API with the caller's rights. Raises Unauthorized, Unavailable."""
         await self._authenticator.look_up(request)
         principal = self._authenticator.authenticate(request)
         if principal.rights is None:

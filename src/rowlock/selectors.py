@@ -21,7 +21,7 @@ _TERM = re.compile(
     r"|(?P<key>[^\s,=!<>()]+)\s*+(?:(?P<op>==|!=|=|<|>)\s*+(?P<value>[^\s,=!<>()]*))?"
     r")\s*+(?:,|$)"
 )
-"""What it has taken of blanks it does not give back: else their number counts squared, and whoever asks chooses it."""
+"""Possessive quantifiers: with backtracking, n blanks would cost n² steps, and the client chooses n."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _File = TypeVar("_File", bound=msgspec.Struct)
 
 
 def load_private_file(path: Path, file_type: type[_File], secret: str, kept: str) -> _File | None:
-    """A file of JSON that holds `secret`, in the words of whoever mends it; None where there is no such file. `kept` is what it keeps.
+    """A file of JSON that holds `secret`, as error messages name it; None where there is no such file. `kept` names its content.
     Raises BadRequest for a file that is damaged or open to others."""
     content: bytes | None = None
     try:

@@ -1,6 +1,6 @@
 """Credentials of one user each, kept in `credentials.json` of the data directory: nobody else uses them, and no answer has what is secret.
 
-They are no Secrets of the cluster: whoever reads those of all projects would read them. A workload that names one gets a Secret of its
+They are no Secrets of the cluster, because users who may read the Secrets of all projects would read them. A workload that names one gets a Secret of its
 own with the values, in its project, which goes with the workload. Backups of the cluster hold them as well.
 """
 

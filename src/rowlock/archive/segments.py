@@ -1,9 +1,9 @@
 """What servers that share an archive tell each other: segments, which are a few writes each, and snapshots of the whole database.
 
-Who leads writes a stream of segments, numbered from 1; the streams of later leaders sort behind those of earlier ones. Who has read all
-segments in this order has what the leader has. A leader that was replaced and does not know it yet may write a last segment: it is
-*late* for whoever has read one of its successor's, and then adds what is missing and changes nothing. A snapshot
-tells all up to the segment whose name it has; what it covers can then be removed. Who made one says so in a note, so that the next
+The leader writes a stream of segments, numbered from 1; the streams of later leaders sort behind those of earlier ones. A server that has
+read all segments in this order has what the leader has. A leader that was replaced and does not know it yet may write a last segment: it is
+*late* for a server that has read one of its successor's, and then adds what is missing and changes nothing. A snapshot
+tells all up to the segment whose name it has; what it covers can then be removed. A note says that one was made, so that the next
 leader knows it, too.
 """
 

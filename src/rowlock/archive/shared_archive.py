@@ -42,11 +42,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL = 5.0
-"""Seconds between two looks of a follower at what the leader wrote; whoever asks has it look at once."""
+"""Seconds between two looks of a follower at what the leader wrote; a query makes it look at once."""
 _MAX_SEGMENTS, _MAX_SEGMENT_BYTES = 1000, 64 << 20
 """Segments, and their bytes where the last snapshot is smaller, after which the leader makes a snapshot."""
 _GRACE = 600.0
-"""Seconds after a snapshot before what it covers is removed: whoever follows has read it by then."""
+"""Seconds after a snapshot before what it covers is removed: followers have read it by then."""
 _LOGS = "logs"
 _SHARED_WITH = "shared with"
 _TABLES = ("runs", "pods", "logs", "samples", "notes")
@@ -390,7 +390,7 @@ class SharedArchive(Archive):
         self._compact(connection, listing)
 
     def _compact(self, connection: sqlite3.Connection, listing: Listing) -> None:
-        """Make a snapshot when there is much to read, whoever leads by then; later remove what it covers."""
+        """Make a snapshot when there is much to read; later remove what it covers."""
         made = segments.read_snapshot_note(connection)
         if made is not None and (superseded := made.list_superseded(listing)):
             if not 0 <= self._clock() - made.made_at < _GRACE:  # or another's clock is ahead

@@ -58,7 +58,7 @@ class Refusal:
     message: str
 
     def sentence(self) -> str:
-        """For whoever reads that the storage cannot be used; "" where nothing is known that helps."""
+        """A hint to a user whose storage cannot be used; "" where nothing is known that helps."""
         advice = ADVICE.get(self.code) or _ADVICE_OF_STATUS.get(self.status, "")
         if not advice:
             return ""

@@ -20,7 +20,7 @@ MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
 LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 """Addresses that nobody else's machine can reach us by."""
 MIN_TOKEN_LENGTH = 20
-"""Characters of a token: whoever guesses shorter ones over a network may have luck."""
+"""The least number of characters of a token: shorter ones could be guessed over a network."""
 
 
 @dataclass(frozen=True, slots=True)

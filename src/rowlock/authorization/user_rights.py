@@ -37,5 +37,5 @@ class UserRights:
         return escalation_review(self.authorizer, self.user, kind)
 
     def may_use_queue(self, queue: str) -> bool:
-        """Whether jobs of any namespace may use it: by the verb `use`, and for whoever may change the queue itself."""
+        """Whether jobs of any namespace may use it: by the verb `use`, or by the right to change the queue itself."""
         return any(self.allows(verb, kinds.QUEUE, name=queue) for verb in ("use", "update"))

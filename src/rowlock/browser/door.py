@@ -1,10 +1,10 @@
 """The door for browsers: an ASGI application for a plain-HTTP listener of loopback, beside the API's TLS port.
 
-    /  /assets/…                      the built files            open to whoever is on this machine
+    /  /assets/…                      the built files            open to every user of this machine
     POST /api/v1/ui/session           a code for a session       once, with the code that `rowlock ui` prints
     GET /api/v1/ui/workloads          all workloads, live      with a session: `feed.py`
     /api/v1/ui/downloads              logs, saved as files     with a session: `downloads.py`
-    /api/v1/…                         the REST API               with a session; it acts with the token of whoever began it
+    /api/v1/…                         the REST API               with a session; it acts with the token that began the session
     ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
     /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
 
@@ -249,7 +249,7 @@ class BrowserDoor:
             raise Forbidden(f"the web UI answers to {known}, not to {name[:80]!r}: open it by one of these{hint}")
 
     async def _issue_code(self, call: RestCall) -> Any:
-        """POST /api/v1/ui/codes: an address with a code for whoever asks."""
+        """POST /api/v1/ui/codes: an address with a code for the caller."""
         call.validate_query()
         token = call.request.headers.get("authorization", "").partition(" ")[2].strip()
         code = self._sessions.issue_code(token)

@@ -1,4 +1,4 @@
-"""What sessions have open: streams, followed logs, terminals. They end with their session, whoever ends it."""
+"""What sessions have open: streams, followed logs, terminals. They end with their session."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CODE_ATTEMPTS = 5
 CODES_PER_TOKEN = 8
 """Codes that one user may have open; the oldest makes room."""
 SESSION_LIFETIME_S = 12 * 3600
-"""Seconds after which whoever uses the UI asks for a new code."""
+"""Seconds after which a session ends and its user needs a new code."""
 _MAX_SESSIONS = 1_000
 """Sessions of users that are remembered, and ends of sessions."""
 _OWNER, _USER = "owner", "user"
@@ -43,7 +43,7 @@ class BrowserSession(NamedTuple):
 
 @dataclass(slots=True)
 class BrowserLogin:
-    """What stands behind a session: the token of whoever began it; of an identity provider's, what renews it."""
+    """What stands behind a session: the token with which it began; after a login at an identity provider, what renews it."""
 
     token: str
     expires: float = float("inf")
@@ -76,7 +76,7 @@ class Sessions:
     # ------------------------------------------------------------ codes
 
     def issue_code(self, token: str, *, expires: float = float("inf"), refresh_token: str = "") -> str:
-        """A code for whoever holds this token, which has been checked."""
+        """A code for the holder of this token, which has been checked."""
         login, now = BrowserLogin(token, expires, refresh_token), self._clock()
         self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
         own = [name for name, code in self._codes.items() if code.login.token == token]

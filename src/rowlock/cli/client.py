@@ -159,7 +159,7 @@ class ServerClient:
         return decoded
 
     def _refusal(self, status: int, decoded: Any, *, anonymous: bool = False) -> StatusError:
-        """What the server says; to whoever is logged in with a token that counts no longer, how to log in again."""
+        """What the server says; for a session whose token is no longer valid, also how to log in again."""
         message = _error_message(status, decoded, self.directory)
         if status == 401 and not anonymous and (session := read_session(self.directory)):
             hint = f"log in again with {login_again_hint(session)}"

@@ -1,4 +1,4 @@
-"""An `Api` whose writes return when a cache shows them: whoever reads that cache afterwards reads its own writes.
+"""An `Api` whose writes return when a cache shows them: a later read of that cache shows the write.
 
 The cache follows each kind by a watch of its own, so a write that is answered may be unknown to it for some milliseconds.
 A decision, or the answer to a GET, would then be made from the state before the write.

@@ -1,6 +1,6 @@
 """Records that wait to be written: equal ones are counted, objects take turns, and there is room for so many.
 
-So whoever says a lot waits for itself: it neither delays what others say nor takes memory. What finds no room is
+An object with many records delays its own only, not those of others, and takes no more memory. A record that finds no room is
 dropped and counted, as client-go's broadcaster drops it.
 """
 

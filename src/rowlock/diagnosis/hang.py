@@ -140,8 +140,8 @@ def judge_after(observations: Sequence[RankObservation], seconds: float) -> Verd
 
 
 def keeps_standing(held: Sequence[RankObservation], seconds: float, observations: Sequence[RankObservation]) -> bool:
-    """Whether ranks that were found hanging so long ago still do, though one was met at another line: it goes round in a loop that waits.
-    Whoever has written a line, moved data or computed since then goes on."""
+    """Whether ranks that were found hanging so long ago still do, even if one is at another line now, because it polls in a loop.
+    A rank that has written a line, moved data or computed since then does not hang."""
     is_same = {(look.rank, look.pid) for look in held} == {(look.rank, look.pid) for look in observations}
     return is_same and all(
         (look.is_idle or look.polls) and not look.is_at_work and (look.is_absent or look.silent > seconds)

@@ -72,7 +72,7 @@ def find_py_spy() -> str:
 
 
 async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
-    """The stack of each process, some at a time: of all that are asked for, whoever asks."""
+    """The stack of each process, some at a time: over all callers together."""
     looks = _LOOKS.setdefault(asyncio.get_running_loop(), _Looks())
     return dict(zip(pids, await asyncio.gather(*map(looks.look, pids)), strict=True))
 

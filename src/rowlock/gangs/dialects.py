@@ -215,8 +215,8 @@ class Dialect:
                 yield Cause("unsupported", f"{role} asks for whole GPUs, but {why}", "compute")
 
     def share_gpus(self, job: Object, nodes: Collection[Object]) -> tuple[Object, list[str]]:
-        """The job, whose shares of GPUs are replicas of the device plugin where this scheduler gives none itself, and what whoever
-        submits it is told."""
+        """The job, whose shares of GPUs are replicas of the device plugin where this scheduler gives none itself, and what the
+        submitter is told."""
         replicas = _replicas(job)
         sharing = {role for role, r in replicas.items() if not self.shares_gpus and asks_for_share(r["template"])}
         if not sharing:

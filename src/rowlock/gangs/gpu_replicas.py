@@ -98,7 +98,7 @@ def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
 
 
 def replica_notice(template: Object, nodes: Iterable[Object]) -> str:
-    """What whoever submits is told of a share that is a replica: what does not hold it to its part."""
+    """What the submitter is told of a share that is a replica: nothing holds it to its part."""
     portion = _portion(_notes(template))
     fitting = _fitting_nodes(portion, nodes) if portion is not None else []
     if not fitting or all(labels(node).get(STRATEGY_LABEL) == "mps" for node in fitting):

@@ -1,7 +1,7 @@
 """HTTP on one connection: uvicorn's protocol over our own TLS, with limits that a client cannot talk its way around.
 
-A request's head is small and comes soon, and its body follows; whoever is slower than that is cut off and holds up
-nobody. Give `protocol(context)` to `uvicorn.Config(http=…)`. Websockets are spoken by wsproto, which is imported for
+A request's head is small and comes soon, and its body follows. A slower client is cut off, so that it holds up
+no other. Give `protocol(context)` to `uvicorn.Config(http=…)`. Websockets are spoken by wsproto, which is imported for
 the first of them.
 """
 

@@ -1,4 +1,4 @@
-"""The body of a request, up to a size: whoever sends more is refused before it is held."""
+"""The body of a request, up to a size: a larger one is refused before it is in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _too_deep_error() -> BadRequest:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Level by level: whoever sends it chooses how deep it is, so nothing here calls itself."""
+    """Level by level, without recursion: the client chooses how deep it is."""
     level = [value]
     for _ in range(MAX_DEPTH):
         collections = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]

@@ -65,7 +65,7 @@ class NamedCertificate:
         self._context = server_context(certificate, key)
 
     def install(self, context: ssl.SSLContext) -> None:
-        """From now on connections of this context show it to whoever names the server."""
+        """From now on connections of this context show it to clients that name the server (SNI)."""
         context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:

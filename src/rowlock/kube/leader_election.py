@@ -1,6 +1,6 @@
 """One of several processes works, by a Lease of the cluster: client-go's leader election.
 
-Whoever holds the Lease renews it every few seconds. The others look at it, and take it when it has not changed for its
+The holder of the Lease renews it every few seconds. The others look at it, and take it when it has not changed for its
 duration *by their own clock*: machines' clocks need not agree. A leader that could not renew for the renew deadline
 stops its work before anybody else may begin, and one that is stopped in order gives the Lease back at once.
 """

@@ -1,6 +1,6 @@
 """One of several servers of a real cluster writes the archive that they share: the holder of a Lease.
 
-The others read what it writes, and follow the logs of pods as it does, so that whoever is elected next has what the last one had in hand.
+The others read what it writes, and follow the logs of pods as it does, so that the next leader has what the last one had not written yet.
 """
 
 from __future__ import annotations

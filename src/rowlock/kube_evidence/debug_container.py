@@ -1,7 +1,7 @@
 """Debug containers: ephemeral containers of an image that has Python and py-spy, for pods whose own images lack them.
 
-One shares the processes of the pod's first container and only sleeps; what looks is run in it by exec. It is added with the rights of
-whoever asks. No ephemeral container can be removed from a pod, so one that runs is used again, and their number is bounded.
+One shares the processes of the pod's first container and only sleeps; what looks is run in it by exec. It is added with the caller's
+rights. No ephemeral container can be removed from a pod, so one that runs is used again, and their number is bounded.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from rowlock.workloads.frameworks import replica_specs
 _TAIL_LINES = 200
 _TAIL_BYTES = 64 << 10
 _READ_TIMEOUT = 5.0
-"""Seconds for all the logs that are read: a node that does not answer shall not keep whoever asks."""
+"""Seconds for all the logs that are read: a node that does not answer must not keep the caller waiting."""
 _MAX_LOGS = 64
 _STOP_SIGNALS = (128 + 9, 128 + 15)
 

@@ -1,6 +1,6 @@
 """Where the running ranks of a job on a real cluster stand, for `why`: seen from inside their containers, by exec.
 
-Each pod is asked once, with the rights of whoever asks. Where the image has py-spy and the container may trace its own programs, the
+Each pod is asked once, with the caller's rights. Where the image has py-spy and the container may trace its own programs, the
 answer has stacks; else it is asked from a debug container, where the server has an image for them (`debug_container.py`). Without that
 there are processes and what they use; where nobody may exec, or there is neither a shell nor Python, the time since the last line of the
 log is all that is known. The sentence says which it was.

@@ -61,7 +61,7 @@ def _parse_amount(text: object) -> float | None:
     try:
         return None if text is None else float(quantity.parse(str(text)))
     except (BadRequest, ValueError):
-        return None  # whoever may write to nodes may write nonsense
+        return None  # users who may write to nodes may write nonsense
 
 
 def _label_of(resource: str) -> str:

@@ -77,7 +77,7 @@ class RestSettings:
     look_up_token: TokenLookup | None = None
     """Looks up tokens that the server does not know itself."""
     unknown_token: str = UNKNOWN_TOKEN
-    """What is said to whoever has a token that is nobody's."""
+    """The error message for an unknown token."""
     issue_token: TokenIssuer | None = None
     """Logs applications in; None when there are none."""
     accounts: UserAccounts | None = None

@@ -1,4 +1,4 @@
-"""Which rank this process is, and what ranks tell each other. torch is loaded by whoever hands over something of it."""
+"""Which rank this process is, and what ranks tell each other. torch is not imported here: a caller that passes its objects has imported it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a database holds when a server starts: read once, whole, by a connection that cannot write.
 
 SQLite copies what it can read of a journal into the database and removes the journal when its last connection closes. So a database
-that will be refused is never opened for writing: what SQLite cannot read of it is still there for whoever can.
+that will be refused is never opened for writing: what SQLite cannot read of it stays there for other tools.
 """
 
 from __future__ import annotations

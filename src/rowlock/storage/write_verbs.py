@@ -1,6 +1,6 @@
 """The verbs that write, as plain functions over committed and staged objects: no clock, no disk, no asyncio.
 
-A write is checked against everything staged before it, gets its revision, and waits in `take_staged()` for whoever makes
+A write is checked against everything staged before it, gets its revision, and waits in `take_staged()` for the commit that makes
 it durable. `apply_committed` moves a durable batch into the committed state; `discard_staged` forgets everything that was staged,
 because later writes were checked against earlier ones.
 """
@@ -211,7 +211,7 @@ class Core:
             new = lifecycle.mark_deleted(kind, new, grace, self._dependencies.clock())
             if not lifecycle.can_remove(kind, new):
                 return self._replace(kind, old, new, options.dry_run)
-            if kind is kinds.POD and new is not old and not options.dry_run:  # whoever watches it sees its end first
+            if kind is kinds.POD and new is not old and not options.dry_run:  # watchers see its end first
                 old = new = self._stage("Modified", kind, objects.key(new), new, old)
         return new if options.dry_run else self._stage("Deleted", kind, objects.key(new), new, old)
 

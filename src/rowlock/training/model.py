@@ -266,7 +266,7 @@ class JobKind:
     dependents: tuple[Kind, ...] = ()
     """Kinds it makes beside Pods and Services: they are shown to it, and their changes wake it."""
     named_objects: Callable[[Job], Sequence[tuple[Kind, str]]] = no_named_objects
-    """Objects that are shown to it by name, whoever owns them."""
+    """Objects that are shown to it by name, of any owner."""
 
     @property
     def name(self) -> str:

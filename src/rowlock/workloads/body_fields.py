@@ -23,7 +23,7 @@ MOST_ITEMS = 5_000
 LARGEST_INTEGER = 2**31 - 1
 """The most that Kubernetes' fields of type int32 hold, which most whole numbers of a body become."""
 _LONGEST_WORD, _MOST_NAMES = 100, 500
-"""Characters of a word for which a like name is looked for, and names that are compared: both are chosen by whoever asks, and each
+"""Characters of a word for which a like name is looked for, and names that are compared: the client chooses both, and each
 comparison holds the event loop."""
 _SHOWN = 200
 """Characters of a value that are repeated in a message."""

@@ -223,7 +223,7 @@ def select_rows(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequenc
 
 
 def select_in_steps(rows: Sequence[R], query: Query, readers: Readers[R]) -> Generator[None, None, Sequence[R]]:
-    """`select_rows` in steps of a few hundred rows: whoever has others to serve does it in between."""
+    """`select_rows` in steps of a few hundred rows: the caller may serve others between two steps."""
     matching = rows
     for condition in query.filters:
         matching = yield from _keep(matching, readers[condition.field], condition.to_test())

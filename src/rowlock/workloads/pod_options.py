@@ -25,7 +25,7 @@ CAPABILITIES = (
 """Those of capabilities(7), as Kubernetes writes them, and its word for all of them."""
 _AFFINITY_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 USER_CREDENTIAL = "userCredential"
-"""Of a variable: its value is in a credential of whoever submits."""
+"""Of a variable: its value is in a credential of the submitter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ def _last_transition(pod: Object) -> str:
 
 
 def _message(pod: Object, states: list[dict[str, Any]]) -> str:
-    """Why the pod is not running, in the words of whoever decided."""
+    """Why the pod is not running, in the words of the component that decided."""
     for status in states:
         state = status.get("state") or {}
         for step in ("waiting", "terminated"):

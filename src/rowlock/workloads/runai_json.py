@@ -160,7 +160,7 @@ class SteadyFields:
 
 
 def workload_json(workload: Workload, steady: SteadyFields | None = None) -> dict[str, Any]:
-    """A list item of `GET /api/v1/workloads`. Whoever shows the same workload again and again keeps its `steady_fields`."""
+    """A list item of `GET /api/v1/workloads`. A caller that shows the same workload repeatedly keeps its `steady_fields`."""
     known = steady or steady_fields(workload)
     return {**known.fields, **_passing_fields(workload, known)}
 

@@ -1,6 +1,6 @@
 """What comes in: decoding, defaults, pod admission, validation, the operator's webhooks, managedFields, in that order.
 
-The store calls `AdmissionChain.create` and `.update` for every write, whoever makes it. Texts are the real API server's.
+The store calls `AdmissionChain.create` and `.update` for every write of any client. Texts are the real API server's.
 Admission reads a `View` for what an object refers to: priority classes, service accounts, quotas; without one those checks
 are left out. Pure but for its clock.
 """

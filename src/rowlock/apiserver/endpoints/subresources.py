@@ -62,7 +62,7 @@ async def log(call: Call, receive: Receive, send: Send, store: Store, target: Ta
 
 
 async def _copy_log(chunks: AsyncGenerator[bytes], send: Send, warnings: list[str]) -> None:
-    """Piece by piece, each when the one before it is on its way: whoever reads slowly has one in memory."""
+    """Piece by piece, each after the one before was sent: a slow reader keeps one piece in memory."""
     started = False
     async with aclosing(chunks):
         async for chunk in chunks:  # an error of the first comes before the answer has begun

@@ -147,7 +147,7 @@ DELETE_COLLECTION_PARAMETERS = DELETE_PARAMETERS | (
 
 def parse_query(raw: bytes) -> dict[str, str]:
     """The query string; a parameter that comes twice counts once, the first time, as on a real server. `dryRun` is a
-    list there: whoever asks for two things at once is refused rather than written."""
+    list there: a request with two values is refused rather than carried out."""
     if not raw:
         return {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
@@ -276,7 +276,7 @@ def invalid_option(kind: str, name: str, text: str) -> Invalid:
 
 
 def is_dry_run(call: Call, kind: str) -> bool:
-    """Is nothing to be written? `?dryRun=` is refused: whoever says it means something, and perhaps that."""
+    """Is nothing to be written? `?dryRun=` is refused: an empty value may be meant as a dry run."""
     if "dryRun" not in call.query:
         return False
     return parse_dry_run(call.query["dryRun"].split(","), kind)

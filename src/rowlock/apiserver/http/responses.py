@@ -113,7 +113,7 @@ def etag(body: bytes) -> str:
 
 
 async def answer_document(send: Send, body: bytes, call: Call, media: bytes = JSON) -> None:
-    """A large document that seldom changes: whoever names it in If-None-Match has it already."""
+    """A large document that seldom changes: a client that names its ETag in If-None-Match has it already."""
     tag = etag(body)
     known = tag in [text.strip().removeprefix("W/") for text in call.header(b"if-none-match").split(",")]
     headers = [(b"etag", tag.encode()), (b"vary", b"Accept")]

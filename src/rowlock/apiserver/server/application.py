@@ -251,7 +251,7 @@ class ApiServer:
         call.verb, call.target = verb, target
         call.require(verb, target)
         if target.subresource not in _STREAMING_SUBRESOURCES:
-            # whoever could not read the answer writes nothing
+            # a client that cannot read the answer writes nothing
             requests.negotiate_form(call.header(b"accept"), for_list=verb == "list")
             await request_body.convert_large_body(call)
         if target.subresource:

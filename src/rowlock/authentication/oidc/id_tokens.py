@@ -44,7 +44,7 @@ class IdTokens:
             return
         if (
             not self._provider.has_keys
-        ):  # before anything is read of the token: whoever reads keys loads the library, on a thread
+        ):  # before the token is read: the code that reads the keys loads the library, on a thread
             await self._provider.refresh_for_unknown_key()
         if not self._provider.has_keys:
             label, problem = self._settings.label, self._provider.problem

@@ -76,7 +76,7 @@ class OidcLogins:
         return self._provider.settings.label
 
     def describe(self) -> dict[str, Any]:
-        """For whoever wants to log in: no secrets."""
+        """What the login page may know: no secrets."""
         settings = self._provider.settings
         return {
             "name": settings.label, "issuer": settings.issuer, "clientId": settings.client_id,

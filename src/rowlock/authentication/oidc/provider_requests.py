@@ -89,7 +89,7 @@ class ProviderRequests:
             failure: BaseException | None = None
             try:
                 result = exchange.run(self._tls_context(), self._is_local(), self._deadline_s)
-            except Exception as error:  # noqa: BLE001  handed to whoever waits
+            except Exception as error:  # noqa: BLE001  raised in the tasks that wait
                 failure = error
             with suppress(RuntimeError):  # the server has ended meanwhile
                 loop.call_soon_threadsafe(finish, result, failure)

@@ -114,7 +114,7 @@ def logout(line: CommandLine) -> int:
         if provider.get("logoutUrl"):
             show(f"Your session at {provider['name']} goes on. End it there: {provider['logoutUrl']}")
     else:
-        show("Nobody is logged in here; whoever can read the token of the data directory is its owner.")
+        show("Nobody is logged in here: commands use the token of the data directory.")
     return 0
 
 

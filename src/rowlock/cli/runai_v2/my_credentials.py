@@ -1,4 +1,4 @@
-"""`runai my-credential`: the credentials of whoever asks, which no other user uses."""
+"""`runai my-credential`: the caller's own credentials, which no other user uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 def list_own(line: CommandLine) -> int:
-    """List the credentials of whoever asks, without what is secret."""
+    """List the caller's own credentials, without their secret values."""
     body = client.connect(line).get(_PATH, **({"type": line.type} if line.type else {}))
     return show_list(line, _COLUMNS, slice_items(line, body["credentials"]), body)
 

@@ -175,7 +175,7 @@ def _service() -> Object:
 
 
 def _disruption_budget() -> Object:
-    """Drains of nodes move the server without asking: whoever schedules is away for seconds, and no job is."""
+    """Drains of nodes may move the server: the scheduler is away for seconds then, and jobs run on."""
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": dict(_SELECTOR)}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(), "spec": spec}
 

@@ -22,7 +22,7 @@ from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
 
 ConnectionFor = Callable[[HttpRequest], Awaitable[Connection | UserConnection]]
-"""The cluster as whoever asks may use it. Raises ApiError: Unauthorized for whom nobody knows."""
+"""The cluster with the caller's rights. Raises ApiError: Unauthorized for an unknown caller."""
 _ENDLESS_QUERIES = ("watch", "follow")
 _UPGRADE_MESSAGE = (
     "only exec, attach and port-forward of pods are passed on as streams, by websocket: use kubectl for others"

@@ -122,7 +122,7 @@ class ClusterUsers:
             user = _read_user(await self._connection.send(request))
         except Unauthorized:
             user = None
-        except Forbidden as error:  # every cluster allows it to whoever is authenticated (system:basic-user)
+        except Forbidden as error:  # every cluster allows it to authenticated users (system:basic-user)
             raise Forbidden(f"the cluster does not say whose this token is: {error.message}") from error
         if len(self._answers) >= MAX_ANSWERS:
             self._answers.clear()

@@ -2,7 +2,7 @@
 
 probe = ClusterProbe(kube.connection)
 tasks.create_task(probe.run())
-probe.silence()     # "" or a sentence, for whoever reads from a cache
+probe.silence()     # "" or a sentence for answers that come from a cache
 """
 
 from __future__ import annotations

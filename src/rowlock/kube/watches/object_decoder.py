@@ -3,8 +3,8 @@
 Ten thousand pods of a thousand jobs say the same thing in nearly every field, and two caches of one process (the REST API's, the
 scheduler's) see the same pods. So a part of an object (a toleration, a list of volumes, a phase) that was decoded lately is not decoded
 again, but shared; and an object that some cache still holds is given to the next one as it is, known by its uid and
-resourceVersion: a list of everything after a broken watch then costs a look at each. Nobody may change an object of an `Api`, and with this
-decoder whoever does changes others as well.
+resourceVersion: a list of everything after a broken watch then costs a look at each. An object of an `Api` must not be changed: with this
+decoder, a change of one object changes others as well.
 """
 
 from __future__ import annotations

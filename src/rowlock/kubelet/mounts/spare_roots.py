@@ -6,7 +6,7 @@ that once more, in a mount namespace of its own, and ends; the pod host keeps th
 container of the image moves into it, mounts what is its own, and is the only one that ever does.
 
 A spare has a directory of its own for what will be written; it becomes the container's by a rename. It is of use only
-as long as the machine and the image are as they were (`machine_files.likeness`). Whoever dies: the namespaces go with the
+as long as the machine and the image are as they were (`machine_files.likeness`). When a process dies, the namespaces go with the
 last descriptor, and the directories with the next pod host. Standard library only.
 """
 
@@ -226,7 +226,7 @@ class SpareRoots:
             self._discard([spare])
 
     def _abandon_assembler(self, assembler: _Assembler) -> None:
-        """It is not waited for: a file system that does not answer may hold it. The pod host buries whoever ends."""
+        """Kill it without waiting: a file system that does not answer may hold it. The pod host reaps all children."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(assembler.pid, signal.SIGKILL)
         assembler.connection.close()

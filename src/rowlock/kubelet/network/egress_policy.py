@@ -14,7 +14,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _METADATA = frozenset(
     ipaddress.ip_address(text) for text in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254")
 )
-"""Where clouds hand the machine's credentials to whoever asks: three of them are not link-local."""
+"""Metadata addresses, where clouds hand out the machine's credentials without authentication; three of them are not link-local."""
 POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
 
 

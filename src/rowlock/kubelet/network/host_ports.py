@@ -1,7 +1,7 @@
 """`hostPort`: a port of this machine's loopback that leads to a port of a pod, from when the pod is bound until it has ended.
 
-On a cluster the port is open at every address of the node. Here it is not: whoever can reach this machine does not reach
-every pod. Where a pod has the machine's own network, its program listens itself.
+On a cluster the port is open at every address of the node. Here it is open on loopback only, so that other machines do not
+reach every pod. Where a pod has the machine's own network, its program listens itself.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A Lease per node, renewed as kubelets do: whoever asks when a node was last heard of finds it in `kube-node-lease`."""
+"""A Lease per node in `kube-node-lease`, renewed as kubelets do: its renew time says when the node was last alive."""
 
 from __future__ import annotations
 

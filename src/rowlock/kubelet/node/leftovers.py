@@ -29,7 +29,7 @@ _MOST_NAMED = 10
 
 
 def set_aside(data_dir: Path, now: float) -> str:
-    """Move what an unknown cluster left into one directory; the sentence for whoever starts the cluster, "" without any.
+    """Move what an unknown cluster left into one directory; returns a sentence for the user who starts the cluster, "" when nothing was left.
 
     `now`: seconds since the epoch. Called before anything of the kubelet exists. Raises OSError."""
     found = [name for name in _DIRECTORIES if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]

@@ -110,7 +110,7 @@ class PodState:
         ]
 
     def set_facts(self, container: str, facts: ContainerFacts) -> None:
-        """New facts; wakes whoever waits for this pod."""
+        """Take new facts, and wake the tasks that wait for this pod."""
         self.containers[container] = facts
         for event in self._watchers:
             event.set()

@@ -51,7 +51,7 @@ class Recreations:
     def note_failure(self, card: PodCard, now: float) -> None:
         """The pod has failed by itself. May be told more than once."""
         if not card.owner:
-            return  # whoever makes a pod of the same name anew wants it to start
+            return  # a pod that is made again under the same name is meant to start
         before = self._failed.get(_identity(card))
         if before is not None and before.uid == card.uid:
             return

@@ -100,8 +100,8 @@ def unknown_names_warning(names: Sequence[str]) -> str:
 
 
 def unapplied_warnings(security_context: Mapping[str, Any], owner: str, euid: int = os.geteuid()) -> list[str]:
-    """What of one security context is not applied, a sentence or none. Empty wishes and `false` ask for nothing; whoever
-    one is already is no wish either."""
+    """Which fields of a security context are not applied: one sentence, or an empty list. Empty fields and `false` ask for
+    nothing, and neither does the user that the server runs as."""
     applied = {*ALWAYS_APPLIED_FIELDS, *(ROOT_ONLY_FIELDS if euid == 0 else ())}
     unapplied = sorted(
         key

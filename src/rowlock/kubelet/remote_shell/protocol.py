@@ -4,8 +4,8 @@
     client: `{"proof": HEX, "command": TEXT}\n`                HEX: HMAC-SHA256 over nonce and command, by the file of the job's private key
     both:   frames: a channel (1 byte), a length (4 bytes, big endian), as many bytes
 
-Channels: 0 the program's input, 1 and 2 its output, 3 its exit code in decimal; an empty frame ends an input. Whoever has
-the key may run commands, as with ssh; nothing is encrypted, since the pods' network does not leave the machine.
+Channels: 0 the program's input, 1 and 2 its output, 3 its exit code in decimal; an empty frame ends an input. A client
+with the key may run commands, as with ssh; nothing is encrypted, since the pods' network does not leave the machine.
 """
 
 import hashlib

@@ -287,7 +287,7 @@ def make_in_own_root(path: str) -> None:
                 below = os.open(word, beneath.DIRECTORY, dir_fd=current)
             os.close(current)
             current = below
-    except OSError:  # a link, or a file: whoever the program is finds out
+    except OSError:  # a link, or a file: the program gets the error
         return
     finally:
         os.close(current)

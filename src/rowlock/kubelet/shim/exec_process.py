@@ -3,7 +3,7 @@
 It takes the environment, the working directory and the limits of the container's program from `program.N`, and its
 namespaces from the program itself. What runs here never outlives the container: its shim is watched. The server is at
 the other end of a socket: it gets the program's ends (stdin, stdout, stderr, or one terminal) with the first line, how
-the program ended with the second. When the server hangs up before that, whoever asked has gone: the program is stopped.
+the program ended with the second. When the server hangs up before that, the client has gone: the program is stopped.
 Standard library only.
 """
 

@@ -30,7 +30,7 @@ class GpuReading(NamedTuple):
 @dataclass(slots=True)
 class GpuReader:
     """Reads all cards. NVML stays open from look to look: opening it and finding the cards takes twice as long as reading them.
-    Whoever looks closes it when no pod holds a card, so that nothing hinders who would reset a card or replace the driver."""
+    The caller closes it when no pod holds a card: an open handle would prevent a reset of the card or an update of the driver."""
 
     _handles: dict[str, Any] = field(default_factory=dict)
     """Of the cards, by uuid; empty while NVML is closed."""

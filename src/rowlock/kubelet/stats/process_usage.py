@@ -1,7 +1,7 @@
 """What process trees have used so far, in one pass over `/proc` for all of them (psutil where there is no `/proc`).
 
 The kernel adds what a process used to its parent's account when the parent reaps it. So the sum over a living tree, with
-what each member's dead children used, only grows; whoever ends between two looks is counted all the same.
+what each member's dead children used, only grows, and a process that ends between two looks is still counted.
 """
 
 from __future__ import annotations

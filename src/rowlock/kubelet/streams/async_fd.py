@@ -79,7 +79,7 @@ class AsyncFd:
                 loop.remove_writer(fd)
 
     def close(self) -> None:
-        """Whoever waits for it is told: for them it has ended."""
+        """End the waits for it: they see end of file."""
         fd, self._fd = self._fd, -1
         if fd < 0:
             return

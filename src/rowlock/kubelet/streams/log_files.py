@@ -80,7 +80,7 @@ class PodLogs:
                 yield piece
 
     def announce_pod(self, pod_key: Key) -> None:
-        """The kubelet has a new pod: whoever waits for its start looks on."""
+        """The kubelet has a new pod: wake the followers that wait for its start."""
         for event in self._arrivals.get(pod_key, ()):
             event.set()
 

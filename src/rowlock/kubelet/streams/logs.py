@@ -200,7 +200,7 @@ async def read(
     *,
     log_limit: int = DEFAULT_LOG_LIMIT,
 ) -> AsyncIterator[bytes]:
-    """The log of one run. `is_finished` says that nothing will be added; whoever knows that this may have changed sets `woken`.
+    """The log of one run. `is_finished` says that nothing will be added; `woken` is set when that may have changed.
     `log_limit`: bytes of a log that are kept."""
     try:
         fd = untrusted.open_regular(str(path))

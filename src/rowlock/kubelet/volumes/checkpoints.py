@@ -58,7 +58,7 @@ class OwnerMarks:
         (self.directory / job).unlink(missing_ok=True)
 
     def note(self, job: str, owner: str) -> str:
-        """Whoever has it first. Returns whose it is."""
+        """The first owner keeps it. Returns the owner."""
         mark = f"{self.directory}/{job}"
         try:
             self._link(mark, owner)

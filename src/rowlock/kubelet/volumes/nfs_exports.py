@@ -1,9 +1,9 @@
 """NFS exports as pods see them: where this machine has mounted them already. The kubelet mounts none itself.
 
-Whoever runs the machine mounts its exports (fstab, autofs), and pods that name one get that directory. A kubelet of root's that mounted
-what pods name would let everybody who may run a pod choose whose file system root mounts, with the machine's address for a password; a
-server that is gone would hold whoever looks at its mount; and pods outlive the server, which then has nobody to unmount for. Besides,
-pod hosts live on in mount namespaces of their own, which see later mounts only where the machine's propagate (systemd's do).
+The machine's administrator mounts its exports (fstab, autofs), and pods that name one get that directory. If the kubelet ran as root and
+mounted what pods name, every user who may run a pod would choose which file system root mounts, with the machine's address as the only
+credential. An NFS server that is gone would block every process that looks at the mount, and pods outlive the rowlock server, which could
+not unmount then. Pod hosts also have mount namespaces of their own, which see later mounts only where the machine's propagate (systemd's do).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""What the time is, for whoever removes what cannot be made again.
+"""A clock for code that deletes data for good: it follows a jump of the wall clock only after the clock has stayed there.
 
-A wall clock may be set forward for a moment: by hand, by a machine that wakes up, by a time server that is wrong. What
-seems to be old then must not go before the clock has stayed so.
+A wall clock may be set forward for a moment: by hand, by a machine that wakes up, by a time server that is wrong. Data
+that only seems old then must not be deleted.
 """
 
 import time

@@ -25,7 +25,7 @@ def collapse_memory() -> bool:
 
 
 def _are_wanted() -> bool:
-    """Whoever has switched huge pages off gets none."""
+    """No huge pages where the user has switched them off."""
     try:
         with open(_SETTING) as file:
             return "[never]" not in file.read()

@@ -34,7 +34,7 @@ def offer_error_file(
 
 
 def make_directory(container_directory: Path, number: int, account: Account | None) -> str:
-    """Makes the run's directory, empty, for that user alone; for whoever sees it mounted, where that is None."""
+    """Makes the run's directory, empty, for that user alone; for every user who sees it mounted, where that is None."""
     directory = directory_of_run(container_directory, number)
     container_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     beneath.remove_path(str(directory))

@@ -1,4 +1,4 @@
-"""The list items of the workloads that were shown last: whoever looks at a page looks at it again.
+"""The list items of the workloads that were shown last: pages are asked for again and again.
 
 A list item costs a tenth of a millisecond, most of it for fields that stay as they are until one of the workload's objects changes.
 Those of as many workloads as fit on a few pages are kept, with the other facts that a row remembers (`WorkloadRow.known`), and are

@@ -15,8 +15,8 @@ _TURN = 0.001
 
 
 class SortedRows:
-    """Answers that stay as long as no workload comes or goes: filtered and sorted by what never changes of one. Whoever turns the
-    pages of a list, or asks for one again and again, asks for the same rows."""
+    """Answers that stay as long as no workload comes or goes: filtered and sorted by what never changes of one. The pages
+    of one list, and a list that is polled, need the same rows."""
 
     _FIELDS = frozenset({"name", "namespace", "createdAt"})
     _MAX_KEPT = 16

@@ -1,7 +1,7 @@
-"""The pods of jobs as they were seen last, while another server records: so that those that went while nobody recorded are known.
+"""The pods of jobs as a standby server saw them last: pods that went while no server recorded are still known.
 
-A leader of the archive that is killed takes its notes with it, and until the next one leads pods come and go. Whoever waits looks at
-the pods of changed jobs, as a recorder would, and remembers those that have gone for a while.
+When the leader of the archive is killed, its notes are lost, and pods come and go until the next one leads. A standby therefore looks at
+the pods of changed jobs, as the recorder does, and remembers pods that have gone for a while.
 """
 
 from __future__ import annotations

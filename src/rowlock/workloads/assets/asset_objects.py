@@ -1,7 +1,7 @@
 """Assets as objects: each is a ConfigMap, so Kubernetes' own rights say who may read and change it.
 
-What belongs to a project lies in the project's namespace, all else in kube-public, where whoever may write is an admin of the
-cluster. Anybody who may write a ConfigMap may write nonsense into it: what cannot be read is no asset.
+What belongs to a project lies in the project's namespace, all else in kube-public, where only admins of the cluster may
+write. A user who may write a ConfigMap may write nonsense into it: one that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def parse_meta(top: Fields, *, template: bool, new: bool) -> AssetMeta:
         top.add_error("meta", "required", "an asset needs a name and a scope.")
     scope_names = ("scopeType", "scopeId") if template else ("scope", "clusterId", "departmentId", "projectId")
     others = () if template else ("workloadSupportedTypes", "private", "autoDelete")
-    refused = {"private": (False, "whoever may read a project's ConfigMaps reads its assets"),
+    refused = {"private": (False, "users who may read a project's ConfigMaps read its assets"),
                "autoDelete": (False, "an asset stays until somebody deletes it")}  # fmt: skip
     names = ("name", "description", *(scope_names if new else ()))
     meta.allow_only(*names, *(name for name in others if new and name not in refused), refused=refused if new else {})

@@ -1,4 +1,4 @@
-"""What may not change of a batch/v1 Job, and what its status may not say, whoever writes it. Pure."""
+"""What may not change of a batch/v1 Job, and what its status may not say. Pure."""
 
 from __future__ import annotations
 
