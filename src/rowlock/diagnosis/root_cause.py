@@ -56,6 +56,8 @@ class RankFailure:
     trouble: LoggedError | None = None
     said: str = ""
     """The last line of its log, where no error was recognised in it."""
+    ranks: int = 0
+    """How many the job had; 0 = unknown."""
     shortage: str = ""
     """What its node refused it before it ended, in words: it may be why."""
 
@@ -133,7 +135,7 @@ def exit_description(code: int, signal: int, reason: str = "", message: str = ""
 
 
 def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Sequence[str] = ()) -> str:
-    """What happened. `ranks`: how many the job has, 0 = unknown; `left`: ranks that had ended with 0 before, as people say them."""
+    """What happened. `ranks`: how many the job has, 0 = as its failures know; `left`: ranks that had ended with 0 before, as people say them."""
     if is_requested_stop(incident):
         names = sorted({d.rank for d in incident})
         plural = "was" if len(names) == 1 else "were"
@@ -149,6 +151,7 @@ def incident_sentence(incident: Sequence[RankFailure], ranks: int = 0, left: Seq
         text = f"{text}; no rank logged an error of its own, so the logs do not say why the first one ended"
     if not others:
         return text + "."
+    ranks = ranks or max(d.ranks for d in incident)
     count = (
         f"all {len(others)} others" if ranks and len(others) == ranks - 1 and ranks > 2 else join_names(sorted(others))
     )

@@ -103,23 +103,24 @@ class Diagnostics:
         if self._last_reported.get(uid(job)) == incident[0].finished or is_requested_stop(incident):
             return
         self._last_reported[uid(job)] = incident[0].finished
-        self.record_event(job, "Warning", "RankFailed", self._sentence_of(incident, job))
+        self.record_event(job, "Warning", "RankFailed", self._sentence_of(incident, uid(job)))
 
     def status_message(self, job: str, phase: str) -> str:
         """The sentence of the diagnosis for a job in this phase; "" when there is none."""
         if phase in ("Running", "Degraded"):
             observations, found_at = self._hangs.get(job, ([], 0.0))
-            if observations:
-                return judge_after(observations, max(0.0, self._context.clock() - found_at)).sentence
-            return " ".join(remark.event_message for remark in self.remarks.of(job))
-        if phase == "Completed" and (found := self.remarks.of(job)):
-            return completed_sentence([remark.sentence for remark in found])
-        failures = (
-            [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
+            hang = judge_after(observations, max(0.0, self._context.clock() - found_at)) if observations else None
+            told = [hang.sentence] if hang else []
+            return " ".join([*told, *(remark.event_message for remark in self.remarks.of(job))])
+        if phase not in ("Completed", "Failed"):
+            return ""
+        failures = [i for i in group_incidents(self.failures.failures_of(job)) if not is_requested_stop(i)]
+        last_failure = self._sentence_of(failures[-1], job) if failures else ""
+        return (
+            last_failure
             if phase == "Failed"
-            else []
+            else completed_sentence([remark.sentence for remark in self.remarks.of(job)], last_failure, good="")
         )
-        return incident_sentence(failures[-1], left=self._left_before(failures[-1], job)) if failures else ""
 
     def set_hang(self, job: str, observations: list[RankObservation]) -> None:
         """Remember how the ranks of a hanging job (its uid) were observed; no observations = they move again."""
@@ -132,8 +133,8 @@ class Diagnostics:
         """An Event of the job."""
         self._context.recorder.record(Record(job, kind, reason, message, SOURCE))  # type: ignore[arg-type] # Normal, Warning
 
-    def _sentence_of(self, incident: list[RankFailure], job: Object) -> str:
-        return incident_sentence(incident, self._pod_count(job), self._left_before(incident, uid(job)))
+    def _sentence_of(self, incident: list[RankFailure], job: str) -> str:
+        return incident_sentence(incident, left=self._left_before(incident, job))
 
     def _left_before(self, incident: list[RankFailure], job: str) -> list[str]:
         """The ranks of a job (its uid) that had ended with 0 before the first of these failed, as people say them."""
@@ -149,10 +150,6 @@ class Diagnostics:
             for pod, owner in owners
             if (ended := completed_at(pod)) and seconds(ended) <= first
         ]
-
-    def _pod_count(self, job: Object) -> int:
-        pods = pods_of_workload(self._context.view, uid(job))
-        return sum(pod["metadata"]["namespace"] == job["metadata"]["namespace"] for pod in pods)
 
     # ------------------------------------------------------------ the living
 
@@ -278,7 +275,7 @@ class Diagnostics:
         result: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
         for incident in group_incidents(self.failures.failures_of(uid(job))):
             summary = {
-                "sentence": self._sentence_of(incident, job),
+                "sentence": self._sentence_of(incident, uid(job)),
                 "at": root_cause(incident).failed_at,
                 "asked": is_requested_stop(incident),
             }

@@ -18,6 +18,7 @@ from rowlock.kubelet.pod.facts import Run
 from rowlock.kubelet.worker import error_files
 from rowlock.objects import Object, dig, name
 from rowlock.workloads import pods as ranks
+from rowlock.workloads.frameworks import desired_pods
 
 _MAX_FAILURES_PER_JOB = 2000
 """Failures that are kept for each job: one that crashes for ever fails the same way each time."""
@@ -74,6 +75,7 @@ def failure_of_run(job: Object, pod: Object, run: Run, directory: Path) -> RankF
         trouble=error,
         shortage=NO_MORE_PROCESSES if run.exit.reached_pids_limit else "",
         said="" if error or run.exit.reason == "StartError" else last_line(_read_tail(directory / f"log.{run.number}")),
+        ranks=desired_pods(job),
     )
 
 

@@ -240,8 +240,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif verdict is not None and verdict["kind"] not in ("moving", "blind"):
         sentence = verdict["sentence"]
     elif status.phase == "Completed":
-        doubts = [f"before that: {last_failure}"] if last_failure else []
-        sentence = completed_sentence([*remarks, *doubts])
+        sentence = completed_sentence(remarks, last_failure)
     elif verdict is not None and verdict["kind"] == "blind":
         sentence = last_failure or verdict["sentence"]  # what is known before what is not
     elif verdict is not None:
@@ -267,9 +266,11 @@ def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
     ]
 
 
-def completed_sentence(doubts: Sequence[str]) -> str:
-    """`doubts`: clauses that stand behind "It completed, but"; the last one may have its full stop."""
-    return f"It completed, but {'; '.join(doubts).removesuffix('.')}." if doubts else _GOOD_END
+def completed_sentence(remarks: Sequence[str], last_failure: str = "", good: str = _GOOD_END) -> str:
+    """`remarks`: clauses that stand behind "It completed, but"; `last_failure`: the sentence of an attempt before; `good`: where there is
+    neither."""
+    doubts = [*remarks, *([f"before that: {last_failure}"] if last_failure else [])]
+    return f"It completed, but {'; '.join(doubts).removesuffix('.')}." if doubts else good
 
 
 def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:

@@ -79,8 +79,10 @@ def follow_run(
         diagnosis = server.get(f"{WORKLOADS}/{identity}/why")
         why = str(diagnosis["sentence"]) or why
         code = code if any(p["exitCode"] for p in pods) else _first_failure_code(diagnosis) or code
-    elif body["phase"] == "Completed" and (diagnosis := server.get(f"{WORKLOADS}/{identity}/why"))["remarks"]:
-        why = str(diagnosis["sentence"])
+    elif body["phase"] == "Completed":
+        diagnosis = server.get(f"{WORKLOADS}/{identity}/why")
+        has_failed = any(not incident["asked"] for incident in diagnosis["incidents"])
+        why = str(diagnosis["sentence"]) if diagnosis["remarks"] or has_failed else ""
     tell(f"Job {name} is {body['phase'].lower()}" + (f": {why}" if why else ""))
     if line.rm and body["phase"] != "Deleted":
         server.delete(f"{WORKLOADS}/distributed/{identity}")
