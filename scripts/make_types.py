@@ -216,7 +216,8 @@ def definitions(file: Path) -> list[Schema]:
     return [d for d in yaml.load_all(file.read_text(), loader) if d and d["kind"] == "CustomResourceDefinition"]
 
 
-def kai() -> dict[str, Schema]:
+def schedulers() -> dict[str, Schema]:
+    """The types of KAI's kinds, and of the PodGroups of coscheduling and Volcano as far as Trainer writes them."""
     text, number, whole = {"type": "string"}, {"type": "number"}, {"type": "integer", "format": "int32"}
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -237,7 +238,13 @@ def kai() -> dict[str, Schema]:
         markUnschedulable={"type": "boolean"}, schedulingBackoff=whole, topologyConstraint=anything,
         subGroups=listed(struct(name=text, minMember=whole, minSubGroup=whole, parent=text, topologyConstraint=anything)),
     )  # fmt: skip
+    gang: dict[str, Schema] = {"minMember": whole, "minResources": anything}
+    volcano = {"minTaskMember": anything, "queue": text, "priorityClassName": text, "networkTopology": anything}
     return {
+        "scheduling.x-k8s.io/v1alpha1/PodGroup": struct(
+            **head, spec=struct(**gang, scheduleTimeoutSeconds=whole), status=anything
+        ),
+        "scheduling.volcano.sh/v1beta1/PodGroup": struct(**head, spec=struct(**gang, **volcano), status=anything),
         "scheduling.run.ai/v2/Queue": struct(**head, spec=queue, status=anything),
         "scheduling.run.ai/v2alpha2/PodGroup": struct(**head, spec=group, status=anything),
     }
@@ -264,7 +271,7 @@ def main() -> None:
     given = parser.parse_args()
     program = Path(__file__).parent / "go_facts" / "main.go"
     facts = GoFacts(json.loads(run_program(program, *ROOTS, *OPTIONS)))
-    types, kinds = custom(definitions(given.crds or build() / MANIFESTS), "crd", kai())
+    types, kinds = custom(definitions(given.crds or build() / MANIFESTS), "crd", schedulers())
     more_types, more_kinds = trainer(given.trainer_crds)
     given.out.write_text(write({**facts.types, **types, **more_types}, {**facts.kinds, **kinds, **more_kinds}))
 

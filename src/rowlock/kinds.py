@@ -117,10 +117,19 @@ QUEUE = Kind(
 POD_GROUP = Kind(
     "scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups", ("pg",), True, frozenset({"status"}), custom=True
 )
+COSCHEDULING_POD_GROUP = Kind(
+    "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", subresources=frozenset({"status"}), custom=True
+)
+VOLCANO_POD_GROUP = Kind(
+    "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", subresources=frozenset({"status"}), custom=True
+)
+OTHER_POD_GROUPS: tuple[Kind, ...] = (COSCHEDULING_POD_GROUP, VOLCANO_POD_GROUP)
+"""Gangs in the words of other schedulers, which Kubeflow Trainer writes. They have no short names: `pg` is ours."""
 
 KINDS: tuple[Kind, ...] = (
     NAMESPACE, NODE, POD, SERVICE, EVENT, CONFIG_MAP, SECRET, SERVICE_ACCOUNT, PERSISTENT_VOLUME_CLAIM,
     RESOURCE_QUOTA, PRIORITY_CLASS, LEASE, *RBAC, AUTOSCALER, BATCH_JOB, *JOBS, *TRAINER, QUEUE, POD_GROUP,
+    *OTHER_POD_GROUPS,
 )  # fmt: skip
 
 _BY_PATH = {(k.group, k.version, k.plural): k for k in KINDS}

@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 from tests.training.trainer_cases import cases, compact, stored, title
 
-from rowlock.kinds import CLUSTER_TRAINING_RUNTIME, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME
+from rowlock.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    COSCHEDULING_POD_GROUP,
+    JOB_SET,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+    VOLCANO_POD_GROUP,
+)
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.trainjob.jobset import make_jobset
 from rowlock.training.trainjob.plugins import mpi
+from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.runtimes import shipped_runtimes
 from rowlock.training.trainjob.snapshot import make_snapshot, read_snapshot
 
@@ -51,6 +59,42 @@ def test_the_set_is_as_recorded(case: Json, found: tuple[Json, Json, Json]) -> N
     if hosts is not None:
         assert mpi.host_file(plan) == hosts["data"]["hostfile"]
     assert (job, runtime) == before, "what the store gave is never changed"
+
+
+@pytest.mark.parametrize(("case", "found"), MADE, ids=[title(case) for case, _ in MADE])
+def test_the_pod_groups_are_as_recorded(case: Json, found: tuple[Json, Json, Json]) -> None:
+    job, runtime, new = found
+    made, plan = make_jobset(job, runtime)
+    policy = runtime["spec"].get("podGroupPolicy") or {}
+    names = {COSCHEDULING_POD_GROUP: "PodGroup/tj", VOLCANO_POD_GROUP: "VolcanoPodGroup/tj"}
+    groups = dict(make_pod_groups(plan, policy, made["metadata"].get("annotations") or {}))
+    assert {names[kind]: obj["spec"] for kind, obj in groups.items()} == {
+        name: recorded["spec"] for name, recorded in new.items() if name in names.values()
+    }
+    assert set(groups) == set(named_groups(made))
+
+
+def test_a_pod_group_asks_for_what_all_pods_request() -> None:
+    """Limits are no requests here; of what runs before the containers, the largest counts."""
+    resources = [
+        {"requests": {"cpu": "1500m", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": 4}},
+        {"requests": {"cpu": 1}},
+    ]
+    containers = [{"name": "node", "resources": resources[0]}, {"name": "other", "resources": resources[1]}]
+    before = [{"name": "fetch", "resources": {"requests": {"memory": "3Gi"}}}]
+    pod = {"containers": containers, "initContainers": before, "priorityClassName": "high"}
+    meta = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    node = {"name": "node", "template": {"metadata": meta, "spec": {"template": {"spec": pod}}}}
+    policy = {"coscheduling": {"scheduleTimeoutSeconds": 9}, "volcano": {"networkTopology": {"mode": "hard"}}}
+    runtime = {"spec": {"mlPolicy": {"numNodes": 2, "torch": {}}, "template": {"spec": {"replicatedJobs": [node]}}}}
+    job = stored(TRAIN_JOB, {"metadata": {"name": "tj"}, "spec": {"runtimeRef": {"name": "x"}}})
+    _, plan = make_jobset(job, runtime)
+    specs = [obj["spec"] for _, obj in make_pod_groups(plan, policy, {"scheduling.volcano.sh/queue-name": "q"})]
+    shared = {"minMember": 2, "minResources": {"cpu": "5", "memory": "6Gi"}}
+    assert specs == [
+        {**shared, "scheduleTimeoutSeconds": 9},
+        {**shared, "queue": "q", "priorityClassName": "high", "networkTopology": {"mode": "hard"}},
+    ]
 
 
 def test_most_cases_make_a_set() -> None:

@@ -33,7 +33,7 @@ from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.training.pod_group import queue_of
 from rowlock.workloads.feasibility import never_fits_message, too_many_pods_message
 
-REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.JOBS})
+REVIEWED_KINDS = frozenset({kinds.POD, kinds.QUEUE, kinds.POD_GROUP, *kinds.OTHER_POD_GROUPS, *kinds.JOBS})
 
 
 def causes(kind: Kind, new: Object, view: View | None) -> Iterator[Cause]:
@@ -52,6 +52,11 @@ def review(
     is_told = kind in REVIEWED_KINDS and kind is not kinds.QUEUE
     if is_told and (old is None or annotations != objects.annotations(old)):
         options.warnings.extend(duration_warnings(annotations))
+    if kind in kinds.OTHER_POD_GROUPS and old is None:
+        options.warnings.append(
+            f"nothing here places pods by a PodGroup of {kind.group}: a gang is one of {kinds.POD_GROUP.api_version}"
+            " (docs/scheduler.md), and each JobSet and TrainJob is one by itself"
+        )
     if kind is kinds.POD:
         if old is None:
             _check_gpu_share(annotations, new.get("spec") or {}, "metadata.annotations", options)

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rowlock.api import NOTHING, Change, Create, Decision, Delete, DeleteOptions, Record, Update, View, Write
-from rowlock.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOB_SET, SECRET, TRAIN_JOB, TRAINING_RUNTIME, Kind
+from rowlock.kinds import (
+    CLUSTER_TRAINING_RUNTIME,
+    CONFIG_MAP,
+    JOB_SET,
+    OTHER_POD_GROUPS,
+    SECRET,
+    TRAIN_JOB,
+    TRAINING_RUNTIME,
+    Kind,
+)
 from rowlock.objects import (
     Key,
     Object,
@@ -20,6 +29,7 @@ from rowlock.objects import (
     owner_reference,
     uid,
 )
+from rowlock.objects import annotations as annotations_of
 from rowlock.training.admission.jobset import default_jobset
 from rowlock.training.admission.trainjob import Find, runtime_of
 from rowlock.training.job_changes import owner_keys
@@ -27,6 +37,7 @@ from rowlock.training.trainjob import status
 from rowlock.training.trainjob.jobset import is_suspended, make_jobset
 from rowlock.training.trainjob.model import CONTROLLER, TrainPlan
 from rowlock.training.trainjob.plugins import mpi
+from rowlock.training.trainjob.pod_groups import make_pod_groups, named_groups
 from rowlock.training.trainjob.snapshot import BadSnapshot, make_snapshot, read_snapshot, snapshot_name
 from rowlock.training.trainjob.ssh_keys import make_key_pair
 
@@ -41,7 +52,7 @@ class TrainJobController:
     """Makes the JobSets of TrainJobs. It remembers nothing; `make_key` gives a private and a public ssh key."""
 
     name = "trainjob-controller"
-    kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET)
+    kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET, *OTHER_POD_GROUPS)
 
     def __init__(self, make_key: Callable[[], tuple[str, str]] = make_key_pair) -> None:
         self._make_key = make_key
@@ -83,7 +94,7 @@ class TrainJobController:
         """What is missing; and the set as it is wanted now, while the job or the set is suspended."""
         snapshot = view.get(CONFIG_MAP, namespace(trainjob), snapshot_name(trainjob))
         is_settled = jobset is not None and not (is_suspended(trainjob) or is_suspended(jobset))
-        if snapshot is not None and is_settled and not _misses_keys(view, trainjob, jobset):
+        if snapshot is not None and is_settled and not _misses_parts(view, trainjob, jobset):
             return
         runtime = runtime_of(trainjob, _finder(view)) if snapshot is None else read_snapshot(trainjob, snapshot)
         if runtime is None:
@@ -97,6 +108,13 @@ class TrainJobController:
             for kind, obj in self._mpi_objects(plan):
                 if view.get(kind, namespace(obj), name(obj)) is None:
                     yield Create(kind, obj, refused)
+        marks = annotations_of(wanted)
+        for kind, obj in make_pod_groups(plan, dig(runtime, "spec.podGroupPolicy", {}), marks):
+            known = view.get(kind, namespace(obj), name(obj))
+            if known is None:
+                yield Create(kind, obj, refused)
+            elif not is_settled and known.get("spec") != obj["spec"] and is_controlled_by(known, uid(trainjob)):
+                yield Update(kind, {**known, "spec": obj["spec"]})
         if jobset is None:
             yield Create(JOB_SET, wanted, refused)
         elif not is_settled and is_controlled_by(jobset, uid(trainjob)):
@@ -124,8 +142,10 @@ def _finder(view: View) -> Find:
     return lambda kind, space, wanted: view.get(kinds[kind], space, wanted)
 
 
-def _misses_keys(view: View, trainjob: Object, jobset: Object | None) -> bool:
-    """Whether an MPI job has lost its key or its file of hosts."""
+def _misses_parts(view: View, trainjob: Object, jobset: Object | None) -> bool:
+    """Whether it has lost the PodGroup that its pods name, or an MPI job its key or its file of hosts."""
+    if any(view.get(kind, namespace(trainjob), name(trainjob)) is None for kind in named_groups(jobset)):
+        return True
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
     volumes = {v.get("name") for job in jobs for v in dig(job, "template.spec.template.spec.volumes", None) or ()}
     if mpi.SSH_VOLUME not in volumes:

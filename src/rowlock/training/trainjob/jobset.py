@@ -27,6 +27,7 @@ from rowlock.training.trainjob.model import (
 )
 from rowlock.training.trainjob.patches import patched_template
 from rowlock.training.trainjob.plugins import jax, mpi, torch, torchtune, xgboost
+from rowlock.training.trainjob.pod_groups import mark_gang
 
 STORAGE = "STORAGE_URI"
 _POLICIES: Mapping[str, Callable[[TrainPlan], None]] = {
@@ -55,7 +56,7 @@ def make_jobset(trainjob: Object, runtime: Object) -> tuple[Object, TrainPlan]:
     """The JobSet of a TrainJob, without defaults, and the plan it was made by."""
     template = patched_template(trainjob, runtime)
     plan = make_plan(trainjob, template, dig(runtime, "spec.mlPolicy", {}))
-    _mark_gang(plan, dig(runtime, "spec.podGroupPolicy", {}))
+    mark_gang(plan, dig(runtime, "spec.podGroupPolicy", {}))
     marks = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations") and v}
     metadata = {
         "name": name(trainjob),
@@ -144,13 +145,3 @@ def _apply_initializers(plan: TrainPlan) -> None:
                 set_variables(container, list(wanted.get("env") or ()))
                 if wanted.get("secretRef"):
                     container.setdefault("envFrom", []).append({"secretRef": dict(wanted["secretRef"])})
-
-
-def _mark_gang(plan: TrainPlan, policy: Mapping[str, Any]) -> None:
-    """Pods say which group they belong to, for the schedulers that the policy names."""
-    for job in plan.jobs:
-        metadata = job["template"]["spec"]["template"].setdefault("metadata", {})
-        if "coscheduling" in policy:
-            metadata["labels"] = {**(metadata.get("labels") or {}), "scheduling.x-k8s.io/pod-group": plan.name}
-        if "volcano" in policy:
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), "scheduling.k8s.io/group-name": plan.name}
