@@ -1,4 +1,4 @@
-"""Which errors come with what a user can do about them: by the words of torch, NCCL and CPython."""
+"""Which errors come with what a user can do about them: by the words of torch, NCCL, JAX and CPython."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def test_a_full_shared_memory_is_made_larger(kind: str, text: str) -> None:
     [
         ("BdbQuit", "", "it came to a breakpoint and had no terminal: `rowlock run --tty` gives"),
         ("EOFError", "EOF when reading a line", "it read its standard input, and had none: pipe it into `rowlock run`"),
+        ("ValueError", "Number of processes must be defined.", "jax.distributed.initialize reads no numbers from"),
         ("KeyError", "'LOCAL_RANK'", "the only process of a job has no local rank: `rowlock run --nproc-per-node 1`"),
     ],
 )
-def test_what_a_rank_lacks_is_given_by_a_flag(kind: str, text: str, hint: str) -> None:
+def test_what_a_rank_lacks_is_given_to_it(kind: str, text: str, hint: str) -> None:
     assert error_hint(kind, text).startswith(hint)
 
 

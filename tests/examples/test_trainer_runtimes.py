@@ -16,7 +16,7 @@ JOBS = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/runai-default/trainjobs"
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"
 PROGRAMS = REPO / "examples" / "frameworks"
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-TRAINED = re.compile(r"trained on 2 ranks: loss ([0-9.]+) to ([0-9.]+)")
+TRAINED = re.compile(r"trained on 2 (?:ranks|processes): loss ([0-9.]+) to ([0-9.]+)")
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +109,66 @@ def test_a_rank_of_mpi_that_fails_is_named(cluster: Cluster, tmp_path: Path) -> 
     assert "server.py" not in told
     assert "node-0 is at" not in told
     cluster.run("rowlock", "delete", "divides", "--yes")
+
+
+def adapted(tmp_path: Path, program: str, *changes: tuple[str, str]) -> str:
+    """An example that the training operator's variables start, as Trainer's start it: its path."""
+    text = (PROGRAMS / program).read_text()
+    for pattern, better in changes:
+        text, count = re.subn(pattern, better, text, flags=re.DOTALL)
+        assert count, f"{program} has no {pattern} any more"
+    path = tmp_path / program
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_torchrun_trains_on_two_nodes_of_two_processes(cluster: Cluster) -> None:
+    need("torch")
+    program = str(PROGRAMS / "torch_fsdp.py")
+    log = completed(cluster, train_job("fsdp", "torch-distributed", "torchrun", program, numProcPerNode=2))
+    assert sorted(re.findall(r"\[rank (\d) of 4\] holds", log)) == ["0", "1", "2", "3"]
+    assert "trained on 4 ranks: loss" in log
+
+
+JAX_CALL = r"jax\.distributed\.initialize\(.*?\n\)"
+JAX_NUMBERS = (
+    'num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])'  # as docs/trainer.md has it
+)
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_jax_is_told_its_number(cluster: Cluster, tmp_path: Path) -> None:
+    need("jax")
+    program = adapted(tmp_path, "jax_data_parallel.py", (JAX_CALL, f"jax.distributed.initialize({JAX_NUMBERS})"))
+    assert_loss_fell(completed(cluster, train_job("jax", "jax-distributed", "python", program)))
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_jax_that_is_told_nothing_is_told_what_to_do(cluster: Cluster, tmp_path: Path) -> None:
+    need("jax")
+    program = adapted(tmp_path, "jax_data_parallel.py", (JAX_CALL, "jax.distributed.initialize()"))
+    cluster.api("POST", JOBS, train_job("untold", "jax-distributed", "python", program))
+    cluster.until(
+        lambda: 'pass num_processes=int(os.environ["JAX_NUM_PROCESSES"])' in cluster.run("rowlock", "why", "untold"),
+        lambda: cluster.run("rowlock", "why", "untold"),
+        300,
+        every=1,
+    )
+    cluster.run("rowlock", "delete", "untold", "--yes")
+
+
+@pytest.mark.examples
+@pytest.mark.timeout(450)
+def test_xgboost_finds_its_tracker(cluster: Cluster, tmp_path: Path) -> None:
+    need("xgboost")
+    names = {
+        "RANK": "DMLC_TASK_ID", "WORLD_SIZE": "DMLC_NUM_WORKER", "MASTER_ADDR": "DMLC_TRACKER_URI",
+        "MASTER_PORT": "DMLC_TRACKER_PORT",
+    }  # fmt: skip
+    changes = [(f'environ\\["{theirs}"\\]', f'environ["{ours}"]') for theirs, ours in names.items()]
+    program = adapted(tmp_path, "xgboost_tracker.py", *changes)
+    assert_loss_fell(completed(cluster, train_job("xgboost", "xgboost-distributed", "python", program)))

@@ -23,11 +23,16 @@ _HINTS = (
         f"it read its standard input, and had none: pipe it into `rowlock run`; {_TERMINAL}",
     ),
     (
+        re.compile(r"^ValueError: (Number of processes|The process id of the current process) must be defined\."),
+        "jax.distributed.initialize reads no numbers from the environment of a TrainJob: pass"
+        ' num_processes=int(os.environ["JAX_NUM_PROCESSES"]) and process_id=int(os.environ["JAX_PROCESS_ID"])',
+    ),
+    (
         re.compile(r"^KeyError: '(LOCAL_RANK|LOCAL_WORLD_SIZE)'$"),
         "the only process of a job has no local rank: `rowlock run --nproc-per-node 1` gives it one",
     ),
 )
-"""What an error says (`kind: text`) → the hint. torch and NCCL, CPython's `multiprocessing` and `pdb`."""
+"""What an error says (`kind: text`) → the hint. torch, NCCL and JAX, CPython's `multiprocessing` and `pdb`."""
 
 
 def error_hint(kind: str, text: str = "") -> str:
