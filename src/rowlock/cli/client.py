@@ -15,14 +15,13 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
-from rowlock.cli import system_server
+from rowlock.cli import system_server, text_streams
 from rowlock.cli.context import data_dir, data_dir_flag, named_data_dir, read_config
 from rowlock.cli.grammar import CommandError
 from rowlock.cli.interrupts import notice_interrupts
-from rowlock.cli.login.session import is_over, login_again_hint, read_session, renew_session, write_session
-from rowlock.cli.logs import text_streams
 from rowlock.cli.output import tell
 from rowlock.cli.server_json import describe_copy, is_alive, read_server_json, running_server
+from rowlock.cli.session import is_over, login_again_hint, read_session, renew_session, write_session
 from rowlock.cli.start.settings import restart_command
 
 _TIMEOUT = 90.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.rest.served import EmbeddedServed, call
 
-from rowlock.cli.login.session import FILE_NAME
+from rowlock.cli.session import FILE_NAME
 
 PASSWORD = "correct horse"
 

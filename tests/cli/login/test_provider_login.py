@@ -17,7 +17,7 @@ from tests.authentication.oidc.provider import Provider, running_provider
 from tests.rest.served import EmbeddedServed, call, serving
 
 from rowlock.cli.login import provider as provider_module
-from rowlock.cli.login.session import FILE_NAME
+from rowlock.cli.session import FILE_NAME
 from rowlock.identity.identity_provider import IdentityProvider
 
 

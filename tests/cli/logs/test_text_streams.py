@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from rowlock.cli.logs.text_streams import LONGEST_LINE, StreamBroken, read_pieces, split_lines
+from rowlock.cli.text_streams import LONGEST_LINE, StreamBroken, read_pieces, split_lines
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 

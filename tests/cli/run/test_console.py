@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rowlock.cli import client, exec_commands
+from rowlock.cli import client
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.run import console
 from rowlock.cli.run.console import TERMINAL, Console
+from rowlock.cli.streams import exec_commands
 
 RUNS, ENDED, SUSPENDED, GONE = "runs", "ended", "suspended", "gone"
 

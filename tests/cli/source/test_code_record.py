@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rowlock.cli.history.compare import changed_packages
+from rowlock.cli.curves.compare import changed_packages
 from rowlock.cli.source import code_record, snapshot
 from rowlock.cli.source.code_record import CodeRecording, find_python, kept_packages
 

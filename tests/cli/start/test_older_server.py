@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rowlock.cli import client
-from rowlock.cli.run.stops import delete_job, suspend_job
+from rowlock.cli.lookups import delete_job, suspend_job
 
 
 class OlderServer:

@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import quote
 
 from rowlock.cli import client
-from rowlock.cli.commands.projects import find_project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import find_project
 from rowlock.cli.output import format_age, show, show_json, table
 
 ROLES, RULES = "/api/v1/authorization/roles", "/api/v1/authorization/access-rules"

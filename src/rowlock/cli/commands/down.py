@@ -15,8 +15,8 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import data_dir, data_dir_flag, project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import suspend_job
 from rowlock.cli.output import ask, parse_duration, show, tell
-from rowlock.cli.run.stops import suspend_job
 from rowlock.cli.server_json import describe_copy, is_alive, read_server_json, running_server
 from rowlock.cli.start.settings import restart_command
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.client import ServerClient
 from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import find_directories
+from rowlock.cli.lookups import (
+    WORKLOADS,
+    NoSuchWorkload,
+    final_phases,
+    find_project,
+    find_workload,
+    has_reached,
+    wait_for_phase,
+)
 from rowlock.cli.output import (
     ask,
     format_age,
@@ -25,63 +32,7 @@ from rowlock.cli.output import (
 )
 from rowlock.cli.usage.figures import describe_usage, read_idle_seconds
 
-WORKLOADS = "/api/v1/workloads"
 _PHASES = "Creating Pending Initializing Running Degraded Stopping Stopped Resuming Completed Failed Deleting".split()
-_UUID_LENGTH = 36
-_POLL_SECONDS = 30.0
-"""Seconds that one wait request may take; the server answers earlier when the phase is reached."""
-
-
-class NoSuchWorkload(CommandError):
-    """There is no workload of the name in the project, which is there."""
-
-
-def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with what shows a deleted one, and
-    CommandError when there is no such project."""
-    workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
-    if workloads:
-        return dict(workloads[0])
-    check_project(server, project_name)
-    query = {"filterBy": f"name=={name},projectName=={project_name}", "deleted": "true", "limit": "1"}
-    if server.get(WORKLOADS, **query)["workloads"]:
-        raise NoSuchWorkload(
-            f"The job {name} does not exist in project {project_name}. It was deleted: `rowlock show {name}` and "
-            f"`rowlock logs {name}` have what is kept of it."
-        )
-    names = [
-        w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
-    ]
-    raise NoSuchWorkload(
-        f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
-        "If the job exists in a different project, use -p <project name>."
-    )
-
-
-def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
-    """The workload of this name; else the newest deleted one of this name or id. Raises CommandError when there is
-    neither."""
-    query = f"name=={name},projectName=={project_name}"
-    for extra in ({}, {"deleted": "true"}):
-        if workloads := server.get(WORKLOADS, filterBy=query, **extra)["workloads"]:
-            return dict(workloads[0])
-    if len(name) == _UUID_LENGTH:
-        try:
-            return dict(server.get(f"{WORKLOADS}/{name}"))
-        except client.StatusError as refusal:
-            if refusal.status != 404:
-                raise
-    return find_workload(server, project_name, name)
-
-
-def check_project(server: ServerClient, project_name: str) -> None:
-    """Raises CommandError when there is no such project."""
-    names = [p["name"] for p in client.list_all(server, "/api/v1/org-unit/projects", "projects")]
-    if project_name not in names:
-        raise CommandError(
-            f"project {project_name} was not found.{suggest_nearest(project_name, names)} `rowlock project list` shows them, "
-            f"`rowlock project create {project_name}` makes it."
-        )
 
 
 def index(line: CommandLine) -> int:
@@ -97,7 +48,7 @@ def index(line: CommandLine) -> int:
         return 0
     if not workloads:
         if not line.all_projects:
-            check_project(server, project_name)
+            find_project(server, project_name)
         show("No jobs." if line.all_projects else f"No jobs in project {project_name}.")
         return 0
     idle = read_idle_seconds(server) if any(w["phase"] == "Running" for w in workloads) else {}
@@ -253,42 +204,10 @@ def wait(line: CommandLine) -> int:
             show(f"Job {name} is {target_phase.lower()}{rest}")
         return 0
     reason = f": {body['phaseMessage']}" if body.get("phaseMessage") else ""
-    is_final = phase in _final_phases(target_phase)
+    is_final = phase in final_phases(target_phase)
     unit = "s" if line.timeout and line.timeout.isascii() and line.timeout.isdigit() else ""
     timeout_note = "" if is_final else f" after {line.timeout}{unit}, not {target_phase.lower()}"
     raise CommandError(f"Job {name} is {phase.lower()}{timeout_note}{reason}")
-
-
-def wait_for_phase(
-    server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
-) -> dict[str, Any]:
-    """Wait until the workload is in the phase, can no longer reach it, or `limit` seconds are over. Returns the workload."""
-    final_phases = _final_phases(target_phase)
-    deadline = time.monotonic() + limit if limit is not None else None
-    while True:
-        timeout = _POLL_SECONDS if deadline is None else max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
-        path = f"{WORKLOADS}/{workload['id']}/wait"
-        try:
-            body: dict[str, Any] = server.get(
-                path, **{"for": ",".join({target_phase, *final_phases}), "timeout": f"{timeout:.3f}"}
-            )
-        except client.StatusError as refusal:
-            if refusal.status != 404:
-                raise
-            return {**workload, "phase": "Deleted", "phaseMessage": ""}
-        is_over = has_reached(body, target_phase) or body["phase"] in final_phases
-        if is_over or (deadline is not None and time.monotonic() >= deadline):
-            return body
-
-
-def _final_phases(target_phase: str) -> set[str]:
-    """From which a workload can no longer come to the phase. One that has ended can still be deleted."""
-    return {"Deleted"} if target_phase == "Deleted" else {"Completed", "Failed", "Deleted"}
-
-
-def has_reached(workload: dict[str, Any], phase: str) -> bool:
-    """Whether a workload that was waited for is in the phase: the server's word where it gave one (an older one does not)."""
-    return phase in (workload["phase"], workload.get("reachedPhase"))
 
 
 # ---------------------------------------------------------------- verbs on several

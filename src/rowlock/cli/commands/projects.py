@@ -9,28 +9,9 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.accounts import unix_accounts
 from rowlock.cli.context import DEFAULT_PROJECT, project, read_config, update_config
-from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import PROJECTS, find_project, read_projects
 from rowlock.cli.output import ask, format_number, show, show_json, table, tell
-
-PATH = "/api/v1/org-unit/projects"
-
-
-def list_projects(server: client.ServerClient) -> list[dict[str, Any]]:
-    """All projects that this user may see, as the REST API answers them."""
-    return client.list_all(server, PATH, "projects")
-
-
-def find_project(server: client.ServerClient, name: str) -> dict[str, Any]:
-    """The project of this name. Raises CommandError with the nearest name."""
-    projects = list_projects(server)
-    for item in projects:
-        if item["name"] == name:
-            return dict(item)
-    names = [item["name"] for item in projects]
-    hint = (
-        f"{suggest_nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
-    )
-    raise CommandError(f"project {name} was not found.{hint}")
 
 
 def _quota_request(line: CommandLine) -> dict[str, Any]:
@@ -78,7 +59,7 @@ def create(line: CommandLine) -> int:
     """Create a project."""
     name, account = line.word("name"), _unix_account(line)
     server = client.connect(line)
-    created = server.post(PATH, {"name": name, **_quota_request(line)})
+    created = server.post(PROJECTS, {"name": name, **_quota_request(line)})
     if account:
         unix_accounts.assign(server, created, account)
     if line.json:
@@ -99,7 +80,7 @@ def update(line: CommandLine) -> int:
     server = client.connect(line)
     updated = found = find_project(server, name)
     if quota:
-        updated = server.call("PATCH", f"{PATH}/{found['id']}/resources", body=_new_quota(line, found))
+        updated = server.call("PATCH", f"{PROJECTS}/{found['id']}/resources", body=_new_quota(line, found))
     if account:
         unix_accounts.assign(server, found, account)
     if line.json:
@@ -118,7 +99,7 @@ def _format_quota(item: dict[str, Any]) -> str:
 
 def index(line: CommandLine) -> int:
     """List projects, their quotas and their usage."""
-    projects = list_projects(client.connect(line))
+    projects = read_projects(client.connect(line))
     if line.json:
         show_json(projects)
         return 0
@@ -159,7 +140,7 @@ def delete(line: CommandLine) -> int:
     if not line.yes and sys.stdin.isatty():
         if ask(f"Delete project {name} and everything in it? [y/N] ") not in ("y", "yes"):
             raise CommandError("Nothing was deleted.")
-    server.delete(f"{PATH}/{item['id']}")
+    server.delete(f"{PROJECTS}/{item['id']}")
     show(f"Project {name} deleted.")
     if read_config(line).get("project") == name != DEFAULT_PROJECT:
         update_config(line, project=None)

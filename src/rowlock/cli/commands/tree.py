@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rowlock.cli import exec_flags
 from rowlock.cli.accounts.tree import ACCESS_RULES, APPLICATIONS, ROLES, USERS
 from rowlock.cli.context import DATA_DIR, JSON, LISTEN_FLAGS, PROJECT
 from rowlock.cli.grammar import Command, Flag, Group
 from rowlock.cli.start.settings import FLAGS, REAL_FLAGS
+from rowlock.cli.streams import exec_flags
 
 _YES = Flag("-y --yes", "switch", "do not ask")
 UP = Command("up", "Start the cluster; its state is in the data directory.", "commands.cluster:up", flags=(
@@ -28,7 +28,7 @@ STATUS = Command(
     "commands.cluster:status",
     flags=(DATA_DIR, JSON),
 )
-UI = Command("ui", "Open the web UI, or print an address that opens it once.", "commands.ui:ui", flags=(
+UI = Command("ui", "Open the web UI, or print an address that opens it once.", "login.ui:ui", flags=(
     Flag("--no-browser", "switch", "only print the address"),
     Flag("--user", "text", "print an address for this user of the --users file, with the user's rights", value="NAME"), DATA_DIR, JSON,
 ))  # fmt: skip
@@ -101,7 +101,7 @@ TOP = Command("top", "Show what nodes and jobs use now, or each rank of one job:
     Flag("-A --all-projects", "switch", "the jobs of all projects"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
-LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one pod.", "commands.logs:logs", "JOB", (
+LOGS = Command("logs", "Print the log of a job: of all ranks, merged, or of one pod.", "streams.logs:logs", "JOB", (
     Flag("--rank", "int", "only the log of this rank", value="N"),
     Flag("--pod", "text", "only the log of this pod (its full name, or for example master-0 or worker-1)", value="POD"),
     Flag("-f --follow", "switch", "keep printing until the job has ended"),
@@ -128,7 +128,7 @@ SHOW = Command(
     "RUN",
     (PROJECT, DATA_DIR, JSON),
 )
-RERUN = Command("rerun", "Submit a run again and follow it: with the files as they are now, or as they were.", "history.rerun:rerun", "RUN", (
+RERUN = Command("rerun", "Submit a run again and follow it: with the files as they are now, or as they were.", "run.rerun:rerun", "RUN", (
     Flag("--exact", "switch", "run in a copy of the code as it was then; files that git ignores are today's"),
     Flag("--name", "text", "the job's name (default: the run's)", value="NAME"),
     Flag("-e --env", "list", "set NAME to VALUE, or pass your own value of NAME", value="NAME[=VALUE]"),
@@ -139,7 +139,7 @@ RERUN = Command("rerun", "Submit a run again and follow it: with the files as th
     Flag("--rm", "switch", "delete the job when it has ended"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-MOVE = Command("move", "Submit a run to another cluster, with its code as it was; the job here stays.", "history.move:move", "RUN", (
+MOVE = Command("move", "Submit a run to another cluster, with its code as it was; the job here stays.", "run.move:move", "RUN", (
     Flag("--to", "text", "the other cluster: a context of the kubeconfig", value="CONTEXT"),
     Flag("--kubeconfig", "text", "the file that has the context (default: $KUBECONFIG or ~/.kube/config)", value="FILE"),
     Flag("--image", "text", "the image that pods run there, for a run of programs of this machine", value="IMAGE"),
@@ -151,7 +151,7 @@ MOVE = Command("move", "Submit a run to another cluster, with its code as it was
     Flag("--dry-run", "switch", "ask the other cluster, print what would be submitted, and submit nothing"),
     PROJECT, DATA_DIR,
 ))  # fmt: skip
-DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, request, packages, code.", "history.compare:diff", "RUN RUN", (
+DIFF = Command("diff", "Show what differs between two runs: outcome, metrics, request, packages, code.", "curves.compare:diff", "RUN RUN", (
     Flag("--code", "switch", "print the changes of the code, not only which files they are in"),
     PROJECT, DATA_DIR, JSON,
 ))  # fmt: skip
@@ -184,15 +184,15 @@ _POD_FLAGS = (
     exec_flags.CONTAINER,
     PROJECT, DATA_DIR,
 )  # fmt: skip
-EXEC = Command("exec", "Run a command in a pod of a job, or in the pod with this name.", "exec_commands:exec_", "JOB [COMMAND...]", (
+EXEC = Command("exec", "Run a command in a pod of a job, or in the pod with this name.", "streams.exec_commands:exec_", "JOB [COMMAND...]", (
     *exec_flags.EXEC,
     *_POD_FLAGS,
 ), "COMMAND...")  # fmt: skip
-ATTACH = Command("attach", "Attach to the running program of a job's pod.", "exec_commands:attach", "JOB", (
+ATTACH = Command("attach", "Attach to the running program of a job's pod.", "streams.exec_commands:attach", "JOB", (
     *exec_flags.ATTACH,
     *_POD_FLAGS,
 ))  # fmt: skip
-PORT_FORWARD = Command("port-forward", "Forward ports of this machine to a job's pod.", "exec_commands:port_forward",
+PORT_FORWARD = Command("port-forward", "Forward ports of this machine to a job's pod.", "streams.exec_commands:port_forward",
                        "JOB [PORTS...]", (
     *exec_flags.PORT_FORWARD,
     *_POD_FLAGS,
@@ -218,7 +218,7 @@ CHECK = Command("check", "Say whether a manifest would be admitted, and warn abo
     *_COMMON_FLAGS,
 ))  # fmt: skip
 WHY = Command("why", "Say in one sentence which rank failed first, or which rank the others wait for.",
-              "commands.why:why", "JOB", (
+              "history.why:why", "JOB", (
     Flag("--stacks", "switch", "show the stack of every running rank"),
     *_COMMON_FLAGS,
 ))  # fmt: skip

@@ -7,12 +7,12 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import check_project
-from rowlock.cli.commands.why import end_lines
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.history.checkpoint_files import CheckpointFiles, look_at
 from rowlock.cli.history.timeline import draw_timeline, format_span
+from rowlock.cli.history.why import end_lines
+from rowlock.cli.lookups import find_project
 from rowlock.cli.output import format_age, parse_duration, show, show_json, table, tell
 
 RUNS = "/api/v1/runs"
@@ -48,7 +48,7 @@ def index(line: CommandLine) -> int:
         return 0
     if not runs:
         if not line.all_projects:
-            check_project(server, project(line))
+            find_project(server, project(line))
         show("No runs." if line.all_projects else f"No runs in project {project(line)}.")
     else:
         header = (

@@ -11,8 +11,8 @@ from rowlock.cli.accounts.users import read_password
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.login.provider import find_provider, log_in_at_provider
-from rowlock.cli.login.session import end_of_session, read_session, remove_session, write_session
 from rowlock.cli.output import show
+from rowlock.cli.session import end_of_session, read_session, remove_session, write_session
 
 TOKEN_PATH = "/api/v1/token"
 

@@ -12,8 +12,8 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
-from rowlock.cli.login.session import remove_session, write_session
 from rowlock.cli.output import show, tell
+from rowlock.cli.session import remove_session, write_session
 
 TOKEN_PATH = "/api/v1/token"
 _PATIENCE_S = 600.0
@@ -85,7 +85,7 @@ def _by_browser(line: CommandLine, server: client.ServerClient, provider: dict[s
     import secrets
     import webbrowser
 
-    from rowlock.cli.commands.ui import has_display
+    from rowlock.cli.login.ui import has_display
 
     verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()

@@ -20,16 +20,16 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.compute_flags import compute_request
 from rowlock.cli.context import context_flags, project
-from rowlock.cli.exec_commands import forward_connections, subresource_path
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, tell
 from rowlock.cli.run import shell_environment
 from rowlock.cli.run.command import find_server
 from rowlock.cli.run.following import wait_for_start
 from rowlock.cli.run.request import HOST_IMAGE, environment_variables
+from rowlock.cli.streams.exec_commands import forward_connections, subresource_path
 from rowlock.cli.submit.sending import send_submit
 
 TOKEN_VARIABLE, PORT_VARIABLE = "JUPYTER_TOKEN", "JUPYTER_PORT"

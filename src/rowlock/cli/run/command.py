@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, data_dir_flag, prepare_data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.changed_news import tell_changed

@@ -16,13 +16,14 @@ import time
 from collections.abc import Set
 from typing import Any, NamedTuple
 
-from rowlock.cli import client, exec_commands
+from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import tell
-from rowlock.cli.websocket import WebSocket
+from rowlock.cli.streams import exec_commands
+from rowlock.cli.streams.websocket import WebSocket
 from rowlock.training.frameworks.torchrun import launched_ranks
 
 CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty")

@@ -10,15 +10,15 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, wait_for_phase
-from rowlock.cli.commands.logs import write_merged
 from rowlock.cli.context import context_flags
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS, wait_for_phase
 from rowlock.cli.output import ask, tell
 from rowlock.cli.run.console import PIPED, TERMINAL, Console
 from rowlock.cli.run.progress import ProgressReporter
 from rowlock.cli.server_json import read_server_json
 from rowlock.cli.start.settings import restart_command
+from rowlock.cli.streams.logs import write_merged
 
 DETACHED = 0
 STOPPED, TERMINATED = 130, 143

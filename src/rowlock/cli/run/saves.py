@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rowlock.cli.client import ServerClient
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import delete_job
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.console import PIPED, Console
 from rowlock.cli.run.following import Follow, follow_run
 from rowlock.cli.run.request import HOST_IMAGE
-from rowlock.cli.run.stops import delete_job
 from rowlock.cli.source.repository import list_files
 
 _SUFFIXES = (".py", ".pyi", ".sh", ".bash", ".yaml", ".yml", ".toml", ".cfg", ".ini")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import data_dir
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run.request import HOST_IMAGE
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rowlock.cli import client, node_usage
-from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.lookups import read_projects
 from rowlock.cli.output import format_number, show, table, tell
 
 
@@ -28,7 +28,7 @@ def project_set(line: CommandLine) -> int:
 
 def _select_project(line: CommandLine) -> str:
     name = line.word("project")
-    names = [item["name"] for item in rowlock_projects.list_projects(client.connect(line))]
+    names = [item["name"] for item in read_projects(client.connect(line))]
     if name not in names:
         hint = suggest_nearest(name, names)
         raise CommandError(
@@ -41,7 +41,7 @@ def _select_project(line: CommandLine) -> str:
 
 def projects(line: CommandLine) -> int:
     """List projects."""
-    all_projects, selected = rowlock_projects.list_projects(client.connect(line)), project(line)
+    all_projects, selected = read_projects(client.connect(line)), project(line)
     header = ("PROJECT", "DEPARTMENT", "DESERVED GPUs", "INT LIMIT", "INT AFFINITY", "TRAIN AFFINITY")
     rows = []
     for item in all_projects:

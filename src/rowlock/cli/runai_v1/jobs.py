@@ -10,9 +10,9 @@ from typing import Any
 from rowlock.cli import client
 from rowlock.cli.client import list_all
 from rowlock.cli.commands import jobs
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine, suggest_nearest
+from rowlock.cli.lookups import WORKLOADS, find_project, find_workload
 from rowlock.cli.node_usage import SIMULATED
 from rowlock.cli.output import format_age, format_number, show, show_json, table, tell
 
@@ -30,7 +30,7 @@ def list_workloads(line: CommandLine) -> list[dict[str, Any]]:
     query = "" if line.all_projects else f"projectName=={project_name}"
     workloads = client.list_all(server, WORKLOADS, "workloads", filterBy=query)
     if not workloads and not line.all_projects:
-        jobs.check_project(server, project_name)
+        find_project(server, project_name)
     workloads.sort(key=lambda w: (w["projectName"], w["name"]))
     return workloads
 
@@ -81,7 +81,7 @@ def describe(line: CommandLine) -> int:
     """Show a job."""
     name = line.word("name of a job")
     server = client.connect(line)
-    workload = jobs.find_workload(server, project(line), name)
+    workload = find_workload(server, project(line), name)
     if line.output == "name":
         show(workload["name"])
         return 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.lookups import find_project
 from rowlock.cli.output import show
 from rowlock.cli.runai_v2.flags import STANDARD, TEMPLATE
 from rowlock.cli.runai_v2.submit import framework_of
@@ -65,7 +65,7 @@ COLUMNS = (
 def assets_of(server: client.ServerClient, noun: str, project_name: str = "") -> list[dict[str, Any]]:
     """The assets that a project may use; without a project, all that the caller may see."""
     if noun != "template":
-        query = {"complyToProject": rowlock_projects.find_project(server, project_name)["id"]} if project_name else {}
+        query = {"complyToProject": find_project(server, project_name)["id"]} if project_name else {}
         return list(server.get(_PATHS[noun], **query)["entries"])
     entries, offset = list[dict[str, Any]](), 0
     while True:
@@ -74,7 +74,7 @@ def assets_of(server: client.ServerClient, noun: str, project_name: str = "") ->
         offset = body["pagination"]["nextOffset"]
         if offset is None:
             break
-    identity = rowlock_projects.find_project(server, project_name)["id"] if project_name else ""
+    identity = find_project(server, project_name)["id"] if project_name else ""
     return [a for a in entries if not identity or _scope_type(a) != "project" or a["meta"]["scopeId"] == identity]
 
 
@@ -158,11 +158,11 @@ def _asset_meta(line: CommandLine, server: client.ServerClient, name: str) -> di
     """The `meta` of the request: the name and the scope on the command line."""
     meta: dict[str, Any] = {"name": name, "scope": line.scope}
     if line.scope == "project":
-        meta["projectId"] = rowlock_projects.find_project(server, project(line))["id"]
+        meta["projectId"] = find_project(server, project(line))["id"]
     if line.description:
         meta["description"] = line.description
     if line.scope == "department":
-        meta["departmentId"] = rowlock_projects.find_project(server, project(line))["parent"]["id"]
+        meta["departmentId"] = find_project(server, project(line))["parent"]["id"]
     return meta
 
 

@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import find_project
 from rowlock.cli.output import show
 from rowlock.cli.runai_v2.assets import named_asset
 
@@ -41,7 +41,7 @@ def create(line: CommandLine) -> int:
         hidden = {"access-key": "secretAccessKey", "ngc-api-key": "ngc_api_key"}.get(line.type, "password")
         spec = {field: given[field] for field in needed} | {hidden: secret}
     server, name = client.connect(line), line.word("name")
-    meta = {"name": name, "scope": "project", "projectId": rowlock_projects.find_project(server, project(line))["id"]}
+    meta = {"name": name, "scope": "project", "projectId": find_project(server, project(line))["id"]}
     server.post(f"{_PATH}/{line.type}", {"meta": meta, "spec": spec})
     show(f"credential {name} created successfully")
     return 0

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.grammar import CommandLine
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.node_usage import SIMULATED
 from rowlock.cli.output import format_number, show, show_json, table, tell
 from rowlock.cli.runai_v2.tables import show_yaml

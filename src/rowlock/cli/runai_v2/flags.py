@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rowlock.cli import exec_flags
 from rowlock.cli.context import DATA_DIR, PROJECT
 from rowlock.cli.grammar import Flag
 from rowlock.cli.runai_v2.tree import OWN_TYPE
+from rowlock.cli.streams import exec_flags
 from rowlock.cli.submit.flags import ANY_FRAMEWORK, ENVIRONMENT_FIELDS, asset_flags, submit_flags
 
 DISTRIBUTED = submit_flags(2, ANY_FRAMEWORK)

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rowlock.cli import client, node_usage
-from rowlock.cli.commands import projects as rowlock_projects
 from rowlock.cli.context import project, update_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.lookups import PROJECTS, find_project, read_projects
 from rowlock.cli.output import format_age, format_number, show
 from rowlock.cli.runai_v2.tables import Column, fetch_page, is_table, show_list, slice_items
-
-_PROJECTS = rowlock_projects.PATH
-
 
 # ---------------------------------------------------------------- projects
 
@@ -45,7 +42,7 @@ PROJECT_COLUMNS = (
 
 def list_projects(line: CommandLine) -> int:
     """Projects and their quotas."""
-    return show_list(line, PROJECT_COLUMNS, fetch_page(line, client.connect(line), _PROJECTS, "projects"))
+    return show_list(line, PROJECT_COLUMNS, fetch_page(line, client.connect(line), PROJECTS, "projects"))
 
 
 def create_project(line: CommandLine) -> int:
@@ -58,7 +55,7 @@ def create_project(line: CommandLine) -> int:
         body["requestedNamespace"] = line.namespace
     if line.description:
         body["description"] = line.description
-    created = client.connect(line).post(_PROJECTS, body)
+    created = client.connect(line).post(PROJECTS, body)
     show(f"project {created['name']} created successfully")
     return 0
 
@@ -133,7 +130,7 @@ DEPARTMENT_COLUMNS = (
 def list_departments(line: CommandLine) -> int:
     """Departments are the queues above the projects' own."""
     server = client.connect(line)
-    projects = rowlock_projects.list_projects(server)
+    projects = read_projects(server)
     queues = server.get("/apis/scheduling.run.ai/v2/queues")["items"]
     items = []
     for queue in queues:
@@ -232,13 +229,9 @@ CLAIM_COLUMNS = (
 def list_claims(line: CommandLine) -> int:
     """List claims."""
     server = client.connect(line)
-    spaces = {p["name"]: p["status"]["namespace"] for p in rowlock_projects.list_projects(server)}
+    spaces = {p["name"]: p["status"]["namespace"] for p in read_projects(server)}
     claims = server.get("/api/v1/persistentvolumeclaims")["items"]
-    wanted = (
-        set(spaces.values())
-        if line.all
-        else {rowlock_projects.find_project(server, project(line))["status"]["namespace"]}
-    )
+    wanted = set(spaces.values()) if line.all else {find_project(server, project(line))["status"]["namespace"]}
     items = [c for c in claims if c["metadata"]["namespace"] in wanted]
     return show_list(line, CLAIM_COLUMNS, slice_items(line, items))
 

@@ -7,14 +7,15 @@ import sys
 import time
 from typing import Any
 
-from rowlock.cli import client, exec_commands
+from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload
-from rowlock.cli.commands.logs import GONE_CHIEF, find_pod_name, write_lines
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS, find_workload
 from rowlock.cli.output import parse_duration
 from rowlock.cli.runai_v2.workloads import named_workload
+from rowlock.cli.streams import exec_commands
+from rowlock.cli.streams.logs import GONE_CHIEF, find_pod_name, write_lines
 
 _LOOK_AGAIN = 5.0
 """Seconds that one request may take; the server answers earlier when the phase is reached."""

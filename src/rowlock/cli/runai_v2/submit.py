@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import parse_duration, show, show_json
+from rowlock.cli.run.submit_checks import check_submit_flags, follow_submit, requested_name
 from rowlock.cli.runai_v2.workloads import FRAMEWORKS
 from rowlock.cli.submit.assets import asset_references
-from rowlock.cli.submit.checks import check_submit_flags, follow_submit, requested_name
 from rowlock.cli.submit.flags import ANY_FRAMEWORK
 from rowlock.cli.submit.refusals import message_in_flags
 from rowlock.cli.submit.request import request_specs

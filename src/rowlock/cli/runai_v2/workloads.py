@@ -11,9 +11,9 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, check_project, find_workload, find_workload_or_past
 from rowlock.cli.context import project, read_config
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
+from rowlock.cli.lookups import WORKLOADS, find_project, find_workload, find_workload_or_past
 from rowlock.cli.output import ask, format_number, show, tell
 from rowlock.cli.runai_v2.tables import Column, fetch_page, show_list
 
@@ -104,7 +104,7 @@ def list_workloads(line: CommandLine, types: tuple[str, ...] = (), framework: st
             f"there is no status {line.status}.{suggest_nearest(status, STATUSES)} Known: {', '.join(STATUSES)}.", 2
         )
     if not line.all:
-        check_project(server, project_name)
+        find_project(server, project_name)
     filters = [] if line.all else [f"projectName=={project_name}"]
     filters += [f"phase=={status}"] if status else []
     filters += [f"distributedFramework=={framework}"] if framework else []

@@ -9,9 +9,9 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import find_workload
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import find_workload
 from rowlock.cli.output import format_duration, format_number, show, show_json, table, tell
 from rowlock.cli.usage.figures import (
     USAGE,

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rowlock.cli import client
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandLine
+from rowlock.cli.lookups import WORKLOADS, find_workload
 from rowlock.cli.output import show, show_json
 
 _SHOWN_ENDS = 8

@@ -11,10 +11,10 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import data_dir, project, typed_command
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run, kept_request
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import shorten_names, tell
 from rowlock.cli.run import checkpoints, shell_environment, source
 from rowlock.cli.run.command import PreparedRun, launch
@@ -141,7 +141,7 @@ def _require_snapshot(line: CommandLine, code: dict[str, Any]) -> None:
 
 def _compare_packages(line: CommandLine, then: dict[str, Any], now: dict[str, Any]) -> None:
     """Say how today's interpreter and packages differ from those of the run: only the code is restored exactly."""
-    from rowlock.cli.history.compare import changed_packages
+    from rowlock.cli.curves.compare import changed_packages
 
     if then.get("pythonVersion") and then["pythonVersion"] != now.get("pythonVersion"):
         tell(

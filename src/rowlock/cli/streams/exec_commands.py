@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import find_workload
-from rowlock.cli.commands.logs import selected_pod
 from rowlock.cli.context import project
 from rowlock.cli.grammar import CommandError, CommandLine, is_digits
-from rowlock.cli.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
+from rowlock.cli.lookups import find_workload
+from rowlock.cli.streams.logs import selected_pod
+from rowlock.cli.streams.websocket import CLOSE, SEND_HIGH_WATER, WebSocket, write_all
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = 0, 1, 2, 3, 4
 _CHUNK = 1 << 15

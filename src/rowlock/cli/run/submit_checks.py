@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rowlock.cli import exec_commands
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload, has_reached, wait_for_phase
-from rowlock.cli.commands.logs import GONE_CHIEF, write_lines
 from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.lookups import WORKLOADS, find_workload, has_reached, wait_for_phase
 from rowlock.cli.output import parse_duration, tell
 from rowlock.cli.run.following import exit_code
+from rowlock.cli.streams import exec_commands
+from rowlock.cli.streams.logs import GONE_CHIEF, write_lines
 from rowlock.cli.submit.assets import says_image_elsewhere
 
 _ENDED = ("Completed", "Failed")

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rowlock.cli import client
-from rowlock.cli.commands.jobs import WORKLOADS, find_workload_or_past
 from rowlock.cli.context import context_flags, project
 from rowlock.cli.grammar import CommandError, CommandLine, suggest_nearest
 from rowlock.cli.live_lines import TERMINAL
 from rowlock.cli.logs.folding import fold_followed, fold_lines
+from rowlock.cli.lookups import WORKLOADS, find_workload_or_past
 from rowlock.cli.output import parse_duration, tell
 
 GONE_CHIEF = "chief"

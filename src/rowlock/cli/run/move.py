@@ -15,10 +15,10 @@ from typing import Any
 
 from rowlock.cli import client
 from rowlock.cli.client import ServerClient
-from rowlock.cli.commands.jobs import WORKLOADS
 from rowlock.cli.context import context_flags, data_dir, project
 from rowlock.cli.grammar import CommandError, CommandLine
 from rowlock.cli.history.runs import find_run, kept_request
+from rowlock.cli.lookups import WORKLOADS
 from rowlock.cli.output import show, show_json, tell
 from rowlock.cli.run.request import HOST_IMAGE
 

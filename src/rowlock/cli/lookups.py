@@ -1,0 +1,134 @@
+"""What many commands ask the server first: a project or a workload by its name, whether a phase is reached; and how jobs are ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rowlock.cli import client
+from rowlock.cli.client import ServerClient, StatusError
+from rowlock.cli.grammar import CommandError, suggest_nearest
+
+PROJECTS = "/api/v1/org-unit/projects"
+WORKLOADS = "/api/v1/workloads"
+_JOBS = "/api/v1/workloads/distributed"
+_UUID_LENGTH = 36
+_POLL_SECONDS = 30.0
+"""Seconds that one wait request may take; the server answers earlier when the phase is reached."""
+
+
+def read_projects(server: ServerClient) -> list[dict[str, Any]]:
+    """All projects that this user may see, as the REST API answers them."""
+    return client.list_all(server, PROJECTS, "projects")
+
+
+def find_project(server: ServerClient, name: str) -> dict[str, Any]:
+    """The project of this name. Raises CommandError with the nearest name."""
+    projects = read_projects(server)
+    for item in projects:
+        if item["name"] == name:
+            return dict(item)
+    names = [item["name"] for item in projects]
+    hint = (
+        f"{suggest_nearest(name, names)} `rowlock project list` shows them, `rowlock project create {name}` makes it."
+    )
+    raise CommandError(f"project {name} was not found.{hint}")
+
+
+class NoSuchWorkload(CommandError):
+    """There is no workload of the name in the project, which is there."""
+
+
+def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+    """The workload of this name in the project. Raises NoSuchWorkload with the nearest name, or with what shows a deleted one, and
+    CommandError when there is no such project."""
+    workloads = server.get(WORKLOADS, filterBy=f"name=={name},projectName=={project_name}")["workloads"]
+    if workloads:
+        return dict(workloads[0])
+    find_project(server, project_name)
+    query = {"filterBy": f"name=={name},projectName=={project_name}", "deleted": "true", "limit": "1"}
+    if server.get(WORKLOADS, **query)["workloads"]:
+        raise NoSuchWorkload(
+            f"The job {name} does not exist in project {project_name}. It was deleted: `rowlock show {name}` and "
+            f"`rowlock logs {name}` have what is kept of it."
+        )
+    names = [
+        w["name"] for w in client.list_all(server, WORKLOADS, "workloads", filterBy=f"projectName=={project_name}")
+    ]
+    raise NoSuchWorkload(
+        f"The job {name} does not exist in project {project_name}.{suggest_nearest(name, names)} "
+        "If the job exists in a different project, use -p <project name>."
+    )
+
+
+def find_workload_or_past(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
+    """The workload of this name; else the newest deleted one of this name or id. Raises CommandError when there is
+    neither."""
+    query = f"name=={name},projectName=={project_name}"
+    for extra in ({}, {"deleted": "true"}):
+        if workloads := server.get(WORKLOADS, filterBy=query, **extra)["workloads"]:
+            return dict(workloads[0])
+    if len(name) == _UUID_LENGTH:
+        try:
+            return dict(server.get(f"{WORKLOADS}/{name}"))
+        except client.StatusError as refusal:
+            if refusal.status != 404:
+                raise
+    return find_workload(server, project_name, name)
+
+
+def wait_for_phase(
+    server: ServerClient, workload: dict[str, Any], target_phase: str, limit: float | None
+) -> dict[str, Any]:
+    """Wait until the workload is in the phase, can no longer reach it, or `limit` seconds are over. Returns the workload."""
+    final = final_phases(target_phase)
+    deadline = time.monotonic() + limit if limit is not None else None
+    while True:
+        timeout = _POLL_SECONDS if deadline is None else max(0.0, min(_POLL_SECONDS, deadline - time.monotonic()))
+        path = f"{WORKLOADS}/{workload['id']}/wait"
+        try:
+            body: dict[str, Any] = server.get(
+                path, **{"for": ",".join({target_phase, *final}), "timeout": f"{timeout:.3f}"}
+            )
+        except client.StatusError as refusal:
+            if refusal.status != 404:
+                raise
+            return {**workload, "phase": "Deleted", "phaseMessage": ""}
+        is_over = has_reached(body, target_phase) or body["phase"] in final
+        if is_over or (deadline is not None and time.monotonic() >= deadline):
+            return body
+
+
+def final_phases(target_phase: str) -> set[str]:
+    """From which a workload can no longer come to the phase. One that has ended can still be deleted."""
+    return {"Deleted"} if target_phase == "Deleted" else {"Completed", "Failed", "Deleted"}
+
+
+def has_reached(workload: dict[str, Any], phase: str) -> bool:
+    """Whether a workload that was waited for is in the phase: the server's word where it gave one (an older one does not)."""
+    return phase in (workload["phase"], workload.get("reachedPhase"))
+
+
+# ---------------------------------------------------------------- the end of a job: the request names the command that asks for it
+
+
+def suspend_job(server: ServerClient, identity: str, by: str) -> None:
+    """Raises as `ServerClient.call` does."""
+    _ask(server.post, f"{_JOBS}/{identity}/suspend", by)
+
+
+def delete_job(server: ServerClient, identity: str, by: str) -> None:
+    """Raises as `ServerClient.call` does."""
+    _ask(server.delete, f"{_JOBS}/{identity}", by)
+
+
+def _ask(send: Callable[..., object], path: str, by: str) -> None:
+    """Also a server that was started by an older version: rowlock may have been upgraded while it ran, and that one refuses the name
+    of the command."""
+    try:
+        send(path, by=by)
+    except StatusError as refusal:
+        if refusal.status != 400:
+            raise
+        send(path)
