@@ -235,3 +235,25 @@ def test_a_namespace_with_the_name_of_a_deleted_one_gets_none_of_its_checkpoints
     assert sorted(kept.remove_expired(set(), NOW + 30 * DAY)) == ["new", "old"]
     assert {entry.name for entry in (tmp_path / "checkpoints" / ".namespaces").iterdir()} == {".names", ".uids"}
     assert [entry.name for entry in (tmp_path / "checkpoints" / ".namespaces" / ".uids").iterdir()] == [".names"]
+
+
+def test_a_volume_above_the_data_directory_hides_nothing_that_a_program_needs(tmp_path: Path) -> None:
+    """A volume at a home, or at /tmp, where the data directory is below it: the program begins in the volume, and has its
+    checkpoints and its file for errors at places of their own."""
+    above = str(tmp_path.parent)
+    script = 'pwd; ls; touch mine; echo step > "$ROWLOCK_CHECKPOINT_DIR/last"; echo "{}" > "$TORCHELASTIC_ERROR_FILE" && echo written'
+
+    async def body(node: Node) -> None:
+        if why := node.kubelet.node.mount_problem:
+            pytest.skip(f"containers cannot have mounts of their own here: {why}")
+        owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "j", "uid": "j", "controller": True}
+        container = {"volumeMounts": [{"name": "home", "mountPath": above}]}
+        spec = {"volumes": [{"name": "home", "emptyDir": {}}]}
+        await node.add(pod("a", script, container=container, spec=spec, ownerReferences=[owner]))
+        await node.ended("a")
+        assert await node.log("a") == f"{above}\nwritten\n"
+        uid = node.pod("a")["metadata"]["uid"]
+        assert (tmp_path / "pods" / uid / ".volumes" / "home" / "mine").exists()
+        assert (tmp_path / "checkpoints" / "j" / "last").read_text() == "step\n"
+
+    on_node(tmp_path, body)

@@ -1,7 +1,7 @@
 """Containers as processes of this machine: who the program is, what it sees of the file system, how it may start warm."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY
 from rowlock.kubelet.pod.facts import ContainerConfigError
-from rowlock.kubelet.pod.spec import ContainerSpec, shim_limits
+from rowlock.kubelet.pod.spec import ContainerSpec, Fields, shim_limits
 from rowlock.kubelet.remote_shell import shell_access
 from rowlock.kubelet.shim.shim_request import ShimRequest
 from rowlock.kubelet.shim.stdio import BREAKPOINT_WITHOUT_TERMINAL
@@ -65,7 +65,10 @@ class ProcessBackend:
         env |= (
             {"TERM": "xterm"} if start.container.tty else {} if start.container.stdin else BREAKPOINT_WITHOUT_TERMINAL
         )
-        visible = MOUNT_PATH if self._mounts_checkpoints(user) else checkpoints
+        is_mounted = self._mounts_own_files(
+            user, self._hiding_mount(_mount_paths(start.container.volume_mounts, start.pod.volumes))
+        )
+        visible = MOUNT_PATH if is_mounted else checkpoints
         return user, env | {CHECKPOINT_DIR_VARIABLE: visible}
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
@@ -75,7 +78,10 @@ class ProcessBackend:
         rootfs = self._root_spec(start, program) if image.layers else None
         work = self._work_directory(start, user)
         memory_volumes = self.volume_directories.memory_specs(start.card.uid, start.volumes)
+        hiding = self._hiding_mount(_mount_paths(container.volume_mounts, start.pod.volumes))
+        has_own_files = self._mounts_own_files(user, hiding)
         mounts = self._shim_mounts(start, program, image_copy)
+        mounts += [self._checkpoints_mount(program, start.pod.fs_group)] if has_own_files else []
         namespaces = self._namespaces(start, program)
         has_own = "ipc" in namespaces or "pod-ipc" in namespaces
         shared_memory = self._shared_memory(start, program) if has_own else 0
@@ -88,12 +94,12 @@ class ProcessBackend:
         wants_error_file = start.pod.owner_uid and not container.is_ephemeral and error_files.VARIABLE not in env
         if wants_error_file and (user.account is None or not self.node.mount_problem):
             source, env[error_files.VARIABLE] = error_files.offer_error_file(
-                start.directory, start.number, user.account, is_mounted=user.account is not None
+                start.directory, start.number, user.account, is_mounted=has_own_files
             )
             mount = {"source": source, "target": error_files.MOUNT_PATH, "volume": "errors", "read_only": False}
             mounts += [mount] if source else []
         paths = ContainerPaths(image_copy, outermost(mount.target for mount in program.mounts), image.layers)
-        directory = images.working_directory(image, container, work)
+        directory = images.working_directory(image, container, hiding or work)
         cwd = paths.map_path(directory)
         own_directory = work if directory == cwd == work else image_copy.copy if image_copy.contains(cwd) else ""
         words = [program.space.argument(word, env) for word in program.command]
@@ -194,9 +200,22 @@ class ProcessBackend:
         plan = eligibility.plan_warm_start(*line, paths.readable_path)
         return plan.spec() if plan else None
 
-    def _mounts_checkpoints(self, user: EffectiveSecurityContext) -> bool:
-        """Another user cannot enter the data directory: what the program is to see of it is mounted."""
-        return user.account is not None and not self.node.mount_problem
+    def _hiding_mount(self, mount_paths: Iterable[str]) -> str:
+        """The volume that is mounted above the data directory, for example at /tmp or at a home; "" mostly."""
+        data = f"{self.node.data_dir}/"
+        return next((path for path in mount_paths if path != "/" and data.startswith(path.rstrip("/") + "/")), "")
+
+    def _mounts_own_files(self, user: EffectiveSecurityContext, hiding: str) -> bool:
+        """Another user cannot enter the data directory, and nobody sees it below a volume: what the program is to see of it is
+        mounted elsewhere."""
+        return (user.account is not None or bool(hiding)) and not self.node.mount_problem
+
+    def _checkpoints_mount(self, program: Program, group: int | None) -> dict[str, Any]:
+        """The directory of checkpoints at its own place. `group`: the pod's fsGroup."""
+        account = program.user.account
+        if account is None:
+            return {"source": program.checkpoints, "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
+        return give_to_user(program.checkpoints, account.uid, None if group == account.gid else group)
 
     def _shim_mounts(self, start: ContainerStart, program: Program, image_copy: ImageCopy) -> list[dict[str, Any]]:
         """What the shim mounts. Raises ContainerConfigError where nothing can be mounted."""
@@ -208,9 +227,6 @@ class ProcessBackend:
         mounts = self.volume_directories.mount_specs(start.card.uid, start.volumes, program.mounts)
         if image_copy.image:  # the image's own `/` is elsewhere: what it names by relative paths is there
             mounts += [{**m, "target": image_copy.copy + m["target"]} for m in mounts]
-        if program.user.account is not None and self._mounts_checkpoints(program.user):
-            account, group = program.user.account, start.pod.fs_group
-            mounts.append(give_to_user(program.checkpoints, account.uid, None if group == account.gid else group))
         return mounts
 
     def _root_spec(self, start: ContainerStart, program: Program) -> RootfsSpec:
@@ -256,3 +272,10 @@ class ProcessBackend:
         path = container.termination_message_path or MESSAGE_PATH
         is_named = path != MESSAGE_PATH or any(path in text for text in (*argv, *env.values()))
         return path if is_named and not self.node.mount_problem else ""
+
+
+def _mount_paths(volume_mounts: Iterable[Fields], pod_volumes: Iterable[Fields]) -> list[str]:
+    """Where a container's volumes are mounted, without directories of this machine that are mounted at their own path."""
+    sources = {volume["name"]: (volume.get("hostPath") or {}).get("path") for volume in pod_volumes}
+    paths = [(str(mount.get("mountPath") or ""), sources.get(mount.get("name"))) for mount in volume_mounts]
+    return [path for path, source in paths if path != source]
