@@ -125,7 +125,8 @@ class Corpus:
         looks = 0
         while not job.refresh().is_finished:
             answer = self._why(job)
-            outcome, looks = judge(program, answer, self._events(job)), looks + 1
+            events = self._events(job) if self._between else ()  # else at the end: an answer shall not wait for them
+            outcome, looks = judge(program, answer, events), looks + 1
             if outcome.word != RIGHT:
                 return Result(program, outcome, answer["sentence"], time.monotonic() - began, looks)
             if time.monotonic() - began > END:
@@ -271,7 +272,9 @@ def main() -> int:
     )
     parser.add_argument("--short", action="store_true", help="the part that runs in CI")
     parser.add_argument("--said", action="store_true", help="print right answers, too")
-    parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="how many run at a time (default 4)")
+    parser.add_argument(
+        "--side-by-side", type=int, metavar="N", help="how many run at a time (default 4; with --looks 8)"
+    )
     parser.add_argument("--looks", type=int, default=0, metavar="N", help="so many looks at the healthy programs alone")
     parser.add_argument(
         "--within", type=float, default=1800.0, metavar="SECONDS", help="begin none later (with --looks)"
@@ -290,7 +293,7 @@ def main() -> int:
     results, began = [], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="verdicts-") as home, lent(Path(home)) as cluster:
         start_cluster(cluster)
-        side = chosen.side_by_side
+        side = chosen.side_by_side or (8 if chosen.looks else 4)
         often = look_often(cluster, programs, chosen.looks, chosen.within, side) if chosen.looks else None
         for result in often or try_programs(cluster, programs, side):
             results.append(result)

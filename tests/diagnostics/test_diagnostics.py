@@ -19,7 +19,7 @@ from tests.kubelet.conftest import Node, on_node, pod, until
 from rowlock import kinds
 from rowlock.api import DeleteOptions
 from rowlock.diagnosis.observation import RankObservation
-from rowlock.diagnosis.stacks import parse_stack
+from rowlock.diagnosis.stacks import NO_CALL, parse_stack
 from rowlock.diagnostics import diagnostics, hang_detector, rank_processes, stack_dumps
 from rowlock.diagnostics.diagnostics import Diagnostics
 from rowlock.objects import Object
@@ -456,6 +456,47 @@ def test_where_nobody_can_be_named_that_is_said(tmp_path: Path, hasty: None) -> 
         )
 
     on_job(tmp_path, body)
+
+
+ENDS_IN_C = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(libc.pause, None, None)
+print("step 1", flush=True)
+"""
+"""Its Python is over, and a library (as MPI's) keeps the process."""
+
+
+@needs_spy
+def test_of_python_that_is_over_it_is_not_said_at_once_that_it_stands_still(
+    tmp_path: Path, hasty: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python takes its time to end on a busy machine; two minutes of silence are told (1,000 looks at healthy programs had one such)."""
+    monkeypatch.setattr(hang_detector, "_ENDING", 1e9)
+    monkeypatch.setenv("RUST_BACKTRACE", "1")  # as people have it who write Rust: py-spy says more then
+
+    async def body(job: Job) -> None:
+        (job.place / "rank.py").write_text(ENDS_IN_C)
+        looks = list[list[RankObservation]]()
+        judge = job.attached.judge_job
+
+        async def judge_and_count(uid: str) -> Any:
+            judged = await judge(uid)
+            looks.append(judged[1])
+            return judged
+
+        monkeypatch.setattr(job.attached, "judge_job", judge_and_count)
+        await job.start("ends", "ends")
+        await until(lambda: sum(map(_are_over, looks)) >= 4, "four looks at programs that are over")
+        assert not [event for event in job.node.events("j") if event[1] == "JobStill"]
+        monkeypatch.setattr(hang_detector, "_ENDING", 0.0)
+        assert "No rank has written a line for " in await job.event("JobStill")
+
+    on_job(tmp_path, body)
+
+
+def _are_over(ranks: list[RankObservation]) -> bool:
+    return len(ranks) == 2 and all(rank.blind == NO_CALL for rank in ranks)
 
 
 @needs_spy

@@ -2,7 +2,7 @@
 # needs = ["torch"]
 # ranks = 2
 # who = ["rank 1"]
-# says = ["DataLoader worker", "killed by signal: Killed", "{here}"]
+# says = [["killed by signal: Killed", "Connection reset by peer"], "{here}"]
 # ///
 """A worker of rank 1's DataLoader is killed; the main process says so. Rank 0 loses its peer."""
 import os
