@@ -133,7 +133,7 @@ def test_what_a_submit_could_not_say_an_asset_cannot(lab: World, path: str, spec
         ({"scope": "project", "projectId": 7}, "project '7' was not found"),
         ({"scope": "department", "departmentId": "x"}, "there is no department 'x'"),
         ({"scope": "cluster", "clusterId": "x"}, "there is no cluster 'x'"),
-        ({"scope": "cluster", "private": True}, "whoever may read a project's ConfigMaps"),
+        ({"scope": "cluster", "private": True}, "users who may read a project's ConfigMaps"),
         ({"scop": "cluster"}, 'Did you mean "scope"?'),
     ],
 )
