@@ -303,7 +303,7 @@ class Server:
         return ui_port, server_tls.server_context(certificate, key)
 
     def _api_settings(self, token: str, cluster: LocalCluster, accounts: UserAccounts) -> ApiServerSettings:
-        """Who may come in where. Bound elsewhere, the owner's token is for loopback alone."""
+        """Which callers each listener accepts. On addresses other than loopback the owner's token is refused."""
         options = self.options
         tokens = users.read_token_file(options.users) if options.users else {}
         bound_elsewhere = bool(sockets.parse_bind(options.bind) or sockets.parse_ui_address(options.ui_address)[0])

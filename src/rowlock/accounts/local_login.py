@@ -98,7 +98,7 @@ class LocalLogin:
         self._path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, str(self._path))
         try:
-            self._path.chmod(0o666)  # who may connect is everybody; what it gives depends on who it is
+            self._path.chmod(0o666)  # every user may connect; the token depends on the user's uid
             await server.serve_forever()
         finally:
             server.close()

@@ -107,7 +107,7 @@ class UserCredentials:
             await self._replace({key: one for key, one in self._by_id.items() if key != credential.id})
 
     async def forget(self, user: str) -> None:
-        """Delete all of a user: who gets the name later gets none of them."""
+        """Delete all of a user, so that a later user of the same name has none of them."""
         async with self._writing:
             if any(one.user == user for one in self._by_id.values()):
                 await self._replace({key: one for key, one in self._by_id.items() if one.user != user})

@@ -121,7 +121,7 @@ class Unread(NamedTuple):
 
 
 def unread_segments(listing: Listing, positions: Mapping[str, int], own: str = "") -> Unread:
-    """By what was read of each stream so far. The stream `own` is not read: who writes it knows it."""
+    """By what was read of each stream so far. The stream `own` is not read: this server wrote it."""
     wanted = sorted(s for s in listing.segments if s.stream != own and s.number > positions.get(s.stream, 0))
     reached, has_gap = dict(positions), False
     for segment in wanted:

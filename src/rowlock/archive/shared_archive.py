@@ -340,7 +340,7 @@ class SharedArchive(Archive):
             log.warning("segments of the archive %s are missing; what they told is lost", self._bucket.url)
 
     def _read_ahead(self, names: Sequence[SegmentName]) -> Iterator[tuple[SegmentName, Callable[[], bytes]]]:
-        """Each of these, and what waits for its content, which may be on its way: who starts has a thousand to read, one
+        """Each of these, and what waits for its content, which may be on its way: a server that starts has a thousand to read, one
         request each, and a storage may take seconds for a request."""
         if len(names) == 1:
             yield names[0], lambda: self._bucket.read(names[0].segment)

@@ -1,4 +1,4 @@
-"""Long work on the event loop, in slices: who has worked for two milliseconds lets the other tasks have their turn."""
+"""Long work on the event loop, in slices of two milliseconds, between which other tasks get their turn."""
 
 from __future__ import annotations
 

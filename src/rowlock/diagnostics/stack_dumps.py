@@ -78,7 +78,7 @@ async def dump_stacks(pids: list[int]) -> dict[int, StackDump]:
 
 
 class _Looks:
-    """The looks that go on. Who asks for a process that is looked at gets what that look finds."""
+    """The looks in progress. A second call for the same process waits for the result of the first."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(_MAX_PARALLEL)

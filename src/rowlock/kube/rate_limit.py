@@ -87,7 +87,7 @@ class HandshakeLimit:
         self._places, self._patience = asyncio.Semaphore(at_once), patience
         self._waiting = 0
         self._surplus = 0
-        """Those that began without a place; who ends next gives its own up for one."""
+        """How many began without a place; the next ones that end give their places up for them."""
 
     async def __aenter__(self) -> None:
         self._waiting += 1

@@ -77,10 +77,10 @@ CREDENTIAL_RULES: tuple[Rule, ...] = (
     Rule("", ("secrets",), ("get", "create", "patch", "delete")),
     Rule("", ("configmaps",), ("get",)),
 )
-"""Of the owner's credentials (`/api/v1/asset/credentials`), besides the server's, and only where somebody asks for it: who may get the
+"""Of the owner's credentials (`/api/v1/asset/credentials`), besides the server's, and only where it is asked for: an account that may get the
 Secrets of every namespace is almost an administrator. Users with tokens of their own act with their own rights, and need none of it."""
 DEBUG_RULES: tuple[Rule, ...] = (Rule("", ("pods/ephemeralcontainers",), ("patch",)),)
-"""Of `--debug-image`, besides the server's: who may add containers to pods may run programs with those pods' rights."""
+"""Of `--debug-image`, besides the server's: an account that may add containers to pods may run programs with those pods' rights."""
 DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
     "volcano": (
         Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),

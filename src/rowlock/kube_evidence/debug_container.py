@@ -43,7 +43,7 @@ class DebugContainers:
     def __init__(self, image: str) -> None:
         self._image = image
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By the pods' uids: who asks for a pod at the same time gets the same container."""
+        """By the pods' uids: concurrent calls for a pod share one container."""
 
     async def ensure_running(self, kube: Kube, pod: Object, deadline: float) -> str:
         """The name of a debug container that runs in the pod, added where there is none. It takes `START_S` at most, and ends at

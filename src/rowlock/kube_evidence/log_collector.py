@@ -225,7 +225,7 @@ class LogCollector:
         """Hand over what an earlier process followed, unless somebody goes on with it now, or may later."""
         life, begun = _life_of(left), self._read_again if left.is_correction else self._taken
         if life in begun.get(life.pod_uid, ()):
-            return  # who follows it hands it over
+            return  # its follower hands it over
         if life in postponed or (left.is_correction and life.pod_uid in present):
             self._left.setdefault(left.owner, []).append(left)
         else:

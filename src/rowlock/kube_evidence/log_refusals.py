@@ -35,7 +35,7 @@ class LogRefusals:
         return bool(self._refused)
 
     def note_shown(self, namespace: str) -> None:
-        """The cluster shows logs of this namespace: who waits asks now."""
+        """The cluster shows logs of this namespace: wake the tasks that wait, so that they ask now."""
         if refused := self._refused.pop(namespace, None):
             refused.shown.set()
 

@@ -1,7 +1,7 @@
 """Whose queue a job may name, and what the scheduler alone writes: for writers who are not the cluster's owner. Pure.
 
 The namespace of a project has the label `runai/queue`: jobs, pods and PodGroups in it use that queue, elsewhere `default`. Otherwise
-who may write in one project would use, and evict from, the quota of another.
+a user who may write in one project could use, and evict from, the quota of another.
 """
 
 from __future__ import annotations

@@ -343,7 +343,9 @@ class SnapshotTracker:
             return from_objects.bare_pod_gang(pods[0], queue, classes, self.identity, parse=self._parse_task)
         group = view.get(POD_GROUP, gang_namespace, gang_name)
         if group is not None and from_objects.is_finished(group, pods):
-            pods = [p for p in pods if dig(p, "spec.nodeName")]  # who starts now would wait for its ranks for ever
+            pods = [
+                p for p in pods if dig(p, "spec.nodeName")
+            ]  # a pod that starts now would wait for the others for ever
         if group is None or not pods:
             return None
         queue = from_objects.queue_of(group, group, namespace_object)

@@ -57,7 +57,7 @@ class _Written:
 
 
 class _Commit:
-    """A batch on its way through the writer thread. Who waits for it in vain is told later."""
+    """A batch on its way through the writer thread. Writers whose commit fails get the error later."""
 
     def __init__(self, batch: _Batch, on_late: Callable[[_Written], object]) -> None:
         self.batch = batch

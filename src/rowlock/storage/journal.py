@@ -204,7 +204,7 @@ def acquire_lock(path: Path) -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
-        os.fchmod(file.fileno(), 0o600)  # who can open it can hold it
+        os.fchmod(file.fileno(), 0o600)  # a process that can open it can lock it
     except OSError as error:
         todo = "choose another directory" if not os.path.lexists(path) else "remove that file, it is made anew"
         raise Unavailable(

@@ -1,7 +1,7 @@
 """A watcher's place in what happens: the list it begins with, then all that there is to tell, by the batch.
 
-No generator but one method, because a thousand watchers hear of each change: every layer between a change and the wire
-counts a thousand times. Who can pass changes on at once gives `next` a way to, and is not even woken.
+One method and no generator, because each change goes to a thousand watchers: every layer between a change and the wire
+counts a thousand times. A caller that can pass changes on at once gives `next` a callback, and is not woken.
 """
 
 from __future__ import annotations

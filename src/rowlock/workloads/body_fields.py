@@ -157,7 +157,7 @@ class Fields:
 
     def choice(self, name: str, *options: str) -> str:
         value = self.text(name)
-        if self.get(name) == value and value not in options:  # "" is no value: who wants none leaves the field out
+        if self.get(name) == value and value not in options:  # "" is no value: a field without a value is left out
             words = ", ".join(options)
             self.add_error(
                 name, "options", f"must be one of {words}, but is {_show(value)}.{did_you_mean(value, options)}"

@@ -238,7 +238,7 @@ def _replica(
 
 
 def _default_policy(submission: Submission) -> str:
-    """Who wants no second try has no use for a program that is started again before its job fails."""
+    """With a back-off limit of 0 no program is started again before the job fails."""
     return submission.framework.restart_policy if submission.options.backoff_limit else "Never"
 
 

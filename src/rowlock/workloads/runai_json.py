@@ -257,7 +257,7 @@ def completed_at(job: Object) -> str | None:
         return str(completion_time)
     ends = [c for kind in ("Failed", frameworks.succeeded_condition(job)) if (c := objects.condition(job, kind))]
     since = next((c.get("lastTransitionTime") for c in ends if c.get("status") == "True"), None)
-    return str(since) if since else None  # who writes a status by hand may leave it out
+    return str(since) if since else None  # a status written by hand may lack it
 
 
 def _last_condition(job: Object) -> str:

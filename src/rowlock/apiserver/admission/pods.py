@@ -111,7 +111,7 @@ def _set_priority(pod: Object, spec: dict[str, Any], view: View | None) -> None:
 
 
 def _apply_priority_class(pod: Object, spec: dict[str, Any], priority_class: Object, value: int) -> None:
-    """Priority and preemption come from the class; who says something else is refused."""
+    """Priority and preemption come from the class; other values are refused."""
     policy = priority_class.get("preemptionPolicy", "PreemptLowerPriority")
     for field, title, own in (
         ("priority", "integer value of priority", value),

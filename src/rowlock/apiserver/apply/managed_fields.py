@@ -97,8 +97,8 @@ def _with_entries(obj: Object, entries: Iterable[Entry], settled: bool = False) 
 
 
 def initial_entries(stored: Any, requested: Any) -> list[Entry]:
-    """The entries to begin with: a client may write its own, and resets them with none or an empty one. Who says
-    nothing, or what cannot be read, does not mean to."""
+    """The entries to begin with: a client may write its own, and resets them with none or an empty one. A missing
+    or unreadable list resets nothing."""
     if requested in ([], [{}]):
         return []
     if requested and requested != stored:  # what is stored was read when it came: an update sends it back as a rule
@@ -211,7 +211,7 @@ def apply_configuration(
         path for path in field_sets.ownable_fields(config_paths) if is_writable_through(kind, subresource, path)
     }
     new = apply_merge.merge_config(unmanaged, config, node)
-    if prior and (own := _owned_fields(prior)) - config_paths:  # who names all that it named lets nothing go
+    if prior and (own := _owned_fields(prior)) - config_paths:  # else the manager gives up none of its fields
         new = apply_merge.prune_unowned(new, node, own, config_paths.union(*map(_owned_fields, others)))
     changes = field_sets.difference(unmanaged, new, node)
     changed = {path for path in changes.added | changes.modified if is_writable_through(kind, subresource, path)}

@@ -28,7 +28,7 @@ _IMAGE = re.compile(
     rf"{_COMPONENT}(?:/{_COMPONENT})*(?P<tag>:\w[\w.-]{{0,127}})?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?",
     re.ASCII,
 )
-"""A name that an image can have; who writes another one is told so when it is to be pulled."""
+"""A name that an image can have; another one is refused when it is to be pulled."""
 _MAX_NAME_LENGTH = 255
 
 

@@ -180,7 +180,7 @@ def _format_port(port: dict[str, Any]) -> str:
 
 
 _MAX_COMPARED_PORTS = 16
-"""Ports of one number that later ones are held against: who has more of them has read enough, and a pod may have many."""
+"""Ports of one number that later ones are compared with: a pod may have many, and a few warnings are enough."""
 
 
 @rule

@@ -21,7 +21,7 @@ SKEW_S = 60.0
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_GROUPS = 500
 _RESERVED_NAMES = ("system:", "app:", "unix:", "rowlock-admin", "kubernetes-admin")
-"""Who is called like this is somebody else here: a component, a program, a user of the machine, the owner."""
+"""Names that have another meaning here: components, programs, users of the machine, the owner."""
 
 
 class IdTokens:

@@ -70,7 +70,7 @@ class OidcProvider:
         return [key for key in named if key.family == family and key.algorithm in ("", algorithm)]
 
     async def refresh(self) -> None:
-        """Read the documents now; who asks while they are read waits for the same answer. Nothing is raised."""
+        """Read the documents now; concurrent calls wait for the same answer. Raises nothing."""
         if self._refresh is None or self._refresh.done():
             self._tried_at = self._clock()
             self._refresh = asyncio.create_task(self._read())

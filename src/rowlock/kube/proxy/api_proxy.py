@@ -82,7 +82,7 @@ class ApiProxy:
 
 @contextmanager
 def _told_to_caller(connection: Connection | UserConnection) -> Iterator[None]:
-    """What the cluster refuses to this server, its owner, who asks, is told so."""
+    """Tells the caller, who is the owner, what the cluster refuses to this server."""
     try:
         yield
     except ApiError as error:

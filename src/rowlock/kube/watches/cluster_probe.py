@@ -19,7 +19,7 @@ INTERVAL_S, PATIENCE_S = 2.5, 4.0
 """Seconds between two questions, and for an answer: what is shown is called old seven seconds after the cluster was lost, at the
 latest. One such question costs the API server nothing that can be measured."""
 _QUESTION = Request("GET", "/api/v1/namespaces/kube-system", is_relayed=True)
-"""A read that etcd answers. Who may not read it is refused, which is an answer, too; and a 500 is none that a second question helps."""
+"""A read that etcd answers. A refusal is an answer, too; a 500 is none, and asking again would not help."""
 _MAX_REASON = 160
 _REFUSED = "refuses the credentials of this server"
 

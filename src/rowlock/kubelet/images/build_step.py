@@ -259,7 +259,7 @@ def require_in_root(root: str, path: str) -> None:
 def copy_files(copy: CopyStep, root: int) -> int:
     """Copies from below the directory `root` into this root file system. Called inside. Raises StepFailed or OSError."""
     owner = lookup_user(copy.owner or "0:0")
-    ids = (owner.uid, owner.gid) if os.geteuid() == 0 else (-1, -1)  # who is not root gives nothing away
+    ids = (owner.uid, owner.gid) if os.geteuid() == 0 else (-1, -1)  # only root may change owners
     copier = _Copier(root, copy, ids)
     count = len(copy.sources) + len(copy.texts)
     into = copy.target.endswith("/") or os.path.isdir(copy.target)

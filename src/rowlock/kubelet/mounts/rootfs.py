@@ -355,7 +355,7 @@ class _Assembly:
             options = f"lowerdir={':'.join(reference(layer) for layer in layers)}"
             if upper:
                 options += f",upperdir={reference(upper)},workdir={reference(work)}"
-                if not self._spec["is_kept"] and os.geteuid() == 0:  # who is not root could not remove what this leaves
+                if not self._spec["is_kept"] and os.geteuid() == 0:  # only root can remove what this leaves
                     options += ",volatile"
             if self._in_user_namespace:
                 options += ",userxattr"

@@ -82,7 +82,7 @@ class EgressProxy:
 
     async def run(self) -> None:
         self._listener.setblocking(False)
-        # It serves from within the block: who is cancelled while it begins leaves nobody listening.
+        # It serves from within the block: a task that is cancelled meanwhile leaves no listener open.
         server = await asyncio.start_server(
             self._serve, sock=self._listener, limit=_MAX_HEADER_BYTES, start_serving=False
         )

@@ -26,7 +26,7 @@ HOSTS_HEADER = (
 
 @dataclass(slots=True)
 class PodAddresses:
-    """Who has which address; given in order, reused only when the range has been walked through."""
+    """The address of each pod; given in order, reused only after the whole range was given once."""
 
     _by_uid: dict[str, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)

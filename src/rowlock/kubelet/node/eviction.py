@@ -1,8 +1,8 @@
-"""Pods that fill the disk beyond what they may: who is over which limit, in the kubelet's words.
+"""Pods that fill the disk beyond what they may: which pod is over which limit, in the kubelet's words.
 
 Two limits count: `sizeLimit` of an emptyDir on disk (one in memory is held by its tmpfs) and `ephemeral-storage` of a
 container or of all of them: logs, the copy of the image's files, the pod's own directory and its emptyDirs on disk.
-Measured now and then; who is over is killed at once and Failed, reason Evicted.
+Measured now and then; a pod over a limit is killed at once and Failed, reason Evicted.
 """
 
 from collections.abc import Callable

@@ -117,7 +117,7 @@ class PodState:
 
     @contextlib.contextmanager
     def watch_facts(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there are new facts; who waits again clears it."""
+        """An event that is set whenever there are new facts; the waiting task clears it before it waits again."""
         event = asyncio.Event()
         self._watchers.add(event)
         try:

@@ -114,7 +114,7 @@ class ContainerRuns:
                 uids, self._pods_with_strays = self._pods_with_strays, set()
                 try:
                     await asyncio.to_thread(processes.kill_strays, uids, self._directories.identity)
-                except BaseException:  # who waits for this look was not served: the next one takes it over
+                except BaseException:  # the look was not finished: the next one takes it over
                     self._pods_with_strays |= uids
                     raise
 

@@ -30,7 +30,7 @@ Auths = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Who asks a registry: the header for the engine. Nobody in particular when it is empty."""
+    """Credentials for a registry: the header for the engine. Empty = anonymous."""
 
     header: str = field(default="", repr=False)
 

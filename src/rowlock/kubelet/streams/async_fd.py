@@ -1,6 +1,6 @@
 """The server's ends of a program's pipes, terminals and sockets, read and written without waiting.
 
-One chunk at a time and nothing in between: who reads slowly stops the program, not the server's memory.
+One chunk at a time without a buffer: a slow reader blocks the program and takes no memory of the server.
 """
 
 import asyncio

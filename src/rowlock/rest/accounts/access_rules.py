@@ -198,8 +198,8 @@ async def add_rule(call: RestCall, subject: RuleSubject, role: Role, namespace: 
 
 
 async def delete_rules_of(call: RestCall, is_gone: Callable[[RuleSubject], bool]) -> None:
-    """Take every rule from the subjects that go, so that a later subject of the same name does not inherit them. Who may delete
-    them may do so in all projects: the server does it."""
+    """Take every rule from the subjects that go, so that a later subject of the same name does not inherit them. The server deletes
+    them with its own rights: the caller may have none in some of the projects."""
     api = call.context.server_api or call.context.api
     for kind in (kinds.ROLE_BINDING, kinds.CLUSTER_ROLE_BINDING):
         bindings = (await api.list(kind)).items

@@ -1,6 +1,6 @@
 """`/api/v1/users`: users with a password; `/api/v1/me`: the caller, and the caller's password.
 
-Who may set passwords can act as any user, so all routes here need Kubernetes' right for that: `impersonate users`.
+A caller that may set passwords can act as any user, so all routes here need Kubernetes' right for that: `impersonate users`.
 """
 
 from __future__ import annotations

@@ -59,6 +59,6 @@ class LogResponse(Response):
             await asyncio.sleep(CALLER_REVIEW_S)
             try:
                 await check_caller()
-            except ApiError as error:  # who cannot be asked about has not been refused
+            except ApiError as error:  # a caller that cannot be checked now was not refused
                 if error.code == 401:
                     return error.message

@@ -260,7 +260,7 @@ class PipelinedGang:
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """Nodes that are kept for a gang which waited long: who may not be evicted for it stays off them (`reserve.py`)."""
+    """Nodes that are kept for a gang which waited long: gangs that may not be evicted for it are not placed there (`reserve.py`)."""
 
     gang: str
     nodes: tuple[str, ...]

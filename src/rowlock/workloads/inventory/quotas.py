@@ -21,7 +21,7 @@ UNLIMITED = -1
 RANKS = {
     "very-low": 70, "low": 80, "medium-low": 90, "medium": 100, "medium-high": 110, "high": 120, "very-high": 130,
 }  # fmt: skip
-"""Run:ai's ranks of projects and departments as priorities of queues; who says nothing has the middle one, as in KAI."""
+"""Run:ai's ranks of projects and departments as priorities of queues; the middle one is the default, as in KAI."""
 DEFAULT_RANK = "medium"
 _MEGABYTES = {"": Decimal(1), "MB": Decimal(1), "Mib": Decimal(2**20) / 10**6, "GB": Decimal(1000)}
 _RESOURCES = ("gpu", "cpu", "memory")
