@@ -53,26 +53,26 @@ def test_lightkube(site: Site) -> None:
     core = pytest.importorskip("lightkube.resources.core_v1")
     codecs = pytest.importorskip("lightkube.codecs")
     generic = pytest.importorskip("lightkube.generic_resource")
-    client = lightkube.Client(config=config, namespace=site.namespace, field_manager="light")
-    made = client.create(codecs.from_dict(site.config_map("a", x="1")))
-    made.data["y"] = "2"
-    assert client.replace(made).data == {"x": "1", "y": "2"}
-    applied = client.apply(codecs.from_dict(site.config_map("b", z="1")))
-    assert [f.manager for f in applied.metadata.managedFields] == ["light"]
-    assert [o.metadata.name for o in client.list(core.ConfigMap, labels={"made-by": "a-test"})] == ["a", "b"]
-    type_, watched = next(iter(client.watch(core.ConfigMap, labels={"made-by": "a-test"}, server_timeout=30)))
-    assert (type_, watched.metadata.name) == ("ADDED", "a")
-    client.create(codecs.from_dict(site.pod("p")))
-    client.patch(core.Pod.Status, "p", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    client.wait(core.Pod, "p", for_conditions=["Ready"])
-    jobs = generic.create_namespaced_resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
-    client.create(jobs(**site.job("j")))
-    assert client.get(jobs, "j").spec["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
-    client.deletecollection(core.ConfigMap)
-    assert list(client.list(core.ConfigMap, labels={"made-by": "a-test"})) == []
-    with pytest.raises(lightkube.ApiError) as caught:
-        client.get(core.Pod, "nobody")
-    assert (caught.value.status.code, caught.value.status.reason) == (404, "NotFound")
+    with lightkube.Client(config=config, namespace=site.namespace, field_manager="light") as client:
+        made = client.create(codecs.from_dict(site.config_map("a", x="1")))
+        made.data["y"] = "2"
+        assert client.replace(made).data == {"x": "1", "y": "2"}
+        applied = client.apply(codecs.from_dict(site.config_map("b", z="1")))
+        assert [f.manager for f in applied.metadata.managedFields] == ["light"]
+        assert [o.metadata.name for o in client.list(core.ConfigMap, labels={"made-by": "a-test"})] == ["a", "b"]
+        type_, watched = next(iter(client.watch(core.ConfigMap, labels={"made-by": "a-test"}, server_timeout=30)))
+        assert (type_, watched.metadata.name) == ("ADDED", "a")
+        client.create(codecs.from_dict(site.pod("p")))
+        client.patch(core.Pod.Status, "p", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+        client.wait(core.Pod, "p", for_conditions=["Ready"])
+        jobs = generic.create_namespaced_resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
+        client.create(jobs(**site.job("j")))
+        assert client.get(jobs, "j").spec["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
+        client.deletecollection(core.ConfigMap)
+        assert list(client.list(core.ConfigMap, labels={"made-by": "a-test"})) == []
+        with pytest.raises(lightkube.ApiError) as caught:
+            client.get(core.Pod, "nobody")
+        assert (caught.value.status.code, caught.value.status.reason) == (404, "NotFound")
 
 
 def test_lightkube_async(site: Site) -> None:
