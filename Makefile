@@ -9,8 +9,11 @@ INSTALL = $(UV) pip install --quiet --python $(BIN)/python --constraints $(LOCK)
 STAMP := $(VENV)/.installed
 TORCH := $(VENV)/.torch
 FRAMEWORKS := $(VENV)/.frameworks
-# How many processes share the tests of `make test` (0: this one alone). Two fit a machine of two cores.
-WORKERS ?= 2
+# How many processes share the tests (0: this one alone). Those of `make test` wait for their servers half of the time: four of them keep two
+# cores busy. Of those with a control plane three do, and two of those with a browser or with training.
+WORKERS ?= 4
+REAL_WORKERS ?= 3
+HEAVY_WORKERS ?= 2
 UI_FILES := src/rowlock/browser/static
 # Where it is set, every rank would compile its framework anew: nine seconds for each that imports TensorFlow, not three.
 unexport PYTHONDONTWRITEBYTECODE
@@ -21,7 +24,7 @@ export UV_SYSTEM_CERTS ?= true
 # other's. Where one cannot be installed, its test says so and is skipped.
 JOB_MAKERS := .venv-luigi .venv-dagster .venv-airflow .venv-prefect
 
-.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples verdicts frameworks test-containers test-python differential lock clean
+.PHONY: help demo test lint fix bench bench-ui docs soak hostile soak-live storm chaos property fuzz schemathesis ui ui-test ui-test-real real-cluster types test-real test-engines test-examples test-examples-needs verdicts frameworks test-containers test-python differential lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,7 +56,9 @@ test: $(TORCH) .venv-kubeflow-0.5.0 | .venv-luigi ## every test this machine can
 	$(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real and not examples' tests
 
 test-examples: $(FRAMEWORKS) | $(JOB_MAKERS) ## train every example: TensorFlow, PyTorch, JAX, XGBoost, MPI, Transformers, Lightning; programs that make Jobs; and a part of `make verdicts`
-	$(BIN)/python -m pytest -rs -n $(WORKERS) -m examples tests/examples tests/diagnosis/test_verdicts.py tests/clients/test_job_makers.py
+	$(BIN)/python -m pytest -rs -n $(HEAVY_WORKERS) -m examples tests/examples tests/diagnosis/test_verdicts.py tests/clients/test_job_makers.py
+
+test-examples-needs: $(FRAMEWORKS) | $(JOB_MAKERS) # all that they install; .ci/run measures beside them
 
 verdicts: $(FRAMEWORKS) ## run tests/diagnosis/programs and ask `why`: how often it is right, silent, wrong (VERDICTS=name: those alone)
 	$(BIN)/python -m tests.diagnosis.verdicts $(VERDICTS)
@@ -146,7 +151,7 @@ ui-test: $(STAMP) ## the web UI in a real browser (apt-get install chromium); wh
 	if [ $$code -eq 3 ]; then echo 'That the built files are those of ui/ was not checked.'; exit 0; fi; \
 	[ $$code -eq 0 ] && $(MAKE) --no-print-directory ui && git add --intent-to-add $(UI_FILES) && git diff --exit-code --stat $(UI_FILES)
 	mkdir -p $(UI_PICTURES)
-	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs -n $(WORKERS) -m 'not real' tests/ui
+	ROWLOCK_UI_PICTURES=$(UI_PICTURES) $(BIN)/python -m pytest -rs -n $(HEAVY_WORKERS) -m 'not real' tests/ui
 	@echo 'Screenshots of each page, light, dark and on a phone: $(UI_PICTURES)'
 
 ui-test-real: $(STAMP) ## the tests of the web UI over a real control plane with a real node (root; apt-get install chromium containerd), too
@@ -160,10 +165,10 @@ types: $(STAMP) ## make the table of types again, from Kubernetes' Go modules (a
 	$(BIN)/python scripts/make_types.py
 
 test-real: $(STAMP) ## what needs that control plane: the suite of the API, kube/, the record of kubectl (the rest of these rooms is make test's)
-	$(BIN)/python -m pytest -rs -n $(WORKERS) -m real tests/kube_evidence tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_operator tests/gangs tests/install
+	$(BIN)/python -m pytest -rs -n $(REAL_WORKERS) -m real tests/kube_evidence tests/conformance tests/kube tests/kubectl/test_recordings.py tests/operator_cases tests/differential tests/kube_operator tests/gangs tests/install
 
-test-engines: $(STAMP) ## the tests of the commands, of the REST API and of Run:ai's Python client over that control plane, too (three minutes)
-	$(BIN)/python -m pytest -rs -m real tests/cli tests/rest tests/clients
+test-engines: $(STAMP) ## the tests of the commands, of the REST API and of Run:ai's Python client over that control plane, too (two minutes)
+	$(BIN)/python -m pytest -rs -n $(HEAVY_WORKERS) -m real tests/cli tests/rest tests/clients
 
 storm: $(STAMP) ## the storm of test-real with longer faults: etcd stopped for 20 and 80 seconds (about five minutes)
 	ROWLOCK_STORM=long $(BIN)/python -m pytest -rs -s tests/kube/acceptance/test_storm.py
