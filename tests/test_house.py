@@ -79,7 +79,7 @@ PROCESS_ROOMS = ("kubelet/shim", "kubelet/warm", "kubelet/files", "kubelet/mount
 """What runs inside the processes of pods: standard library only, for each import costs every pod memory."""
 FOLDERS = {
     "kubelet": (
-        "files", "mounts", "warm", "shim", "pod", "remote_shell", "images", "network", "volumes", "runtime", "node", "stats", "streams", "prober", "worker",
+        "files", "mounts", "warm", "shim", "pod", "remote_shell", "initializers", "images", "network", "volumes", "runtime", "node", "stats", "streams", "prober", "worker",
     ),
     "apiserver": (
         "schema", "http", "apply", "validation", "admission", "patch", "printers", "discovery", "streams", "endpoints",

@@ -140,3 +140,78 @@ def test_labels_alone_make_no_pod_a_part(machine: Cluster, tmp_path: Path) -> No
     for name in ("forged", "real"):
         machine.run("rowlock", "delete", name)
     gone(machine, "real")
+
+
+INITIALIZERS = "ghcr.io/kubeflow/trainer/{}-initializer"
+READ = "cat /workspace/dataset/rows.csv /workspace/model/weights.txt"
+
+
+def initialized_runtime() -> dict[str, Any]:
+    """As the torchtune runtimes are, with a program that any machine has."""
+    mounts = [{"name": "initializer", "mountPath": "/workspace"}]
+
+    def job(name: str, step: str, image: str, **more: Any) -> dict[str, Any]:
+        container = {"name": name, "image": image, "volumeMounts": mounts}
+        metadata = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": step}}
+        spec = {"template": {"spec": {"containers": [container]}}}
+        return {"name": name, "template": {"metadata": metadata, "spec": spec}, **more}
+
+    steps = ("dataset-initializer", "model-initializer")
+    after = [{"name": step, "status": "Complete"} for step in steps]
+    jobs = [job(step, step, INITIALIZERS.format(step.partition("-")[0])) for step in steps]
+    jobs.append(job("node", "trainer", "rowlock.dev/host", dependsOn=after))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = [{"templates": [{"metadata": {"name": "initializer"}, "spec": claim}]}]
+    template = {"spec": {"replicatedJobs": jobs, "volumeClaimPolicies": claims}}
+    metadata = {"name": "initialized", "labels": {"trainer.kubeflow.org/framework": "torch"}}
+    head = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": metadata}
+    return {**head, "spec": {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": template}}
+
+
+@pytest.mark.timeout(300)
+def test_data_and_model_are_there_before_the_trainer_starts(machine: Cluster, tmp_path: Path) -> None:
+    for what in ("dataset", "model"):
+        machine.run("rowlock", "image", "add", INITIALIZERS.format(what), "--host")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "rows.csv").write_text("1,2\n")
+    (tmp_path / "weights.txt").write_text("0.5\n")
+    sources = {"dataset": (tmp_path / "data").as_uri(), "model": (tmp_path / "weights.txt").as_uri()}
+    job = train_job("initialized", "")
+    job["spec"] = {
+        "runtimeRef": {"kind": "TrainingRuntime", "name": "initialized"},
+        "initializer": {what: {"storageUri": uri} for what, uri in sources.items()},
+        "trainer": {"command": ["sh", "-c", READ]},
+    }
+    apply(machine, tmp_path / "runtime.json", initialized_runtime())
+    apply(machine, tmp_path / "job.json", job)
+    machine.until(
+        lambda: listed(machine).get("initialized") == "Completed",
+        lambda: machine.run("rowlock", "why", "initialized"),
+        180,
+    )
+    log = machine.run("rowlock", "logs", "initialized")
+    assert "[rank 0] 1,2\n[rank 0] 0.5\n" in log
+    assert f"copied {tmp_path}/data to /workspace/dataset\n" in log
+    machine.run("rowlock", "delete", "initialized")
+    gone(machine, "initialized")
+
+
+@pytest.mark.timeout(300)
+def test_data_that_cannot_be_fetched_is_the_reason(machine: Cluster, tmp_path: Path) -> None:
+    for what in ("dataset", "model"):
+        machine.run("rowlock", "image", "add", INITIALIZERS.format(what), "--host")
+    job = train_job("unfetched", "")
+    job["spec"] = {
+        "runtimeRef": {"kind": "TrainingRuntime", "name": "initialized"},
+        "initializer": {"dataset": {"storageUri": "s3://bucket/rows"}, "model": {"storageUri": tmp_path.as_uri()}},
+        "trainer": {"command": ["sh", "-c", READ]},
+    }
+    apply(machine, tmp_path / "runtime.json", initialized_runtime())
+    apply(machine, tmp_path / "job.json", job)
+    machine.until(
+        lambda: "'s3://bucket/rows', and what stands for" in machine.run("rowlock", "why", "unfetched"),
+        lambda: machine.run("rowlock", "why", "unfetched"),
+        120,
+    )
+    machine.run("rowlock", "delete", "unfetched")
+    gone(machine, "unfetched")

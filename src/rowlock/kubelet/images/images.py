@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ HOST_NAMES = ("host", "rowlock.dev/host")
 """Names that mean this machine's own programs without being in the table."""
 KUBECTL_DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
 """What the operator puts before an MPIJob's launcher: `kubectl_delivery.py` stands for it."""
+INITIALIZERS = {f"ghcr.io/kubeflow/trainer/{what}-initializer": what for what in ("dataset", "model")}
+"""What Trainer's runtimes fetch data and models with: `kubelet/initializers/` stands for them."""
 OWN_PREFIX = "rowlock.dev"
 """What images of our own, in an engine, begin with."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
@@ -102,6 +104,14 @@ def is_kubectl_delivery(name: str) -> bool:
     return name.rpartition(":")[0] == KUBECTL_DELIVERY
 
 
+def with_stand_in(image: Image) -> Image:
+    """The image; with a program of rowlock where it stands for the machine and is one of Trainer's initializers, which name none."""
+    what = INITIALIZERS.get(image.name.rpartition(":")[0], "")
+    if not (image.host and what):
+        return image
+    return replace(image, entrypoint=(sys.executable, "-P", "-m", "rowlock.kubelet.initializers.initializer", what))
+
+
 class Images:
     """The table, in a directory; reads an entry again when its file has changed."""
 
@@ -124,7 +134,7 @@ class Images:
             return Image(name, host=True)
         image = self._read_entry(name)
         if image is not None:
-            return image
+            return with_stand_in(image)
         if name in self.engine_images:
             return self.engine_images[name]
         if is_kubectl_delivery(name):

@@ -1,0 +1,94 @@
+"""What stands for Trainer's images `dataset-initializer` and `model-initializer` where they are this machine's programs.
+
+    STORAGE_URI=… python -m rowlock.kubelet.initializers.initializer dataset|model
+
+It brings what STORAGE_URI names to /workspace/dataset or /workspace/model, as Trainer's own programs do: `hf://` with
+`huggingface_hub`, where that is installed. `file:///DIRECTORY` is a directory or a file of this machine, which needs no network.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+WORKSPACE = "/workspace"
+_DATA_FILES = ("*.json", "*.jsonl", "*.csv", "*.parquet", "*.arrow")
+_MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+_UNWANTED = "*.msgpack,*.h5,*.bin,.pt,.pth"
+"""What is left out of a model, where IGNORE_PATTERNS says nothing."""
+_LOCAL = "without a network, put it on this machine and set storageUri to file:///DIRECTORY"
+
+
+class CannotInitialize(Exception):
+    """A sentence for the log."""
+
+
+def initialize(what: str, uri: str, target: Path) -> str:
+    """Brings it there; the sentence that says so. Raises CannotInitialize."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return _copy_local(uri, Path(unquote(parts.path)), target)
+    if parts.scheme == "hf":
+        return _download(what, uri, f"{parts.netloc}{parts.path}".strip("/"), target)
+    known = "hf://OWNER/NAME and file:///DIRECTORY"
+    raise CannotInitialize(f"STORAGE_URI is {uri!r}, and what stands for Trainer's initializers here knows {known}")
+
+
+def _copy_local(uri: str, source: Path, target: Path) -> str:
+    try:
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target / source.name)
+    except (OSError, shutil.Error) as error:
+        raise CannotInitialize(f"{uri} cannot be copied to {target}: {error}") from None
+    return f"copied {source} to {target}"
+
+
+def _download(what: str, uri: str, repository: str, target: Path) -> str:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise CannotInitialize(
+            f"{uri} needs huggingface_hub, which the Python of rowlock has not: `pip install huggingface_hub`; or, {_LOCAL}"
+        ) from None
+    if repository.count("/") != 1:
+        raise CannotInitialize(f"STORAGE_URI is {uri!r}, and a repository is hf://OWNER/NAME")
+    unwanted = os.environ.get("IGNORE_PATTERNS", _UNWANTED if what == "model" else "")
+    wishes: dict[str, Any] = {
+        "repo_type": what,
+        "allow_patterns": list(_MODEL_FILES if what == "model" else _DATA_FILES),
+        "ignore_patterns": [pattern.strip() for pattern in unwanted.split(",") if pattern.strip()],
+        "token": os.environ.get("ACCESS_TOKEN") or None,
+    }
+    try:
+        huggingface_hub.snapshot_download(repository, local_dir=str(target), **wishes)
+    except Exception as error:  # noqa: BLE001 - of any of the libraries below it
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise CannotInitialize(f"{uri} cannot be downloaded: {type(error).__name__}: {first}; {_LOCAL}") from None
+    return f"downloaded {uri} to {target}"
+
+
+def is_mounted(path: str, mounts: str) -> bool:
+    """Whether a volume is mounted there, by the text of /proc/self/mountinfo."""
+    return any(line.split()[4] == path for line in mounts.splitlines() if len(line.split()) > 4)
+
+
+def main(argv: list[str]) -> str:
+    """The sentence that says what was done. Raises CannotInitialize."""
+    what, uri = argv[0], os.environ.get("STORAGE_URI", "")
+    if not is_mounted(WORKSPACE, Path("/proc/self/mountinfo").read_text()):
+        raise CannotInitialize(
+            f"no volume is mounted at {WORKSPACE}, where the {what} belongs: nothing was brought there"
+        )
+    return initialize(what, uri, Path(WORKSPACE) / what)
+
+
+if __name__ == "__main__":
+    try:
+        print(main(sys.argv[1:]), flush=True)
+    except CannotInitialize as refused:
+        sys.exit(str(refused))
