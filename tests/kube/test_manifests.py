@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from rowlock.cli.commands.tree import ROOT
+from rowlock.cli.main import run
 from rowlock.errors import Forbidden
-from rowlock.kube.manifests import install_objects, main
+from rowlock.kube.manifests import install_objects
 from rowlock.kube.rights import (
     ARCHIVE_RULES,
     DIALECT_RULES,
@@ -31,7 +33,7 @@ def by_kind(objects: list[Object], kind: str) -> dict[str, Object]:
 
 
 def test_the_manifests_are_yaml_in_an_order_that_can_be_created(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--scheduler", "own"]) == 0
+    assert run(ROOT, ["manifests", "--scheduler", "own"], ()) == 0
     objects = list(yaml.safe_load_all(capsys.readouterr().out))
     assert objects == install_objects(scheduler="own", crds=True)
     order = [obj["kind"] for obj in objects]

@@ -126,11 +126,11 @@ def suggest_nearest(word: str, candidates: list[str]) -> str:
 
 
 def load_target(target: str) -> Any:
-    """`module:name` of this package."""
+    """`module:name` of the command lines; or `rowlock.module:name`, a command's half that works on files and clusters itself."""
     import importlib
 
     module, _, name = target.partition(":")
-    return getattr(importlib.import_module(f"rowlock.cli.{module}"), name)
+    return getattr(importlib.import_module(module if module.startswith("rowlock.") else f"rowlock.cli.{module}"), name)
 
 
 def flags_of(command: Command) -> tuple[Flag, ...]:

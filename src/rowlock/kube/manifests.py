@@ -1,4 +1,4 @@
-"""Manifests that an administrator applies so that rowlock can work with few rights: `python -m rowlock.kube.manifests`.
+"""Manifests that an administrator applies so that rowlock can work with few rights.
 
 Namespace, service account, the rights of `rights.py` (the scheduler's with `--scheduler own`), the kinds Queue and
 PodGroup, and Run:ai's priority classes; with `--image` the server itself. `rowlock manifests` prints it for `kubectl apply`.
@@ -6,14 +6,13 @@ PodGroup, and Run:ai's priority classes; with `--image` the server itself. `rowl
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 import yaml
 
 from rowlock import kinds
-from rowlock.gangs.dialects import DIALECTS
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.kube.install.monitoring import monitoring_objects
 from rowlock.kube.install.server_objects import ServerInstall, server_objects
@@ -76,51 +75,27 @@ def _priority_classes(values: Mapping[str, int]) -> list[Object]:
     ]
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Print the manifests as YAML."""
-    parser = argparse.ArgumentParser(prog="python -m rowlock.kube.manifests")
-    parser.add_argument("--scheduler", choices=("auto", *DIALECTS), default="own")
-    parser.add_argument("--operator", choices=("kubeflow", "own"), default="kubeflow")
-    parser.add_argument("--image", default="", help="run the server in the cluster, from this image")
-    parser.add_argument("--storage", default="10Gi", help="size of the server's volume")
-    parser.add_argument("--ingress-host", default="")
-    parser.add_argument("--replicas", type=int, default=1)
-    parser.add_argument("--archive", default="", help="the archive that several servers share")
-    parser.add_argument("--archive-secret", default="", help="the Secret with the variables of its storage")
-    parser.add_argument("--archive-claim", default="", help="the claim of the directory of a file:// archive")
-    parser.add_argument("--archive-port", type=int, default=443, help="the port of its storage")
-    parser.add_argument("--tls-secret", default="", help="the Secret with the certificate of all servers")
-    parser.add_argument("--service-monitor", action="store_true", help="tell the Prometheus operator of the server")
-    parser.add_argument("--credentials", action="store_true", help="let the account make and change Secrets")
-    parser.add_argument("--debug-image", default="", help="let the account add debug containers of this image to pods")
-    options = parser.parse_args(argv)
-    server = ServerInstall(
-        options.image,
-        options.scheduler,
-        options.storage,
-        ingress_host=options.ingress_host,
-        operator=options.operator,
-        replicas=options.replicas,
-        archive=options.archive,
-        archive_secret=options.archive_secret,
-        archive_claim=options.archive_claim,
-        archive_port=options.archive_port,
-        tls_secret=options.tls_secret,
-        debug_image=options.debug_image,
-    )
+def print_manifests(
+    *,
+    scheduler: str,
+    operator: str,
+    image: str,
+    archive: str,
+    debug_image: str,
+    credentials: bool,
+    monitor: bool,
+    **server: Any,
+) -> None:
+    """Print the manifests as YAML. `server` has more fields of `ServerInstall`, for an `image` that runs in the cluster."""
+    made = ServerInstall(image, scheduler, operator=operator, archive=archive, debug_image=debug_image, **server)
     objects = install_objects(
-        scheduler=options.scheduler,
-        crds=options.scheduler != "kai",
-        operator=options.operator,
-        is_shared=bool(options.archive),
-        server=server if options.image else None,
-        monitor=options.service_monitor,
-        credentials=options.credentials,
-        debug=bool(options.debug_image),
+        scheduler=scheduler,
+        crds=scheduler != "kai",
+        operator=operator,
+        is_shared=bool(archive),
+        server=made if image else None,
+        monitor=monitor,
+        credentials=credentials,
+        debug=bool(debug_image),
     )
     sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,5 @@
 """`rowlock backup` and `rowlock restore`: one file with all that makes a cluster itself, taken while its server works.
 
-    python -m rowlock.storage.backup create --data-dir D FILE
-    python -m rowlock.storage.backup restore --data-dir D FILE
-
 The file is a tar: `manifest.json` first (what is in it, with SHA-256 sums), then `cluster.db` as of one revision (SQLite's
 `VACUUM INTO`: a read transaction, so writers go on; without what was deleted), the certificates, keys, accounts and credentials,
 the audit log and the archive with its logs (`backup_parts.py`). What pods wrote (claims, checkpoints, logs that are not archived yet)
@@ -11,7 +8,6 @@ and images are files of their own sizes: a copy of their directories is their ba
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import io
@@ -264,29 +260,26 @@ def _count(manifest: Manifest) -> str:
     return ", ".join([*listed, f"{sum(manifest.objects.values()) - sum(counts.values())} others"])
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit code 0, or 1 with one sentence."""
-    parser = argparse.ArgumentParser(prog="python -m rowlock.storage.backup")
-    parser.add_argument("action", choices=("create", "restore"))
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("file", type=Path)
-    options = parser.parse_args(argv)
-    data_dir: Path = options.data_dir
+def print_backup(data_dir: str, file: str) -> int:
+    """`rowlock backup`. Exit code 0, or 1 with one sentence."""
     try:
-        if options.action == "create":
-            manifest = create_backup(data_dir, options.file, datetime.now(UTC))
-            print(describe_backup(options.file, manifest, data_dir))
-        else:
-            manifest = restore_backup(options.file, data_dir)
-            print(
-                f"{data_dir} holds the cluster of {manifest.made} again: {sum(manifest.objects.values())} objects"
-                f" ({_count(manifest)}). Pods that ran then are started anew. Start it: `rowlock up -d --data-dir {data_dir}`"
-            )
+        manifest = create_backup(Path(data_dir), Path(file), datetime.now(UTC))
+        print(describe_backup(Path(file), manifest, Path(data_dir)))
     except ApiError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return 1
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def print_restore(data_dir: str, file: str) -> int:
+    """`rowlock restore`. Exit code 0, or 1 with one sentence."""
+    try:
+        manifest = restore_backup(Path(file), Path(data_dir))
+    except ApiError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        return 1
+    print(
+        f"{data_dir} holds the cluster of {manifest.made} again: {sum(manifest.objects.values())} objects"
+        f" ({_count(manifest)}). Pods that ran then are started anew. Start it: `rowlock up -d --data-dir {data_dir}`"
+    )
+    return 0

@@ -1,12 +1,11 @@
-"""`diff-engines`: runs the program that compares one job on an embedded and a real cluster."""
+"""`diff-engines`: one job on the embedded cluster of the data directory and on a real one."""
 
 from __future__ import annotations
 
 import os
-import sys
 
 from rowlock.cli.context import data_dir
-from rowlock.cli.grammar import CommandError, CommandLine
+from rowlock.cli.grammar import CommandError, CommandLine, load_target
 from rowlock.cli.output import parse_duration
 from rowlock.cli.server_json import running_server
 
@@ -25,11 +24,6 @@ def diff_engines(line: CommandLine) -> int:
         )
     if not line.kubeconfig or not line.file:
         raise CommandError("name the job's manifest with -f FILE, and the real cluster with --kubeconfig FILE", 2)
-    wait = parse_duration(line.wait, "--wait")
-    module = [sys.executable, "-P", "-m", "rowlock.kube.comparison.engines", os.path.abspath(line.file)]
-    embedded = ["--embedded", os.path.join(directory, "kubeconfig"), "--wait", str(wait)]
-    sys.stdout.flush()
-    os.execv(
-        sys.executable,
-        [*module, *embedded, "--kubeconfig", os.path.abspath(line.kubeconfig), "--context", line.context or ""],
-    )
+    run = load_target("rowlock.kube.comparison.engines:print_differences")
+    embedded, wait = os.path.join(directory, "kubeconfig"), parse_duration(line.wait, "--wait")
+    return int(run(line.file, embedded, line.kubeconfig, context=line.context or "", wait=wait))

@@ -1,4 +1,4 @@
-"""`python -m rowlock.kube.comparison.engines`, the other half of `rowlock diff-engines`: the same job on two clusters at once.
+"""What `rowlock diff-engines` does: run the same job on two clusters at once, and compare.
 
 In each a namespace is made for it, of one name, and deleted with everything in it at the end. Both are spoken to through
 `Kube`, since the embedded cluster has the same API.
@@ -6,7 +6,6 @@ In each a namespace is made for it, of one name, and deleted with everything in 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import secrets
 import sys
@@ -66,15 +65,17 @@ async def run_job(kube: Kube, job: Object, namespace: str, wait: float) -> JobOb
         await kube.delete(kinds.NAMESPACE, "", namespace)
 
 
-async def compare_engines(options: argparse.Namespace) -> dict[str, list[str]]:
+async def compare_engines(
+    manifest: Path, embedded_kubeconfig: Path, kubeconfig: Path, *, context: str, wait: float
+) -> dict[str, list[str]]:
     """Raises ApiError, ValueError, KeyError, OSError."""
-    job, namespace = read_job(options.manifest), f"rowlock-diff-{secrets.token_hex(3)}"
+    job, namespace = read_job(manifest), f"rowlock-diff-{secrets.token_hex(3)}"
     async with (
-        Kube.connect(options.embedded, limits=_LIMITS) as embedded,
-        Kube.connect(options.kubeconfig, options.context or None, limits=_LIMITS) as real,
+        Kube.connect(embedded_kubeconfig, limits=_LIMITS) as embedded,
+        Kube.connect(kubeconfig, context or None, limits=_LIMITS) as real,
     ):
         results = await asyncio.gather(
-            *(run_job(kube, job, namespace, options.wait) for kube in (embedded, real)), return_exceptions=True
+            *(run_job(kube, job, namespace, wait) for kube in (embedded, real)), return_exceptions=True
         )
     for result, where in zip(results, ("the embedded cluster", "the real cluster"), strict=True):
         if isinstance(result, ApiError):
@@ -87,17 +88,11 @@ async def compare_engines(options: argparse.Namespace) -> dict[str, list[str]]:
     return compare(left, right)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """As diff: 0 = the same, 1 = different, 2 = one sentence why nobody knows."""
-    parser = argparse.ArgumentParser(prog="python -m rowlock.kube.comparison.engines")
-    parser.add_argument("manifest", type=Path)
-    parser.add_argument("--embedded", type=Path, required=True, help="kubeconfig of the embedded cluster")
-    parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--context", default="")
-    parser.add_argument("--wait", type=float, default=20.0)
-    options = parser.parse_args(argv)
+def print_differences(manifest: str, embedded: str, kubeconfig: str, *, context: str, wait: float) -> int:
+    """As diff: 0 = the same, 1 = different, 2 = they could not be compared, with one sentence. `embedded` is a kubeconfig, too."""
+    clusters = Path(embedded), Path(kubeconfig)
     try:
-        differences = asyncio.run(compare_engines(options))
+        differences = asyncio.run(compare_engines(Path(manifest), *clusters, context=context, wait=wait))
     except ApiError as error:
         print(error.message, file=sys.stderr)
         return 2
@@ -111,7 +106,3 @@ def main(argv: list[str] | None = None) -> int:
     if any(differences.values()):
         print("- only the embedded cluster, + only the real one")
     return 1 if any(differences.values()) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
