@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +111,7 @@ class Side:
 
     async def make_node(self) -> None:
         node = {**_plain("v1", "Node", NODE), "spec": {"unschedulable": True}}
+        node["metadata"]["labels"] = {"rack": "r1"}  # some cases place pods by it
         with suppress(AlreadyExists):
             await self.kube.create(kinds.NODE, node)
         now = timestamp(time.time())
@@ -125,14 +126,15 @@ def _plain(version: str, kind: str, called: str, namespace: str = "") -> Object:
 
 
 @asynccontextmanager
-async def opened(title: str, kubeconfig: Path) -> AsyncIterator[Side]:
-    """The side with its node and its watches; ends them afterwards."""
+async def opened(title: str, kubeconfig: Path, also: Sequence[Kind] = ()) -> AsyncIterator[Side]:
+    """The side with its node and its watches (of `also`, too); ends them afterwards."""
+    followed = (*FOLLOWED, *also)
     async with Kube.connect(kubeconfig, limits=Limits(qps=0)) as kube:
         side = Side(title, kube)
         await side.make_node()
         async with asyncio.TaskGroup() as tasks:
-            ready = [asyncio.Event() for _ in FOLLOWED]
-            running = [tasks.create_task(side.follow(k, e)) for k, e in zip(FOLLOWED, ready, strict=True)]
+            ready = [asyncio.Event() for _ in followed]
+            running = [tasks.create_task(side.follow(k, e)) for k, e in zip(followed, ready, strict=True)]
             running.append(tasks.create_task(side.beat()))
             for event in ready:
                 await event.wait()

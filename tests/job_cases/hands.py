@@ -1,4 +1,4 @@
-"""What a step of a Job's case does. Pods have random names: a step calls them `job.2` or `job-1.1`, the n-th pod of a Job and index."""
+"""What a step of a case of a Job, JobSet or TrainJob does. Pods have random names: a step calls them `job.2` or `job-1.1`, the n-th pod of a Job and index."""
 
 from __future__ import annotations
 
@@ -76,6 +76,10 @@ class JobHands(Hands):
             status["conditions"] = [{**c, "status": no.get(c["type"], c["status"])} for c in status["conditions"]]
         status["conditions"] += extra
         await self.ask("PATCH", "Pod", f"{name(pod)}/status", {"status": {**status, **more}}, MERGE)
+
+
+def deletion(how: str) -> Json:
+    return {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": how}
 
 
 async def _up(hands: JobHands, which: str | list[str], ready: bool = True, restarts: int | None = None) -> None:
@@ -168,6 +172,18 @@ async def _patch(hands: JobHands, spec: Json) -> None:
     await hands.change_job("spec", spec)
 
 
+async def _patch_object(hands: JobHands, changes: Mapping[str, Json]) -> None:
+    for place, change in changes.items():
+        kind, _, called = place.partition("/")
+        await hands.ask("PATCH", kind, called, change, MERGE)
+
+
+async def _delete_objects(hands: JobHands, places: list[str]) -> None:
+    for place in places:
+        kind, _, called = place.partition("/")
+        await hands.ask("DELETE", kind, called, deletion("Background"))
+
+
 async def _write_status(hands: JobHands, statuses: Mapping[str, Json]) -> None:
     for place, status in statuses.items():
         kind, _, called = place.partition("/")
@@ -175,8 +191,7 @@ async def _write_status(hands: JobHands, statuses: Mapping[str, Json]) -> None:
 
 
 async def _remove(hands: JobHands, how: str) -> None:
-    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": how}
-    await hands.ask("DELETE", "Job", hands.job, options)
+    await hands.ask("DELETE", hands.case.kind, hands.job, deletion(how))
 
 
 async def _wait(hands: JobHands, seconds: float) -> None:
@@ -190,21 +205,22 @@ async def _nothing(hands: JobHands, _: Json) -> None:
 VERBS: dict[str, Callable[..., Awaitable[None]]] = {
     "create": _create, "setup": _set_up, "running": _running, "starting": _starting, "restarts": _restarts, "exit": _exit,
     "evict": _evict, "waiting": _waiting, "unschedulable": _unschedulable, "delete": _delete, "gone": _gone, "patch": _patch,
-    "statusobj": _write_status, "remove": _remove, "wait": _wait, "nocheck": _nothing,
+    "patchobj": _patch_object, "deleteobj": _delete_objects, "statusobj": _write_status, "remove": _remove, "wait": _wait,
+    "nocheck": _nothing,
 }  # fmt: skip
 
 
 async def admitted(hands: JobHands, job: Json, update: Json = None, change: Json = None) -> dict[str, Json]:
-    """What the API says to a Job, and then to its replacement or to a change of its spec; and what it keeps, where that is not
+    """What the API says to an object, and then to its replacement or to a change of its spec; and what it keeps, where that is not
     what was sent."""
-    called, sent = job["metadata"]["name"], job
-    code, found = await hands.ask("POST", "Job", body=job)
+    kind, called, sent = job["kind"], job["metadata"].get("name", ""), job
+    code, found = await hands.ask("POST", kind, body=job)
     while update and code in (201, 409):  # 409: the controller has written in between
-        version = (await hands.look("Job", called))["metadata"]["resourceVersion"]
+        version = (await hands.look(kind, called))["metadata"]["resourceVersion"]
         sent = {**update, "metadata": {**update["metadata"], "resourceVersion": version}}
-        code, found = await hands.ask("PUT", "Job", called, sent, ignored=(409,))
+        code, found = await hands.ask("PUT", kind, called, sent, ignored=(409,))
     if code < 300 and change:
-        code, found = await hands.ask("PATCH", "Job", called, {"spec": change}, MERGE)
+        code, found = await hands.ask("PATCH", kind, called, {"spec": change}, MERGE)
     kept = {"stored": found["spec"]} if code < 300 and found.get("spec") and found["spec"] != sent.get("spec") else {}
     hands.job = called
     return {"answers": hands.answers, **kept}

@@ -1,11 +1,13 @@
-"""What is compared after a step of a Job's case: the namespace as plain data, without what a server chooses or adds."""
+"""What is compared after a step of a case of a Job, JobSet or TrainJob: the namespace as plain data, without what a server chooses or adds."""
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import yaml
 from tests.operator_cases import picture
 from tests.operator_cases.picture import bare
 
@@ -26,7 +28,7 @@ _USUAL = {
     "dnsPolicy": "ClusterFirst",
 }  # fmt: skip
 _ADDED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_RANDOM_END = re.compile(r"\b((?:job)[a-z0-9-]*?)-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
+_RANDOM_END = re.compile(r"\b((?:job|js|tj)[a-z0-9-]*?)-[bcdfghjklmnpqrstvwxz2456789]{5}\b")
 TRACKING = "batch.kubernetes.io/job-tracking"
 
 
@@ -38,7 +40,7 @@ def tidy(message: str, bases: Mapping[str, str] = {}) -> str:
 
 
 def decided(kind: str, obj: Object) -> Json:
-    """What the controller decided of a pod, or what the API made of a Job."""
+    """What the controllers decided of an object, or what the API made of it."""
     metadata, spec = meta(obj), obj.get("spec") or {}
     notes = {k: v for k, v in (metadata.get("annotations") or {}).items() if not k.startswith("kubectl.kubernetes.io/")}
     owners = [{key: owner.get(key) for key in _OWNER} for owner in metadata.get("ownerReferences", ())]
@@ -46,10 +48,61 @@ def decided(kind: str, obj: Object) -> Json:
     if kind == "Pod":
         found |= {"generateName": metadata.get("generateName"), "spec": _pod(spec)}
     else:
-        template = spec["template"]
-        template_meta = {k: v for k, v in (template.get("metadata") or {}).items() if k != "creationTimestamp"}
-        found["spec"] = {**spec, "template": {"metadata": template_meta, "spec": _pod(template["spec"])}}
+        found |= _CONTENTS.get(kind, _spec)(obj)
     return bare(found)
+
+
+def _spec(obj: Object) -> Json:
+    return {"spec": obj.get("spec")}
+
+
+def _job(obj: Object) -> Json:
+    return {"spec": _job_spec(obj["spec"])}
+
+
+def _job_spec(spec: Json) -> Json:
+    template = spec["template"]
+    template_meta = {k: v for k, v in (template.get("metadata") or {}).items() if k != "creationTimestamp"}
+    return {**spec, "template": {"metadata": template_meta, "spec": _pod(template["spec"])}}
+
+
+def _set(obj: Object) -> Json:
+    jobs = [
+        {**job, "template": {**job["template"], "spec": _job_spec(job["template"]["spec"])}}
+        for job in obj["spec"].get("replicatedJobs", ())
+    ]
+    return {"spec": {**obj["spec"], "replicatedJobs": jobs}}
+
+
+def _service(obj: Object) -> Json:
+    spec = obj["spec"]
+    ports = [
+        {key: port.get(key) for key in ("name", "port", "protocol", "targetPort")} for port in spec.get("ports", ())
+    ]
+    address = "None" if spec.get("clusterIP") == "None" else "$IP"
+    kept = {key: spec.get(key) for key in ("selector", "publishNotReadyAddresses")}
+    return {"spec": {"clusterIP": address, **kept, "ports": ports}}
+
+
+def _secret(obj: Object) -> Json:
+    """Keys are made at random: their first words count."""
+    texts = {key: base64.b64decode(value).decode(errors="replace") for key, value in (obj.get("data") or {}).items()}
+    cut = {key: re.sub(r"(?s)^(-----BEGIN [A-Z ]+-----|\S+).*", r"\1 ...", text) for key, text in texts.items()}
+    return {"type": obj.get("type"), "immutable": obj.get("immutable"), "data": cut}
+
+
+def _config_map(obj: Object) -> Json:
+    data = dict(obj.get("data") or {})
+    runtime = yaml.safe_load(data["runtime"]) if meta(obj)["name"].endswith("-runtime-snapshot") else None
+    if isinstance(runtime, dict):
+        kept = {k: v for k, v in runtime["metadata"].items() if k in ("name", "namespace", "labels", "annotations")}
+        data["runtime"] = {**runtime, "metadata": kept, "spec": "(the runtime's spec at that time)"}
+    return {"data": data}
+
+
+_CONTENTS: dict[str, Callable[[Object], Json]] = {
+    "Job": _job, "JobSet": _set, "Service": _service, "Secret": _secret, "ConfigMap": _config_map,
+}  # fmt: skip
 
 
 def _pod(spec: Json) -> Json:
@@ -70,30 +123,35 @@ def _pod(spec: Json) -> Json:
     return found
 
 
-def job(obj: Object, starts: Mapping[str, str], bases: Mapping[str, str]) -> Json:
+def status(kind: str, obj: Object, starts: Mapping[str, str], bases: Mapping[str, str]) -> Json:
     """The status; numbers that are 0 are left out, times are only said to be there."""
-    status = obj.get("status") or {}
+    now = obj.get("status") or {}
     own = ("conditions", "startTime", "completionTime", "uncountedTerminatedPods")
     found: dict[str, Json] = {
         "conditions": [
             [*(c.get(key, "") for key in ("type", "status", "reason")), tidy(c.get("message", ""), bases)]
-            for c in status.get("conditions") or ()
+            for c in now.get("conditions") or ()
         ]
     }
-    found |= {key: value for key, value in status.items() if key not in own and value not in (0, [], {}, "")}
-    start, before = status.get("startTime"), starts.get(uid(obj))
-    uncounted = {k: len(v) for k, v in (status.get("uncountedTerminatedPods") or {}).items() if v}
+    found |= {key: value for key, value in now.items() if key not in own and value not in (0, [], {}, "")}
+    if kind == "Job":
+        found |= _job_times(obj, now, starts)
+    if is_deleting(obj):
+        found["deleting" if kind == "Job" else "terminating"] = meta(obj).get("finalizers") or True
+    return found
+
+
+def _job_times(obj: Object, now: Json, starts: Mapping[str, str]) -> Json:
+    start, before = now.get("startTime"), starts.get(uid(obj))
+    uncounted = {k: len(v) for k, v in (now.get("uncountedTerminatedPods") or {}).items() if v}
     said = {
         "suspend": obj["spec"].get("suspend"),
         "startTime": bool(start),
-        "completionTime": bool(status.get("completionTime")),
+        "completionTime": bool(now.get("completionTime")),
         "startTimeMoved": bool(start and before and before != start),
         "uncounted": uncounted,
     }
-    found |= {key: value for key, value in said.items() if value}
-    if is_deleting(obj):
-        found["deleting"] = meta(obj).get("finalizers") or True
-    return found
+    return {key: value for key, value in said.items() if value}
 
 
 def pod(obj: Object) -> str:

@@ -23,12 +23,24 @@ Json = Any
 JSON, MERGE = "application/json", "application/merge-patch+json"
 AT_ONCE = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 _GROUPS = {
-    "": {"Pod", "Service", "ConfigMap", "ServiceAccount", "Event", "ResourceQuota", "Namespace"},
+    "": {
+        "Pod",
+        "Service",
+        "ConfigMap",
+        "ServiceAccount",
+        "Event",
+        "ResourceQuota",
+        "Namespace",
+        "Secret",
+        "PersistentVolumeClaim",
+    },
     "rbac.authorization.k8s.io/v1": {"Role", "RoleBinding"},
     "scheduling.k8s.io/v1": {"PriorityClass"},
     "batch/v1": {"Job"},
+    "jobset.x-k8s.io/v1alpha2": {"JobSet"},
+    "trainer.kubeflow.org/v1alpha1": {"TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"},
 }
-_CLUSTERED = {"Namespace", "PriorityClass"}
+_CLUSTERED = {"Namespace", "PriorityClass", "ClusterTrainingRuntime"}
 
 
 def path(kind: str, namespace: str, name: str = "") -> str:

@@ -11,7 +11,7 @@ import os
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from tests.operator_cases.actions import AT_ONCE, VERBS, Hands, admitted, path
 from tests.operator_cases.cases import Case, Step
 from tests.operator_cases.picture import BESIDE, Known, State, tidy, wrong
 
+from rowlock.kinds import Kind
 from rowlock.objects import Object
 
 Json = Any
@@ -175,15 +176,16 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(kubeconfig: Path, pace: Pace = Pace()) -> AsyncIterator[Stage]:
-    """The cluster of a kubeconfig, as `rowlock up` and `scripts/real_cluster` write them (one user, with a token)."""
+async def stage(kubeconfig: Path, pace: Pace = Pace(), also: Sequence[Kind] = ()) -> AsyncIterator[Stage]:
+    """The cluster of a kubeconfig, as `rowlock up` and `scripts/real_cluster` write them (one user, with a token). `also`: kinds that
+    are followed beside those of v1 jobs."""
     config = yaml.safe_load(kubeconfig.read_text())
     cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     tls = ssl.create_default_context(cafile=cluster["certificate-authority"])
     headers = {"Authorization": f"Bearer {user['token']}"}
     limits = httpx.Limits(max_connections=64)
     async with (
-        opened("cluster", kubeconfig) as side,
+        opened("cluster", kubeconfig, also) as side,
         httpx.AsyncClient(base_url=cluster["server"], headers=headers, verify=tls, timeout=30, limits=limits) as http,
     ):
         yield Stage(side, http, pace)
