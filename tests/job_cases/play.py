@@ -31,9 +31,9 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LAYERS = ("Job", "JobSet", "TrainJob")
 """Each is made by the next; a case of one shows those before it, too."""
 _BESIDE = {"Job": (), "JobSet": ("Service", "PersistentVolumeClaim")}
-_BESIDE["TrainJob"] = (*_BESIDE["JobSet"], "ConfigMap", "Secret")
+_BESIDE["TrainJob"] = (*_BESIDE["JobSet"], "ConfigMap", "Secret", "PodGroup")
 """What a case shows beside pods and the layers."""
-_FOLLOWED = (kinds.JOB_SET, kinds.TRAIN_JOB, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM)
+_FOLLOWED = (kinds.JOB_SET, kinds.TRAIN_JOB, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM, *kinds.OTHER_POD_GROUPS)
 _FURNITURE = "ConfigMap/kube-root-ca.crt"
 
 
@@ -99,7 +99,7 @@ class Play:
         called = {name(p): hands.called[uid(p)] for p in pods}
         bases = {pod: alias.rpartition(".")[0] for pod, alias in called.items()}
         layers = [(kind, obj) for kind in self.layers for obj in self._objects(kind)]
-        beside = [(kind, obj) for kind in self.beside for obj in self._objects(kind)]
+        beside = [(_shown_kind(kind, obj), obj) for kind in self.beside for obj in self._objects(kind)]
         seen = {f"Pod/{called[name(p)]}": (uid(p), picture.decided("Pod", p)) for p in pods}
         seen |= {f"{kind}/{name(o)}": (uid(o), picture.decided(kind, o)) for kind, o in layers + beside}
         seen.pop(_FURNITURE, None)
@@ -154,6 +154,11 @@ class Play:
         await http.request("DELETE", path("Pod", self.namespace), json=AT_ONCE)
         await http.delete(path("Namespace", "", self.namespace))
         self.side.spaces.pop(self.namespace, None)
+
+
+def _shown_kind(kind: str, obj: Object) -> str:
+    """Two kinds of PodGroups have one name."""
+    return f"Volcano{kind}" if "volcano" in obj.get("apiVersion", "") else kind
 
 
 async def check(kubeconfig: Path, cases: Sequence[Case], together: int) -> dict[str, list[str]]:
