@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tests.simulation.world import Broken, World
 
@@ -18,8 +18,8 @@ FINISHED = ("Succeeded", "Failed")
 def after_write(world: World, change: StoredChange) -> None:
     """Cheap: looks only at what the write concerns."""
     kind, _ = change.kind_and_key
-    _require(objects.revision(change.object) == change.revision, "an object has not the revision of its write")
-    _require(len(world.log) < 2 or world.log[-2].revision < change.revision, "revisions do not rise")
+    require(objects.revision(change.object) == change.revision, "an object has not the revision of its write")
+    require(len(world.log) < 2 or world.log[-2].revision < change.revision, "revisions do not rise")
     if change.old is not None:
         _history(change.old, change.object)
     if (
@@ -49,12 +49,12 @@ def _fails_for_a_reason(world: World, job: Object) -> None:
 def _history(old: Object, new: Object) -> None:
     was, now = objects.meta(old), objects.meta(new)
     for name in ("uid", "creationTimestamp", "name", "namespace"):
-        _require(was.get(name) == now.get(name), f"{name} changed")
-    _require(not was.get("deletionTimestamp") or bool(now.get("deletionTimestamp")), "a deletion was taken back")
-    _require(int(was.get("generation") or 0) <= int(now.get("generation") or 0), "a generation fell")
+        require(was.get(name) == now.get(name), f"{name} changed")
+    require(not was.get("deletionTimestamp") or bool(now.get("deletionTimestamp")), "a deletion was taken back")
+    require(int(was.get("generation") or 0) <= int(now.get("generation") or 0), "a generation fell")
     before, after = objects.dig(old, "spec.nodeName"), objects.dig(new, "spec.nodeName")
-    _require(not before or before == after, "a bound pod moved")
-    _require(objects.phase(old) not in FINISHED or objects.phase(new) in FINISHED, "a finished pod came to life")
+    require(not before or before == after, "a bound pod moved")
+    require(objects.phase(old) not in FINISHED or objects.phase(new) in FINISHED, "a finished pod came to life")
 
 
 def _node_holds(world: World, name: str) -> None:
@@ -64,10 +64,10 @@ def _node_holds(world: World, name: str) -> None:
     if node is None:
         return
     has = int(objects.dig(node, "status.allocatable")["nvidia.com/gpu"])
-    _require(sum(map(gpus, pods)) <= has, f"node {name} is over-committed")
+    require(sum(map(gpus, pods)) <= has, f"node {name} is over-committed")
     cards = Counter(c for p in pods for c in objects.annotations(p).get("rowlock.dev/devices", "").split(",") if c)
-    _require(all(n == 1 for n in cards.values()), f"node {name} gives a card twice: {cards}")
-    _require(all(int(c) < has for c in cards), f"node {name} has no such card: {cards}")
+    require(all(n == 1 for n in cards.values()), f"node {name} gives a card twice: {cards}")
+    require(all(int(c) < has for c in cards), f"node {name} has no such card: {cards}")
 
 
 def _active(pod: Object) -> bool:
@@ -82,27 +82,28 @@ def gpus(pod: Object) -> int:
 # ---------------------------------------------------------------- calm
 
 
-def at_calm(world: World) -> None:
-    _no_orphans(world)
+def at_calm(world: World, is_kept: Callable[[Object], bool] = lambda _: False) -> None:
+    """`is_kept`: of an object that is deleted, whether somebody keeps it for a reason."""
+    _no_orphans(world, is_kept)
     for node in world.view.all(NODE):
         _node_holds(world, objects.name(node))
     for job in world.view.all(PYTORCHJOB):
         _settled(world, job)
 
 
-def _no_orphans(world: World) -> None:
+def _no_orphans(world: World, is_kept: Callable[[Object], bool]) -> None:
     for kind in kinds.KINDS:
         for obj in world.view.all(kind):
-            _require(not objects.is_deleting(obj), f"{kind.plural} {objects.name(obj)} never goes")
+            require(not objects.is_deleting(obj) or is_kept(obj), f"{kind.plural} {objects.name(obj)} never goes")
             owner = objects.controller_of(obj)
             owner_kind = kinds.by_api_version(owner["apiVersion"], owner["kind"]) if owner else None
             if owner and owner_kind:
                 there = world.view.get(owner_kind, objects.namespace(obj), owner["name"])
                 alive = there is not None and objects.uid(there) == owner["uid"]
-                _require(alive, f"{kind.plural} {objects.name(obj)} is an orphan")
+                require(alive, f"{kind.plural} {objects.name(obj)} is an orphan")
     for pod in world.view.all(POD):
         node = objects.dig(pod, "spec.nodeName")
-        _require(not node or world.view.get(NODE, "", node) is not None, f"{objects.name(pod)} haunts {node}")
+        require(not node or world.view.get(NODE, "", node) is not None, f"{objects.name(pod)} haunts {node}")
 
 
 def _settled(world: World, job: Object) -> None:
@@ -112,18 +113,18 @@ def _settled(world: World, job: Object) -> None:
         return
     if objects.dig(job, "spec.runPolicy.suspend"):
         left = [p for p in world.view.by_owner(POD, objects.uid(job)) if _active(p)]
-        _require(not left, f"suspended job {name} still has pods")
+        require(not left, f"suspended job {name} still has pods")
         return
     pods = list(world.view.by_owner(POD, objects.uid(job)))
     wanted = sum(r["replicas"] for r in job["spec"]["pytorchReplicaSpecs"].values())
-    _require(len(pods) == wanted, f"job {name} has {len(pods)} of {wanted} pods")
+    require(len(pods) == wanted, f"job {name} has {len(pods)} of {wanted} pods")
     bound = [p for p in pods if objects.dig(p, "spec.nodeName")]
-    _require(not bound, f"job {name} hangs with {len(bound)} of {wanted} pods bound")
-    _require(bool(_sentence(world, job, pods)), f"job {name} waits and nobody says why")
-    _require(not _fits(world, pods), f"job {name} waits though it fits: {_sentence(world, job, pods)}")
+    require(not bound, f"job {name} hangs with {len(bound)} of {wanted} pods bound")
+    require(bool(sentence(world, job, pods)), f"job {name} waits and nobody says why")
+    require(not fits(world, pods), f"job {name} waits though it fits: {sentence(world, job, pods)}")
 
 
-def _sentence(world: World, job: Object, pods: Iterable[Object]) -> str:
+def sentence(world: World, job: Object, pods: Iterable[Object]) -> str:
     for group in world.view.by_owner(POD_GROUP, objects.uid(job)):
         for condition in objects.dig(group, "status.schedulingConditions", ()):
             return str(condition.get("message"))
@@ -134,7 +135,7 @@ def _sentence(world: World, job: Object, pods: Iterable[Object]) -> str:
     return ""
 
 
-def _fits(world: World, pods: list[Object]) -> bool:
+def fits(world: World, pods: list[Object]) -> bool:
     """First fit by GPUs: enough for pods of one size."""
     free = []
     for node in world.view.all(NODE):
@@ -149,6 +150,6 @@ def _fits(world: World, pods: list[Object]) -> bool:
     return True
 
 
-def _require(holds: bool, sentence: str) -> None:
+def require(holds: bool, claim: str) -> None:
     if not holds:
-        raise Broken(sentence)
+        raise Broken(claim)

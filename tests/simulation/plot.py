@@ -77,24 +77,11 @@ def prologue(world: World, seeds: list[tuple[kinds.Kind, Object]]) -> None:
 
 def disturb(world: World, number: int) -> None:
     """One act of somebody."""
-    acts: tuple[Act, ...] = (
-        _submit,
-        _submit,
-        _submit,
-        _suspend,
-        _resume,
-        _delete,
-        _kill,
-        _evict,
-        _lose_node,
-        _add_node,
-        _wait,
-        _wait,
-    )
+    acts: tuple[Act, ...] = (_submit, _submit, _submit, _suspend, _resume, _delete, *ACCIDENTS)
     if world.contested:
         acts += (_submit,) * 8
     if world.dice.random() < 0.03:
-        acts = (_delete_space, _crash)
+        acts = DISASTERS
     world.dice.choice(acts)(world, number)
 
 
@@ -169,6 +156,10 @@ def _crash(world: World, number: int) -> None:
 
 def _wait(world: World, number: int) -> None:
     world.pass_time(world.now + 30)
+
+
+ACCIDENTS: tuple[Act, ...] = (_kill, _evict, _lose_node, _add_node, _wait, _wait)
+DISASTERS: tuple[Act, ...] = (_delete_space, _crash)
 
 
 def _remove(world: World, key: Key) -> None:

@@ -1,6 +1,6 @@
 """A hundred thousand simulated histories: `make soak` (SEEDS=100000, FROM=0, JOBS=all processors).
 
-Each seed is played twice, once calm and once contested. Progress goes to stderr; a failure is printed as soon as it is
+Each seed is played twice, once calm and once contested, with PyTorchJobs; each fifth once more with Jobs, JobSets and TrainJobs. Progress goes to stderr; a failure is printed as soon as it is
 known, with the line that tells its story, and does not end the run. Exit 1 when there was one.
 """
 
@@ -11,9 +11,11 @@ import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
+from tests.simulation.layers import build as layers
 from tests.simulation.test_seeds import contested, failures
 
 CHUNK = 50
+TELLS, TELLS_LAYERS = "tests.simulation.test_seeds", "tests.simulation.layers.test_layers"
 
 
 def _left(done: int, wanted: int, began: float) -> str:
@@ -30,18 +32,19 @@ def main() -> int:
     first, wanted = int(os.environ.get("FROM", "0")), int(os.environ.get("SEEDS", "100000"))
     began, done, found, told = time.monotonic(), 0, 0, -1
     with ProcessPoolExecutor(int(os.environ.get("JOBS") or os.cpu_count() or 1)) as pool:
-        chunks: dict[Future[list[str]], int] = {}
+        chunks: dict[Future[list[str]], tuple[int, str]] = {}
         for start in range(first, first + wanted, CHUNK):
             seeds = range(start, min(start + CHUNK, first + wanted))
-            chunks[pool.submit(failures, seeds)] = len(seeds)
-            chunks[pool.submit(failures, seeds, contested)] = len(seeds)
+            chunks[pool.submit(failures, seeds)] = len(seeds), TELLS
+            chunks[pool.submit(failures, seeds, contested)] = len(seeds), TELLS
+            if start % (5 * CHUNK) == 0:
+                chunks[pool.submit(failures, seeds, layers.build, layers.play)] = 0, TELLS_LAYERS
         for future in as_completed(chunks):
+            played, tells = chunks[future]
             for line in future.result():
                 found += 1
-                print(
-                    f"{line}\n    python -m tests.simulation.test_seeds {line.split()[1][:-1]} [contested]", flush=True
-                )
-            done += chunks[future]
+                print(f"{line}\n    python -m {tells} {line.split()[1][:-1]} [contested]", flush=True)
+            done += played
             percent = done * 50 // wanted  # every seed is played twice
             if percent != told or sys.stderr.isatty():
                 told = percent

@@ -11,12 +11,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from tests.simulation.kubelet import Disk, Kubelet
 
 from rowlock import kinds, objects
-from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, Write
+from rowlock.api import Bind, Change, Controller, Create, Decision, Delete, Patch, Record, Update, View, Write
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.controllers.recorder import make_event
 from rowlock.errors import ApiError, Conflict, NotFound
@@ -24,6 +25,7 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 from rowlock.storage.state import State, StoredChange
 from rowlock.storage.store import Store
+from rowlock.storage.write_verbs import Admission, AlwaysAdmit
 from rowlock.system.event_expiry import EventExpiry
 from rowlock.system.garbage_collector import GarbageCollector
 from rowlock.system.namespace_deletion import NamespaceDeleter
@@ -66,14 +68,25 @@ class Broken(AssertionError):
 class World:
     """A cluster, its actors, and the dice."""
 
+    calm_steps = CALM
+
     def __init__(
-        self, seed: int, makers: Iterable[Callable[[], Controller]], check: Callable[[World, StoredChange], None]
+        self,
+        seed: int,
+        makers: Iterable[Callable[[], Controller]],
+        check: Callable[[World, StoredChange], None],
+        *,
+        admission: Callable[[Callable[[], float], View], Admission] | None = None,
     ) -> None:
+        """`admission` makes what checks each write, of a clock and a view; without one every write passes as it is."""
         self.seed, self.dice = seed, random.Random(seed)
         self.now = START
         numbers: Iterator[int] = count(1)
         patches = Patcher(self.clock)
-        self.store = Store.open(patches=patches, clock=self.clock, new_uid=lambda: f"uid-{next(numbers)}", window=64)
+        admit = partial(admission, self.clock) if admission else lambda _: AlwaysAdmit()
+        self.store = Store.open(
+            admission=admit, patches=patches, clock=self.clock, new_uid=lambda: f"uid-{next(numbers)}", window=64
+        )
         self.core, self.view = self.store.core, self.store.view
         self.log: list[StoredChange] = []
         self.story: list[str] = []
@@ -254,7 +267,7 @@ class World:
         horizon = self.now + seconds
         steps = counted = 0
         written = len(self.log)
-        most = CALM * (5 if self.contested else 1)
+        most = self.calm_steps * (5 if self.contested else 1)
         while steps < most:
             if self.step():
                 steps += 1

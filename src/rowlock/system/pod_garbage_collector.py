@@ -1,4 +1,7 @@
-"""Pods bound to a node that does not exist fail and go, as in kube-controller-manager's pod garbage collector."""
+"""Pods that no kubelet ends fail and go, as in kube-controller-manager's pod garbage collector: those bound to a node that does
+not exist, and those that were deleted before they were bound and are kept by a finalizer.
+
+A Job may wait for the end of such a pod before it makes another one (`podReplacementPolicy: Failed`)."""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from rowlock.api import (
     Decision,
     Delete,
     DeleteOptions,
+    Patch,
     View,
     Write,
 )
@@ -23,7 +27,7 @@ _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class PodGarbageCollector:
-    """One key per node. A node that stays away takes its pods with it: they fail, then they go."""
+    """One key per node, and one per pod that goes unbound. A node that stays away takes its pods with it: they fail, then they go."""
 
     name = "pod-garbage-collector"
     kinds: tuple[Kind, ...] = (NODE, POD)
@@ -37,11 +41,16 @@ class PodGarbageCollector:
         if change.kind is NODE:
             return [Key("", objects.name(change.object))] if change.type != "Modified" else []
         node = objects.dig(change.object, "spec.nodeName")
+        if _goes_unbound(change.object) and change.type != "Deleted":
+            return [objects.key(change.object)]
         if change.type == "Deleted" or not node or view.get(NODE, "", node) is not None:
             return []
         return [Key("", node)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
+        if key.namespace:
+            pod = view.get(POD, *key)
+            return Decision((_fail(pod),)) if pod is not None and _goes_unbound(pod) else NOTHING
         pods = [] if view.get(NODE, "", key.name) is not None else _pods_on(view, key.name)
         if not pods:
             self._missing_since.pop(key.name, None)
@@ -54,6 +63,17 @@ class PodGarbageCollector:
 
 def _pods_on(view: View, node: str) -> list[Object]:
     return [pod for pod in view.all(POD) if objects.dig(pod, "spec.nodeName") == node]
+
+
+def _goes_unbound(pod: Object) -> bool:
+    is_bound = bool(objects.dig(pod, "spec.nodeName"))
+    return not is_bound and objects.is_deleting(pod) and objects.phase(pod) not in _FINISHED_PHASES
+
+
+def _fail(pod: Object) -> Write:
+    """It is deleted already, and gone as soon as its finalizers are."""
+    body = {"metadata": {"uid": objects.uid(pod)}, "status": {"phase": "Failed"}}
+    return Patch(POD, *objects.key(pod), body, "merge", "status")
 
 
 def _fail_and_delete(pod: Object, now: float) -> Iterable[Write]:

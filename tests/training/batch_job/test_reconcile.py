@@ -199,3 +199,10 @@ def test_a_deadline_is_looked_at_in_time() -> None:
 def test_what_is_made_is_a_pod() -> None:
     (create,) = (w for w in look(batch_job()).writes if isinstance(w, Create))
     assert create.kind is POD and create.failure_records[0].message == "Error creating: {error}"
+
+
+def test_a_job_that_fails_while_it_is_suspended_before_its_start_was_written_ends() -> None:
+    """The API server refuses an end without a start: the Job would try for ever."""
+    failed = {"type": "FailureTarget", "status": "True", "reason": "BackoffLimitExceeded", "message": "m"}
+    status = new_status(look(batch_job({"conditions": [failed]}, suspend=True)))
+    assert ("Failed", "True") in conditions(status) and status["startTime"] == timestamp(NOW)

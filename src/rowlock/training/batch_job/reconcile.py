@@ -31,6 +31,8 @@ def reconcile(observed: ObservedJob, now: float) -> Decision:
         ending = _completion(look)
         if ending is None and not look.job.is_deleting:
             _note_suspension(look)
+    if ending is not None and look.start_time is None:
+        look.restart_clock()  # it was suspended before its start was written, and the API refuses an end without a start
     counting.count_pods(look, ending)
     return look.decision()
 

@@ -1,0 +1,1 @@
+"""Worlds whose users make Jobs, JobSets and TrainJobs: each layer's controller sees only the status of the next."""
