@@ -17,7 +17,7 @@ from rowlock.api import WRITE, Page, WriteOptions
 from rowlock.errors import Forbidden, Internal, NotFound
 from rowlock.gangs.dialects import BIND_REQUEST, INSTALLED
 from rowlock.kinds import Kind
-from rowlock.kube.doctor import RUNTIME_CLASS, ClusterFinding, diagnose
+from rowlock.kube.doctor import ADMISSION_POLICY, POLICY_BINDING, RUNTIME_CLASS, ClusterFinding, diagnose
 from rowlock.kube.install.installed_parts import DEPLOYMENT, ENDPOINT_SLICE, WEBHOOK_CONFIGURATIONS
 from rowlock.kube.rights import ACCESS_REVIEW, RULES_REVIEW
 from rowlock.objects import Object, timestamp
@@ -80,7 +80,7 @@ class Healthy:
 
 def findings(cluster: Healthy, scheduler: str = "auto") -> dict[str, ClusterFinding]:
     found = asyncio.run(diagnose(cluster, scheduler, lambda: NOW))  # type: ignore[arg-type]
-    assert len(found) == 11 and all(finding.fix for finding in found if finding.state != "ok")
+    assert len(found) == 12 and all(finding.fix for finding in found if finding.state != "ok")
     return {finding.what: finding for finding in found}
 
 
@@ -161,6 +161,33 @@ def test_storage_and_priority_classes() -> None:
     cluster.objects[STORAGE_CLASS], cluster.priority_classes = [], False
     found = findings(cluster)
     assert found["storage"].state == "warn" and "very-high" in found["priority classes"].found
+
+
+def test_what_must_hold_queue_names_is_said() -> None:
+    def project(name: str) -> Object:
+        return {"metadata": {"name": f"runai-{name}", "labels": {"runai/queue": name}}}
+
+    cluster = Healthy()
+    cluster.objects[kinds.NAMESPACE] = [project("a"), {"metadata": {"name": "kube-system"}}]
+    assert findings(cluster)["queue names"].state == "ok", "there is no other project"
+    cluster.objects[kinds.NAMESPACE].append(project("b"))
+    found = findings(cluster)["queue names"]
+    assert (found.state, found.found) == ("warn", "2 projects, and no ValidatingAdmissionPolicy")
+    assert "kai.scheduler/queue and runai/queue" in found.fix and "Kyverno" in found.fix
+    expression = (
+        "object.metadata.?labels['kai.scheduler/queue'].orValue('') == namespaceObject.metadata.labels['runai/queue']"
+    )
+    rules = [{"resources": ["pytorchjobs"]}, {"resources": ["pods"]}]
+    spec = {"validations": [{"expression": expression}], "matchConstraints": {"resourceRules": rules}}
+    cluster.objects[ADMISSION_POLICY] = [{"metadata": {"name": "queues"}, "spec": spec}]
+    assert "no ValidatingAdmissionPolicy" in findings(cluster)["queue names"].found, "it is bound to nothing"
+    bound: dict[str, Any] = {"policyName": "queues", "validationActions": ["Warn"]}
+    cluster.objects[POLICY_BINDING] = [{"metadata": {"name": "queues"}, "spec": bound}]
+    assert findings(cluster)["queue names"].state == "warn", "it only warns"
+    bound["validationActions"] = ["Deny", "Audit"]
+    assert findings(cluster)["queue names"].found == "2 projects, and none for podgroups"
+    rules.append({"resources": ["podgroups"]})
+    assert findings(cluster)["queue names"] == ClusterFinding("queue names", "ok", "held by queues")
 
 
 def test_what_may_not_be_seen_is_a_finding() -> None:

@@ -28,11 +28,24 @@ from rowlock.kube.rate_limit import Limits
 from rowlock.kube.rights import SCHEDULER_LEASE, missing_rights, roles_of
 from rowlock.objects import Object, dig, labels, name, seconds
 from rowlock.objects import annotations as annotations_of
-from rowlock.scheduling.model.from_objects import parse_node
+from rowlock.scheduling.model.from_objects import NAMESPACE_QUEUE_LABEL, QUEUE_LABELS, parse_node
 from rowlock.scheduling.volume_topology import STORAGE_CLASS
 from rowlock.workloads.submission import PRIORITIES
 
 RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", (), False)
+ADMISSION_POLICY = Kind(
+    "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", (), False
+)
+POLICY_BINDING = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    (),
+    False,
+)
+QUEUE_NAMING_RESOURCES = ("pods", "podgroups", "pytorchjobs")
+"""Where a queue can be named; pytorchjobs stand for all kinds of jobs."""
 GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory")
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 MANIFESTS_COMMAND = "rowlock manifests | kubectl apply -f -"
@@ -64,6 +77,7 @@ async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.t
         ("runtime class", check_runtime_class(api)),
         ("storage", check_storage(api, scheduler)),
         ("priority classes", check_priority_classes(api)),
+        ("queue names", check_queue_names(api)),
     )
     return [await _finding_of(what, check) for what, check in checks]
 
@@ -243,6 +257,45 @@ async def check_priority_classes(api: Api) -> ClusterFinding:
         f"missing: {', '.join(missing)}",
         f"`{MANIFESTS_COMMAND}`: jobs with such a priority are refused until then",
     )
+
+
+async def check_queue_names(api: Api) -> ClusterFinding:
+    """Whether the cluster keeps jobs of one project from naming the queue of another one, which rowlock does not see there."""
+    projects = [each for each in (await api.list(kinds.NAMESPACE)).items if labels(each).get(NAMESPACE_QUEUE_LABEL)]
+    if len(projects) < 2:
+        return ClusterFinding("queue names", "ok", f"{len(projects)} project: there is no queue of others to name")
+    denying = {
+        dig(binding, "spec.policyName")
+        for binding in (await api.list(POLICY_BINDING)).items
+        if "Deny" in (dig(binding, "spec.validationActions") or ())
+    }
+    policies = [
+        policy
+        for policy in (await api.list(ADMISSION_POLICY)).items
+        if name(policy) in denying and _reads_queue_label(policy)
+    ]
+    held = {resource for policy in policies for resource in _matched_resources(policy)}
+    missing = [] if "*" in held else [resource for resource in QUEUE_NAMING_RESOURCES if resource not in held]
+    if policies and not missing:
+        return ClusterFinding("queue names", "ok", f"held by {', '.join(sorted(map(name, policies)))}")
+    found = f"{len(projects)} projects, and {'no ValidatingAdmissionPolicy' if not policies else 'none for ' + ', '.join(missing)}"
+    fix = (
+        "who may create jobs in one project may name the queue of another and use its GPUs: bind a ValidatingAdmissionPolicy (Deny) on jobs,"
+        f" pods and PodGroups that holds {' and '.join(QUEUE_LABELS)} to the label {NAMESPACE_QUEUE_LABEL} of the namespace; what Kyverno"
+        " or Gatekeeper holds is not seen here (docs/kubernetes.md)"
+    )
+    return ClusterFinding("queue names", "warn", found, fix)
+
+
+def _reads_queue_label(policy: Object) -> bool:
+    texts = [str(each.get("expression") or "") for each in dig(policy, "spec.validations") or ()]
+    texts += [str(each.get("expression") or "") for each in dig(policy, "spec.variables") or ()]
+    return any(label in text for label in QUEUE_LABELS for text in texts)
+
+
+def _matched_resources(policy: Object) -> set[str]:
+    rules = dig(policy, "spec.matchConstraints.resourceRules") or ()
+    return {str(resource) for rule in rules for resource in rule.get("resources") or ()}
 
 
 async def run(options: argparse.Namespace) -> list[ClusterFinding]:
