@@ -86,6 +86,8 @@ class _Errors:
     lists: list[Cause] = field(default_factory=list)
     incomplete: bool = False
     """A rule broke that hides others: a wrong type, a missing field."""
+    fitting: set[int] = field(default_factory=set)
+    """The ids of lists that were looked through and fit."""
     prefix: str = ""
     """What the schema's own sentences leave out: a status update is checked as `conditions`, not `status.conditions`."""
 
@@ -93,7 +95,7 @@ class _Errors:
 def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Cause], list[Cause], bool]:
     """What breaks the schema; what breaks list kinds; whether other rules could not be checked."""
     errors = _Errors(prefix=f"{at}." if at else "")
-    if not _fits(value, node):  # else there is nothing to say, nor a path to say it of
+    if not _fits(value, node, errors.fitting):  # else there is nothing to say, nor a path to say it of
         _check_value(value, node, at, at, errors)
     return errors.schema, errors.lists, errors.incomplete
 
@@ -101,10 +103,13 @@ def validate(value: Any, node: types.Schema, *, at: str = "") -> tuple[list[Caus
 _PLAIN_TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
 _RULES = frozenset({"enum", "pattern", "format", "minimum", "maximum", "minLength", "maxLength"})
 _ANY_TEXT = {"type": "string"}
+_MANY = 100
+"""Elements of a list of which most, as a rule, fit: a look at each whether it does costs less than to name its fields."""
 
 
-def _fits(value: Any, node: types.Schema) -> bool:
-    """Whether the value is surely as the schema has it. False: a closer look (`_check_value`) must tell."""
+def _fits(value: Any, node: types.Schema, fitting: set[int]) -> bool:
+    """Whether the value is surely as the schema has it. False: a closer look (`_check_value`) must tell. The ids of lists that fit are
+    added to `fitting`, so that they are not looked through twice."""
     node = types.resolve_ref(node)
     if value.__class__ is not _PLAIN_TYPES.get(node.get("type", "")) and not (
         node.get("x-kubernetes-int-or-string") and value.__class__ in (int, str)
@@ -116,19 +121,23 @@ def _fits(value: Any, node: types.Schema) -> bool:
             child = declared.get(key, more)
             if child.__class__ is not dict or (element.__class__ is str and child == _ANY_TEXT):
                 continue
-            if not _fits(element, child):
+            if not _fits(element, child, fitting):
                 return False
         required = node.get("required")
         return (not required or value.keys() >= set(required)) and len(value) >= node.get("minProperties", 0)
     if value.__class__ is list:
         child = node.get("items") or types.ANYTHING
-        return (
+        does_fit = (
             node.get("minItems", 0) <= len(value) <= node.get("maxItems", len(value))
             and _have_no_duplicates(value, node)
-            and all(_fits(element, child) for element in value)
+            and all(_fits(element, child, fitting) for element in value)
         )
-    if value.__class__ is int and not -(2**31) <= value < 2**31:
-        return False
+        if does_fit:
+            fitting.add(id(value))
+        return does_fit
+    if value.__class__ is int:
+        is_small = -(2**31) <= value < 2**31 and node.get("minimum", value) <= value <= node.get("maximum", value)
+        return is_small and (not node.get("enum") or value in node["enum"])
     if _RULES.isdisjoint(node):
         return True
     errors = _Errors()
@@ -140,11 +149,17 @@ def _have_no_duplicates(values: list[Any], node: types.Schema) -> bool:
     kind = node.get("x-kubernetes-list-type")
     if kind != "map":
         return kind != "set"
-    if not all(element.__class__ is dict for element in values):
-        return False
+    keys = _plain_keys(values, node)
+    return keys is not None and len(set(keys)) == len(keys)
+
+
+def _plain_keys(values: list[Any], node: types.Schema) -> list[tuple[Any, ...]] | None:
+    """What tells the elements of a map's list apart; None where that takes a closer look: a key that is missing, or no text or whole number."""
     names = node.get("x-kubernetes-list-map-keys") or ()
-    keys = [tuple(element.get(name) for name in names) for element in values]
-    return all(part.__class__ is str for key in keys for part in key) and len(set(keys)) == len(keys)
+    if not all(element.__class__ is dict for element in values):
+        return None
+    keys = [tuple([element.get(name) for name in names]) for element in values]
+    return keys if {part.__class__ for key in keys for part in key} <= {str, int} else None
 
 
 def _json_type(value: Any) -> str:
@@ -211,9 +226,13 @@ def _check_object(value: dict[str, Any], node: types.Schema, path: str, brackets
 
 
 def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, errors: _Errors) -> None:
+    if id(value) in errors.fitting:
+        return
     child = node.get("items") or types.ANYTHING
     is_text = types.resolve_ref(child) == _ANY_TEXT and set(map(type, value)) == {str}
     for index, element in enumerate(() if is_text else value):
+        if element.__class__ is dict and len(value) > _MANY and _fits(element, child, errors.fitting):
+            continue
         _check_value(element, child, f"{path}[{index}]", f"{brackets}[{index}]", errors)
     if len(value) < node.get("minItems", 0):
         errors.schema.append(_too_few(path, f"have at least {node['minItems']} items", errors))
@@ -224,11 +243,13 @@ def _check_list(value: list[Any], node: types.Schema, path: str, brackets: str, 
     kind = node.get("x-kubernetes-list-type")
     if kind not in ("map", "set"):
         return
-    identities = set()
+    plain = _plain_keys(value, node) if kind == "map" else None
+    identities = set[Any]()
     for index, element in enumerate(value):
-        identity = _identity(element, node)
+        identity = plain[index] if plain is not None else _identity(element, node)
         if identity in identities:
-            errors.lists.append(Cause("FieldValueDuplicate", f"Duplicate value: {identity}", f"{brackets}[{index}]"))
+            text = f"Duplicate value: {_identity(element, node)}"
+            errors.lists.append(Cause("FieldValueDuplicate", text, f"{brackets}[{index}]"))
         identities.add(identity)
 
 
