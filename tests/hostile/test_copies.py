@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,20 @@ def test_a_stray_is_known_by_its_pod_and_its_directory(tmp_path: Path) -> None:
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_a_directory_that_is_named_by_a_link_is_the_same_one(tmp_path: Path) -> None:
+    """Two servers on one directory would each write what the other does not see."""
+    with lent(tmp_path) as original:
+        original.up()
+        linked = make(tmp_path / "link", tmp_path)
+        linked.data.symlink_to(original.data)
+        assert f"already running: {original.door('')[0]} (pid {original.pid})" in linked.run("rowlock", "up", "-d")
+        argv = [sys.executable, "-P", "-m", "rowlock.serve", "--data-dir", str(linked.data)]
+        second = subprocess.run(argv, env=linked.env, capture_output=True, text=True, timeout=120)
+        assert (
+            second.returncode == 1
+            and f"another rowlock server (pid {original.pid}) uses the data directory" in second.stderr
+        )
+        linked.run("rowlock", "run", "--name", "through-the-link", "--", "true")
+        assert "through-the-link" in original.run("rowlock", "list")

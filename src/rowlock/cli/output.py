@@ -18,7 +18,7 @@ from rowlock.cli.live_lines import TERMINAL
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) -> str:
     """Left-aligned columns, `gap` blanks between them, none at the end of a line. On a narrow terminal, where they would break, each
     row is a block of its own."""
-    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    lines = [[_BREAKS.sub(" ", str(cell)) for cell in row] for row in (header, *rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(header))]
     if rows and sum(widths) + gap * (len(widths) - 1) > _narrow_columns():
         return "\n".join(_block(lines[0], row, gap) for row in lines[1:])
@@ -27,6 +27,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]], gap: int = 2) ->
     )
 
 
+_BREAKS = re.compile(r"[\r\n\t\v\f\x85\u2028\u2029]+")
+"""What would begin a line or column of its own: a message of somebody else's must not pass for a row."""
 _NARROW = 60
 """Columns of a terminal, such as a phone's or half a screen's, in which rows that break cannot be read."""
 
@@ -45,9 +47,9 @@ def _block(header: Sequence[str], row: Sequence[str], gap: int) -> str:
     )
 
 
-_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""Control characters, which a terminal would obey. Names, annotations and messages may contain them: other people write
-them."""
+_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, which a terminal would obey; those that turn the direction of writing make a command read as another one. Names,
+annotations and messages may contain them: other people write them."""
 
 
 def visible(text: str) -> str:
