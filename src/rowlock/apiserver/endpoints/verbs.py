@@ -26,9 +26,8 @@ from rowlock.apiserver.patch import patches
 from rowlock.apiserver.patch.patches import check_meta_types
 from rowlock.apiserver.printers import tables
 from rowlock.apiserver.schema.json_errors import unmarshal_error
-from rowlock.apiserver.validation import selector_errors
 from rowlock.authorization.user_rights import UserRights
-from rowlock.documents import field_errors
+from rowlock.documents import field_errors, selector_errors
 from rowlock.errors import BadRequest, Conflict, Invalid, Unsupported, UnsupportedMediaType, conflict
 from rowlock.kinds import Kind
 from rowlock.objects import Object
