@@ -47,6 +47,7 @@ def raised(error: BaseException, cause: BaseException) -> BaseException:
     ("error", "said"),
     [
         (OSError(errno.ENOSPC, "No space left on device", "/data/wake"), "the disk of /data/wake has no room"),
+        (OSError(errno.EROFS, "Read-only file system", "/data/lock"), "the file system of /data/lock is read-only: remount it for writing"),
         (OSError(errno.EMFILE, "Too many open files", "/data/pods"), "it may open no more files"),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "it may start no more processes or threads"),
         (RuntimeError("can't start new thread"), "it may start no more processes or threads"),
@@ -99,6 +100,27 @@ def test_a_start_without_inodes_says_so(tmp_path: Path, inodes: int) -> None:
     if code == 77 or "unshare" in said:
         pytest.skip(f"nothing can be mounted here: {said}")
     assert code == 1 and "has no room for another file" in said and "`df -i` counts inodes" in said, said
+    assert "Traceback" not in said
+
+
+READ_ONLY = """
+mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 77
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_a_start_on_a_read_only_file_system_says_so(tmp_path: Path, is_used: bool) -> None:
+    if is_used:
+        (tmp_path / "lock").touch()
+        tmp_path.chmod(0o700)
+    flags = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    data = tmp_path if is_used else tmp_path / "data"
+    code, said = start(data, prefix=("unshare", *flags, "--mount", "sh", "-c", READ_ONLY, "sh", str(tmp_path)))
+    if code == 77 or "unshare" in said:
+        pytest.skip(f"nothing can be mounted here: {said}")
+    assert code == 1 and "is read-only: remount it for writing" in said and "remove that file" not in said, said
     assert "Traceback" not in said
 
 

@@ -1,4 +1,4 @@
-"""What a server that starts can lack of its machine: room or inodes of a disk, open files, processes; each with what to do.
+"""What a server that starts can lack of its machine: room or inodes of a disk, a disk that can be written, open files, processes.
 
 Such a lack shows anywhere: as an OSError, as a thread that cannot start, or as several of these at once. SQLite says "unable to open
 database file" and no more; then the data directory is tried.
@@ -43,6 +43,8 @@ def shortage_sentence(error: BaseException, directory: Path | str, *, is_first: 
     if error.errno in _ROOM:
         place = error.filename or directory
         return f"the disk of {place} has no room for another file ({error.strerror}; `df -i` counts inodes): free some, and start again"
+    if error.errno == errno.EROFS:
+        return f"the file system of {error.filename or directory} is read-only: remount it for writing (the kernel's log says why it is), or choose another --data-dir"
     if error.errno in _FILES:
         return f"it may open no more files ({error.strerror}): raise the limit, with `ulimit -n 65536` or LimitNOFILE= of its unit"
     if error.errno == errno.EAGAIN and is_first:
