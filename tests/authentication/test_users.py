@@ -15,7 +15,8 @@ from rowlock.apiserver.admission.chain import AdmissionChain
 from rowlock.apiserver.patch.patches import Patcher
 from rowlock.apiserver.server import application
 from rowlock.apiserver.server.settings import ApiServerSettings
-from rowlock.authentication import users
+from rowlock.authentication import checked_tokens, users
+from rowlock.authentication.checked_tokens import CheckedTokens
 from rowlock.authorization import bootstrap_policy
 from rowlock.errors import BadRequest
 from rowlock.http_server import sockets
@@ -199,3 +200,20 @@ def test_everybody_may_ask_who_he_is() -> None:
     assert who.json()["status"]["userInfo"]["username"] == "eve"
     allowed = {rule["resources"][0] for rule in rules.json()["status"]["resourceRules"]}
     assert allowed == {"selfsubjectaccessreviews", "selfsubjectreviews", "clustertrainingruntimes"}
+
+
+def test_checked_tokens_have_a_bound() -> None:
+    known, checks = CheckedTokens(), list[str]()
+
+    def check(token: str) -> dict[str, str]:
+        checks.append(token)
+        return {"sub": token}
+
+    for number in range(3 * checked_tokens._MOST):
+        assert (
+            known.claims_of(f"token {number}", check)
+            == known.claims_of(f"token {number}", check)
+            == {"sub": f"token {number}"}
+        )
+        assert len(known) <= checked_tokens._MOST
+    assert len(checks) == 3 * checked_tokens._MOST, "each was checked once"

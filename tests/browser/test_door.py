@@ -10,11 +10,38 @@ from tests.browser.conftest import BOB, HOST, OWNER, PORT, Browser
 
 from rowlock.browser import sessions
 from rowlock.browser.door import KEY_HEADER, SESSION_PATH
-from rowlock.browser.sessions import Sessions
+from rowlock.browser.sessions import BrowserLogin, Sessions
 from rowlock.browser.static_files import load_files
 from rowlock.errors import Unauthorized
 
 WORKLOADS = "/api/v1/workloads"
+
+# ---------------------------------------------------------------- how many
+
+
+def test_who_signs_in_again_and_again_ends_nobody_elses_session() -> None:
+    known = Sessions(OWNER, lambda: 1000.0)
+    other = known.begin(BrowserLogin("another user's token"))
+    own = [known.begin(BrowserLogin("one token")) for _ in range(3000)]
+    assert known.token_of(other.cookie, other.key) == "another user's token"
+    for session in own[: -sessions.SESSIONS_PER_TOKEN]:
+        with pytest.raises(Unauthorized, match="this session is over"):
+            known.token_of(session.cookie, session.key)
+    assert {known.token_of(s.cookie, s.key) for s in own[-sessions.SESSIONS_PER_TOKEN :]} == {"one token"}
+
+
+def test_sessions_of_many_tokens_have_a_bound_and_their_ends_leave_nothing() -> None:
+    known = Sessions(OWNER, lambda: 1000.0)
+    begun = [known.begin(BrowserLogin(f"token {number}")) for number in range(sessions._MAX_SESSIONS + 5)]
+    with pytest.raises(Unauthorized, match="this session is over"):
+        known.token_of(begun[0].cookie, begun[0].key)
+    assert len(known._logins) == sessions._MAX_SESSIONS
+    for session in begun[5:]:
+        known.end(session.cookie, session.key)
+        with pytest.raises(Unauthorized, match="this session is over"):
+            known.token_of(session.cookie, session.key)
+    assert not known._logins and not known._ended
+
 
 # ---------------------------------------------------------------- codes
 

@@ -28,8 +28,10 @@ CODES_PER_TOKEN = 8
 """Codes that one user may have open; the oldest makes room."""
 SESSION_LIFETIME_S = 12 * 3600
 """Seconds after which a session ends and its user needs a new code."""
+SESSIONS_PER_TOKEN = 32
+"""Sessions that one token may have; its oldest makes room, not another user's."""
 _MAX_SESSIONS = 1_000
-"""Sessions of users that are remembered, and ends of sessions."""
+"""Sessions of users that are remembered."""
 _OWNER, _USER = "owner", "user"
 
 
@@ -71,7 +73,7 @@ class Sessions:
         self._logins: dict[str, BrowserLogin] = {}
         """Nonce of a user's session → what stands behind it."""
         self._ended: dict[str, float] = {}
-        """Nonce of a session that was ended → when it would have expired."""
+        """Nonce of an owner's session that was ended → when it would have expired."""
 
     # ------------------------------------------------------------ codes
 
@@ -110,6 +112,9 @@ class Sessions:
         is_owner = hmac.compare_digest(login.token.encode(), self._owner_token.encode())
         nonce = secrets.token_urlsafe(18)
         if not is_owner:
+            own = [name for name, other in self._logins.items() if other.token == login.token]
+            for name in own[: max(0, len(own) - SESSIONS_PER_TOKEN + 1)]:
+                del self._logins[name]
             while len(self._logins) >= _MAX_SESSIONS:
                 del self._logins[next(iter(self._logins))]
             self._logins[nonce] = login
@@ -145,10 +150,11 @@ class Sessions:
     def end(self, cookie: str, key: str) -> str:
         """End a session before its time; its name. Raises Unauthorized when it is none."""
         self.token_of(cookie, key)
-        _, expires, nonce, _ = cookie.split(".")
+        kind, expires, nonce, _ = cookie.split(".")
         now = self._clock()
         self._ended = {ended: until for ended, until in self._ended.items() if until > now}
-        self._ended[nonce] = float(expires)
+        if kind == _OWNER:  # a user's is over when nothing stands behind it any more
+            self._ended[nonce] = float(expires)
         self._logins.pop(nonce, None)
         return nonce
 
