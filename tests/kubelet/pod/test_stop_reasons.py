@@ -11,7 +11,7 @@ from rowlock.kubelet.pod.spec import parse_pod_spec
 from rowlock.kubelet.pod.stop_reasons import (
     as_deleted_gracefully,
     deletion_reason,
-    is_limit_exceeded,
+    is_ended_by_job,
     stop_reason,
     stop_sentence,
 )
@@ -137,16 +137,32 @@ def test_other_pods_have_what_their_deletion_says(other: Object) -> None:
     assert as_deleted_gracefully(other, now=0.0) is None
 
 
+FAILED = {"status": {"phase": "Failed"}}
+RUNS = {"status": {"phase": "Running"}}
+
+
 @pytest.mark.parametrize(
-    ("message", "exceeded"),
+    ("condition", "message", "others", "ended"),
     [
-        ("Job a has failed because it was active longer than specified deadline", True),
-        ("Job a has failed because it has reached the specified backoff limit", True),
-        ("PyTorchJob a is failed because 1 Master replica(s) failed.", False),
+        ("Failed", "Job a has failed because it was active longer than specified deadline", [], True),
+        ("Failed", "Job a has failed because it has reached the specified backoff limit", [], True),
+        ("FailureTarget", "Job has reached the specified backoff limit", [], True),
+        ("Failed", "PyTorchJob a is failed because 1 Master replica(s) failed.", [RUNS], False),
+        ("Failed", "PyTorchJob a is failed because 1 Master replica(s) failed.", [RUNS, FAILED], True),
+        ("Running", "PyTorchJob a is running.", [FAILED], False),
     ],
 )
-def test_a_limit_ends_pods_before_the_job_says_so(message: str, exceeded: bool) -> None:
-    assert is_limit_exceeded(job(("Failed", message))) is exceeded
+def test_a_failed_job_ends_pods_before_it_says_so(
+    condition: str, message: str, others: list[Object], *, ended: bool
+) -> None:
+    assert is_ended_by_job(job((condition, message)), others) is ended
+
+
+def test_a_batch_job_has_no_policy_for_pods() -> None:
+    failed = {"type": "FailureTarget", "status": "True", "message": "Job was active longer than specified deadline"}
+    batch = {"metadata": {"uid": "j"}, "spec": {}, "status": {"conditions": [failed]}}
+    reason = "end of the job: its job has failed (Job was active longer than specified deadline)"
+    assert deletion_reason(pod(), batch, has_owner=True) == reason
 
 
 def test_the_kubelet_ends_pods_by_itself() -> None:

@@ -4,7 +4,7 @@ Nothing tells a kubelet why a pod is deleted. What stands in the objects at that
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rowlock.kubelet.pod.facts import Exit
@@ -19,6 +19,7 @@ from rowlock.objects import (
     is_digits,
     labels,
     meta,
+    phase,
     timestamp,
 )
 from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
@@ -26,6 +27,8 @@ from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
 POD_DELETED = "delete: the pod was deleted"
 """What is left when nothing else is said."""
+_ENDS = {"Failed": "failed", "FailureTarget": "failed", "Succeeded": "succeeded", "Complete": "succeeded"}
+"""Condition of a job → how it ends; a batch/v1 Job has FailureTarget while its pods end."""
 _LIMITS = ("the specified backoff limit", "specified deadline")
 """What the operator's sentence about a limit has in it."""
 _EVICTIONS = (
@@ -62,11 +65,12 @@ def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
         return f"delete: its job was deleted{_by_whom(job)}"
     if dig(job, "spec.runPolicy.suspend") or dig(job, "spec.suspend"):
         return f"suspend: its job was suspended{_by_whom(job)}"
-    for ended, word in (("Failed", "failed"), ("Succeeded", "succeeded"), ("Complete", "succeeded")):
+    for ended, word in _ENDS.items():
         if is_condition_true(job, ended):
             policy = dig(job, "spec.runPolicy.cleanPodPolicy") or "its operator's"
+            action = f"cleanPodPolicy {policy}" if "runPolicy" in job["spec"] else "end of the job"
             why = str((condition(job, ended) or {}).get("message") or "").rstrip(".")
-            return f"cleanPodPolicy {policy}: its job has {word}" + (f" ({why})" if why and ended == "Failed" else "")
+            return f"{action}: its job has {word}" + (f" ({why})" if why and word == "failed" else "")
     if (replicas := _replicas_of(pod, job)) is not None:
         return f"scale-down: its job has {replicas} {labels(pod).get(TYPE_LABEL)} now"
     return POD_DELETED
@@ -83,10 +87,14 @@ def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
     return {**pod, "metadata": {**meta(pod), **deletion}} if grace > 0 else None
 
 
-def is_limit_exceeded(job: Object | None) -> bool:
-    """Whether a limit has ended the job: its operator deletes the pods first, and says so in the job afterwards."""
-    message = str((condition(job, "Failed") or {}).get("message") or "") if job else ""
-    return any(limit in message for limit in _LIMITS)
+def is_ended_by_job(job: Object | None, other_pods: Iterable[Object]) -> bool:
+    """Whether a pod of which nothing else is said ends because its job has failed: by a limit, or by another one of its pods. An
+    operator deletes the others first, and says so in the job afterwards."""
+    found = next((found for ended in ("Failed", "FailureTarget") if job and (found := condition(job, ended))), None)
+    if found is None or found.get("status") != "True":
+        return False
+    message = str(found.get("message") or "")
+    return any(limit in message for limit in _LIMITS) or any(phase(pod) == "Failed" for pod in other_pods)
 
 
 def _by_whom(job: Object | None) -> str:

@@ -24,7 +24,7 @@ from rowlock.kubelet.pod.progress import assess_progress, kubelet_failure
 from rowlock.kubelet.pod.recreations import Recreations
 from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.kubelet.pod.status import generate_pod_status
-from rowlock.kubelet.pod.stop_reasons import POD_DELETED, is_limit_exceeded, stop_reason, stop_sentence
+from rowlock.kubelet.pod.stop_reasons import POD_DELETED, is_ended_by_job, stop_reason, stop_sentence
 from rowlock.kubelet.pod.sync import Publish, Remove, Start, Stop, compute_pod_actions
 from rowlock.kubelet.prober.prober import Prober
 from rowlock.kubelet.runtime.container_runs import CONTAINERS_PER_SLICE, ContainerRuns
@@ -273,14 +273,14 @@ class PodWorker:
         if state.card.contained:
             await self._runtime.remove_pod(state.card.uid)
 
-    def _report_exits(self, pod: PodSpec, state: PodState) -> None:
-        """An event for every program that could not begin, ended for want of memory or left others to end after it, once:
-        before its status says so."""
+    def _report_exits(self, pod: PodSpec, state: PodState, *, is_last: bool = False) -> None:
+        """An event for every program that could not begin, ended for want of memory, was stopped or left others to end after it,
+        once: before its status says so. `is_last`: the pod's object has gone."""
         for name, facts in state.containers.items():
             run, reported = facts.run, pod.reported.containers.get(name)
             if run is None or run.exit is None or (name, run.number) in state.reported_exits:
                 continue
-            told = list(self._exit_events(pod, state, name, run))
+            told = list(self._exit_events(pod, state, name, run, is_last=is_last))
             if not told:
                 continue
             state.reported_exits.add((name, run.number))
@@ -288,10 +288,15 @@ class PodWorker:
                 for kind, reason, text in told:
                     self._record_event(pod.object, kind, reason, text, name)
 
-    def _exit_events(self, pod: PodSpec, state: PodState, name: str, run: Run) -> Iterator[tuple[str, str, str]]:
+    def _exit_events(
+        self, pod: PodSpec, state: PodState, name: str, run: Run, *, is_last: bool
+    ) -> Iterator[tuple[str, str, str]]:
         """Type, reason and message of what is said of the end of a run."""
         end = run.exit
         assert end is not None
+        why = "" if end.stop_grace is None else self._why_stopped(pod, state, name, run.number)
+        if why == POD_DELETED and pod.owner_uid and not is_last:
+            return  # its job may say more in a moment: all is told when the object has gone
         if end.reason in EXIT_EVENTS:
             reason, text = EXIT_EVENTS[end.reason]
             yield "Warning", reason, text.format(name=name, why=end.message)
@@ -299,13 +304,19 @@ class PodWorker:
             yield "Warning", "SignalNotPassedOn", SIGNAL_NOT_PASSED_ON.format(name=name)
         if end.reached_pids_limit:
             yield "Warning", pids_watch.EVENT_REASON, pids_watch.limit_sentence(name, self._node.pids_limit)
-        if end.stop_grace is not None:
-            key = name, run.number
-            probe = state.failed_probes.get(key)
-            why = f"liveness: {probe}" if probe else state.stop_reasons.get(key, POD_DELETED)
-            if why == POD_DELETED and is_limit_exceeded(owner := self._owners.owner_of(pod)):
-                why = stop_reason(pod, state.evicted, owner, deadline_over=False)
+        if why:
             yield "Normal", "Stopped", stop_sentence(name, why, end)
+
+    def _why_stopped(self, pod: PodSpec, state: PodState, name: str, number: int) -> str:
+        """Why this run was asked to end: what stood in the objects then, or what they say by now, if that was nothing."""
+        if probe := state.failed_probes.get((name, number)):
+            return f"liveness: {probe}"
+        why = state.stop_reasons.get((name, number)) or self._stop_reason(pod, state)
+        if why == POD_DELETED and pod.owner_uid:
+            owner, pods = self._owners.owner_of(pod), self._view.by_owner(kinds.POD, pod.owner_uid)
+            if is_ended_by_job(owner, (other for other in pods if uid(other) != pod.uid)):
+                return stop_reason(pod, state.evicted, owner, deadline_over=False)
+        return why
 
     async def _delete_pod(self, pod: PodSpec) -> None:
         options = DeleteOptions(grace=0, uid=pod.uid)
@@ -336,7 +347,7 @@ class PodWorker:
             state.stop_reasons.setdefault((name, number), "delete: the pod was deleted at once")
         is_over = await self._runs.kill_pod(state)
         if state.spec is not None:
-            self._report_exits(state.spec, state)
+            self._report_exits(state.spec, state, is_last=True)
         await self._end_lost_runs(state)
         if not is_over:
             return False
