@@ -17,7 +17,7 @@ from rowlock.cli.interrupts import notice_interrupts
 def test_an_interrupt_that_ends_no_system_call_is_noticed() -> None:
     before = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[1]
     here, there = socket.socketpair()
-    here.settimeout(20)
+    here.settimeout(60)
     with here, there:
         threading.Timer(0.1, _thread.interrupt_main).start()  # sets the flag alone
         with pytest.raises(KeyboardInterrupt), notice_interrupts(0.02):
@@ -37,7 +37,7 @@ def test_the_alarm_of_somebody_else_comes_in_its_time() -> None:
 
     handler, (seconds, period) = signal.signal(signal.SIGALRM, complain), signal.setitimer(signal.ITIMER_REAL, 0.3)
     here, there = socket.socketpair()
-    here.settimeout(20)
+    here.settimeout(60)
     try:
         with here, there:
             with pytest.raises(Late), notice_interrupts(0.02):

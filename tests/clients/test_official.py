@@ -113,7 +113,7 @@ def test_a_watch_sees_typed_changes_in_order(core: Any, site: Site) -> None:
         core.patch_namespaced_config_map("a", site.namespace, {"data": {"x": "1"}})
         core.delete_namespaced_config_map("a", site.namespace)
 
-    for event in watch.stream(core.list_namespaced_config_map, site.namespace, timeout_seconds=10, label_selector=MINE):
+    for event in watch.stream(core.list_namespaced_config_map, site.namespace, timeout_seconds=60, label_selector=MINE):
         seen.append((event["type"], event["object"].metadata.name, event["object"].data))
         if len(seen) == 1:
             threading.Thread(target=write).start()

@@ -34,7 +34,7 @@ class Site:
             ignore_https_errors=True,
             **{"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **settings},
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(40_000)
         page = context.new_page()
         page.on("console", lambda message: self._note(message))
         page.on("pageerror", lambda error: self.said.append(str(error)))

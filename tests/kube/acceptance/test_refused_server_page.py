@@ -47,7 +47,7 @@ def test_pages_say_that_they_are_old_and_why_and_heal_by_themselves(world: Guard
             said.append(message.text)
 
     page = chromium.new_page(reduced_motion="reduce")
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(40_000)
     page.on("console", note)
     page.on("pageerror", lambda error: said.append(str(error)))
     url = world.served.json("rowlock", "ui", "--no-browser", "--json")["url"]

@@ -187,7 +187,7 @@ def test_a_page_whose_token_was_taken_back_leads_to_the_sign_in_and_back(
     said, pages = list[str](), list[Any]()
     for person in (dan, eve):
         context = chromium.new_context(reduced_motion="reduce")
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(40_000)
         page = context.new_page()
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(url)

@@ -55,8 +55,8 @@ server.bind((pods[-1], 80)); server.listen()
 gateway = fabric.listen()
 for ip in (pods[0], pods[1], pods[600], pods[-2]):
     with fabric.pod_socket(ip) as client, fabric.pod_socket(ip) as another:
-        client.settimeout(5); client.connect((pods[-1], 80))
-        another.settimeout(5); another.connect((netns.GATEWAY, netns.PROXY_PORT))
+        client.settimeout(60); client.connect((pods[-1], 80))
+        another.settimeout(60); another.connect((netns.GATEWAY, netns.PROXY_PORT))
         print(server.accept()[1][0] == ip == gateway.accept()[1][0])
 """
 

@@ -85,13 +85,13 @@ def test_a_socket_that_nobody_waits_for_any_more_is_closed(tmp_path: Path) -> No
             listener.listen()
             answering = asyncio.ensure_future(asyncio.to_thread(answer))
             asking = asyncio.ensure_future(PodHostClient(tmp_path).request_socket("proxy"))
-            await asyncio.to_thread(asked.wait, 10)
+            await asyncio.to_thread(asked.wait, PATIENCE)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             assert asking.cancelled()
             may_answer.set()
             await answering
-            ours.settimeout(10)
+            ours.settimeout(PATIENCE)
             assert await asyncio.to_thread(ours.recv, 1) == b"", "the other end is closed"
 
     asyncio.run(body())
