@@ -101,6 +101,14 @@ def test_the_phase_of_a_set(conditions: dict[str, str], spec: dict[str, Any], na
     assert phase_of(job, [pod(job, name) for name in names], None) == phase
 
 
+@pytest.mark.parametrize(("last", "phase"), [("Running", "Stopping"), ("Failed", "Stopped"), ("Succeeded", "Stopped")])
+def test_a_suspended_set_has_stopped_when_no_pod_is_at_work(last: str, phase: str) -> None:
+    """Pods of Jobs that have completed stay, such as those that fetched the data."""
+    job = job_set(replicated("fetch"), replicated("train"))
+    job["spec"]["suspend"] = True
+    assert phase_of(job, [pod(job, "fetch-0-0", "Succeeded"), pod(job, "train-0-0", last)], None) == phase
+
+
 def test_a_step_that_has_not_begun_makes_nothing_degraded() -> None:
     job = job_set(replicated("first"), replicated("then", dependsOn=[{"name": "first", "status": "Complete"}]))
     assert phase_of(job, [pod(job, "first-0-0")], None) == "Running"

@@ -5,7 +5,7 @@ The table of phases, first row that holds:
     the job is being deleted                          Deleting
     condition Succeeded / Failed                      Completed / Failed
     suspended, to be started by a queue (Kueue)       Pending
-    suspended, pods left / none left                  Stopping / Stopped
+    suspended, pods at work / none                    Stopping / Stopped
     resumed, the operator has not seen it yet         Resuming
     no pod group and no pods yet                      Creating
     every wanted pod runs (or has succeeded)          Running
@@ -98,6 +98,8 @@ def _phase_and_condition(
     if is_queued(job):
         return "Pending", objects.condition(job, "Suspended")
     if is_suspended(job):
+        if has_jobs(job):  # pods that have ended stay
+            pods = [pod for pod in pods if objects.phase(pod) not in ("Succeeded", "Failed")]
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
     if objects.is_condition_true(job, "Suspended"):
         return "Resuming", None
