@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -126,3 +127,31 @@ def test_a_long_word_is_looked_through_once() -> None:
     for word in ("x" * 120_000, "a." * 60_000, "x://" * 30_000, "a-" * 60_000):
         assert unknown_names([word], lambda _: "") == []
     assert unknown_names(["x" * (MOST_CHARACTERS + 1), "a:1"], lambda name: name) == []
+
+
+def test_pods_find_a_hostname_in_the_domain_of_a_service(tmp_path: Path) -> None:
+    """As pods of a JobSet call each other: the first listens where the second connects, and a later pod of the name listens there, too."""
+    listen = "import os, socket; socket.create_server((os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT']))).accept()"
+    connect = (
+        "import os, socket, time\n"
+        "while True:\n"
+        "    try: socket.create_connection((os.environ['PET_MASTER_ADDR'], int(os.environ['PET_MASTER_PORT']))); break\n"
+        "    except OSError: time.sleep(0.1)\n"
+    )
+
+    async def body(node: Node) -> None:
+        meta = {"name": "set", "namespace": "default"}
+        spec = {"clusterIP": "None", "selector": {"a": "b"}}
+        await node.store.create(kinds.SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec})
+        env = [{"name": "PET_MASTER_ADDR", "value": "set-w-0-0.set"}, {"name": "PET_MASTER_PORT", "value": "29500"}]
+        for attempt, program in (("x", listen), ("y", listen)):
+            first, second = f"set-w-0-0-{attempt}", f"set-w-0-1-{attempt}"
+            for name, text in ((first, program), (second, connect)):
+                container = {"command": [sys.executable, "-c", text], "env": env}
+                await node.add(pod(name, "", container=container, spec={"hostname": name[:-2], "subdomain": "set"}))
+            await node.ended(first, second)
+            assert [phase(node.pod(name)) for name in (first, second)] == ["Succeeded"] * 2
+        kept = json.loads((node.data / "ports.json").read_text())
+        assert [entry for entry in kept if "set-w" in entry] == ["default/set-w-0-0.set:29500"]
+
+    on_node(tmp_path, body, network="rewrite")

@@ -23,6 +23,8 @@ ADDRESS_VARIABLES: Mapping[str, tuple[str, str]] = {
     "MASTER_ADDR": ("host", "MASTER_PORT"),
     "PET_MASTER_ADDR": ("host", "PET_MASTER_PORT"),
     "COORDINATOR_ADDRESS": ("host", "COORDINATOR_PORT"),
+    "DMLC_TRACKER_URI": ("host", "DMLC_TRACKER_PORT"),
+    "JAX_COORDINATOR_ADDRESS": ("host:port", ""),
     "PET_RDZV_ENDPOINT": ("host:port", ""),
     "PADDLE_MASTER": ("host:port", ""),
     "WORKER_ADDRS": ("hosts", "WORKER_PORT"),

@@ -119,6 +119,10 @@ class PodNetwork:
             self.services_changed.set()
         elif self.addressed.pop(changed, None):
             self.services_changed.set()
+        if service is None:
+            self._forget_ports(
+                lambda owner: owner.startswith(f"{changed.namespace}/") and owner.endswith(f".{changed.name}")
+            )
 
     def service_place(self, service: Key, address: str, port: int) -> tuple[str, int]:
         """Where pods that are processes find a port of a Service with an address of its own."""
@@ -179,8 +183,11 @@ class PodNetwork:
         own = _own_hosts_file(pod.namespace, pod.uid)
         if self._hosts_texts.pop(own, ""):
             (self.data / "hosts" / own).unlink(missing_ok=True)
-        pod_ports = [k for k in self._ports if k.startswith(f"{pod.namespace}/{pod.name}:")]
-        for entry in pod_ports:
+        self._forget_ports(lambda owner: owner == f"{pod.namespace}/{pod.name}")
+
+    def _forget_ports(self, is_gone: Callable[[str], bool]) -> None:
+        """Of owners that are gone: pods, and hostnames in the domain of a Service."""
+        for entry in [entry for entry in self._ports if is_gone(entry.rpartition(":")[0])]:
             del self._ports[entry]
 
     def hosts_file(self, pod: PodSpec) -> Path:
@@ -332,7 +339,13 @@ class PodNetwork:
             pod_or_service = self.view.get(kinds.POD, pod_namespace, name) or self.view.get(
                 kinds.SERVICE, pod_namespace, name
             )
-            return f"{pod_namespace}/{name}" if pod_or_service is not None else ""
+            if pod_or_service is not None:
+                return f"{pod_namespace}/{name}"
+            # a hostname in the domain of a Service: whichever pod has it, now or after the next failure
+            domain, _, rest = rest.partition(".")
+            home = rest.partition(".")[0] or own_namespace
+            service = self.view.get(kinds.SERVICE, home, domain) if domain else None
+            return f"{home}/{name}.{domain}" if service is not None else ""
 
         return resolve
 
