@@ -20,12 +20,14 @@ def notice_interrupts(interval: float = 0.5) -> Iterator[None]:
 
     A signal that arrives between Python's check and the start of a system call only sets a flag, which Python checks when
     the call ends. For a follower of a quiet log that may take hours. A periodic timer signal ends the call earlier. An
-    alarm that somebody else has set comes in its time."""
+    alarm that other code has set still rings at its time."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread only
         return
     remaining, period = signal.getitimer(signal.ITIMER_REAL)
-    end = time.monotonic() + remaining if remaining else None  # somebody else's alarm, which must come in its time
+    end = (
+        time.monotonic() + remaining if remaining else None
+    )  # an alarm set by other code, which must still ring at its time
 
     def wake_up(number: int, frame: FrameType | None) -> None:
         """The signal itself interrupts the system call."""

@@ -37,7 +37,7 @@ def find_project(server: ServerClient, name: str) -> dict[str, Any]:
 
 
 class NoSuchWorkload(CommandError):
-    """There is no workload of the name in the project, which is there."""
+    """The project exists, but has no workload of this name."""
 
 
 def find_workload(server: ServerClient, project_name: str, name: str) -> dict[str, Any]:
@@ -101,12 +101,12 @@ def wait_for_phase(
 
 
 def final_phases(target_phase: str) -> set[str]:
-    """From which a workload can no longer come to the phase. One that has ended can still be deleted."""
+    """The phases from which a workload can no longer reach the target. One that has ended can still be deleted."""
     return {"Deleted"} if target_phase == "Deleted" else {"Completed", "Failed", "Deleted"}
 
 
 def has_reached(workload: dict[str, Any], phase: str) -> bool:
-    """Whether a workload that was waited for is in the phase: the server's word where it gave one (an older one does not)."""
+    """Whether a workload, as the wait request answered it, reached the phase. Older servers do not send `reachedPhase`."""
     return phase in (workload["phase"], workload.get("reachedPhase"))
 
 
@@ -124,8 +124,7 @@ def delete_job(server: ServerClient, identity: str, by: str) -> None:
 
 
 def _ask(send: Callable[..., object], path: str, by: str) -> None:
-    """Also a server that was started by an older version: rowlock may have been upgraded while it ran, and that one refuses the name
-    of the command."""
+    """rowlock may have been upgraded while the server ran. An older server refuses the parameter `by`: then ask again without it."""
     try:
         send(path, by=by)
     except StatusError as refusal:

@@ -24,7 +24,7 @@ SIMULATED = f"These GPUs are {_MADE_UP}"
 
 
 def tell_simulated(nodes: Iterable[dict[str, Any]]) -> None:
-    """Say beside a table of these nodes, of `node_rows`, whose GPUs are simulated: its columns are Run:ai's, and scripts read them."""
+    """Print to stderr which nodes, of `node_rows`, have simulated GPUs. The table itself has Run:ai's columns, which scripts parse."""
     with_gpus = [node for node in nodes if node["gpus"]]
     names = [node["name"] for node in with_gpus if node.get("gpusSimulated")]
     if not names:

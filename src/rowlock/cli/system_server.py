@@ -1,5 +1,5 @@
 """The server of the whole machine (`rowlock up --system`): its users find it in a public directory, and log in at a Unix socket
-there, which tells the server their uid. Its owner, who can read the data directory, uses the token there.
+there, which tells the server their uid. The owner can read the data directory and uses the token there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def check_flags(line: Any) -> str:
         raise CommandError("--system is for a cluster on this machine; with --kubeconfig leave it out", 2)
     if not sys.platform.startswith("linux"):
         raise CommandError(
-            "--system needs Linux: elsewhere the kernel does not say so who is at the other end of a socket", 2
+            "--system needs Linux: elsewhere the kernel does not tell the server which user is at the other end of a socket",
+            2,
         )
     if os.geteuid() != 0:
         raise CommandError("--system needs root, for pods run as their project's user: `sudo rowlock up --system`", 2)
@@ -74,5 +75,5 @@ def log_in(directory: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CommandError(f"the machine's server does not answer at {path} ({error}): ask who runs it") from None
     if "token" not in answer:
-        raise CommandError(f"the machine's server lets you not in: {answer.get('error', 'it does not say why')}")
+        raise CommandError(f"the machine's server refuses the login: {answer.get('error', 'it gives no reason')}")
     return dict(answer)

@@ -76,7 +76,7 @@ def plain(method: str, path: str, query: Mapping[str, Any], body: Any) -> ApiCal
 
 
 def submit(body: Mapping[str, Any], key: str) -> ApiCall[WorkloadInfo]:
-    """An image that the embedded cluster does not have is refused: who waits for a result would wait for ever."""
+    """The submit is refused if the embedded cluster lacks the image: the job would never start, and `wait` never return."""
     return ApiCall("POST", f"{_WORKLOADS}/distributed", WorkloadInfo.from_json, {"requireImages": True}, body, key)
 
 

@@ -1,4 +1,4 @@
-"""What the server answers, as values. Fields that a newer server adds are in `raw` and disturb nobody."""
+"""The server's answers as values. Fields that a newer server adds are kept in `raw` and otherwise ignored."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ class WorkloadPod:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line that a program wrote, and who wrote it: `rank 0`, `launcher`; "" where the log is of one pod."""
+    """A line of output and its origin: `rank 0`, `launcher`; "" where the log is of one pod."""
 
     source: str
     text: str
 
     @property
     def rank(self) -> int | None:
-        """The rank's number; None for who has none."""
+        """The rank's number; None for a launcher or a pod without a rank."""
         word, _, number = self.source.partition(" ")
         return int(number) if word == "rank" and number.isascii() and number.isdigit() else None
 

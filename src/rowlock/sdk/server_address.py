@@ -1,4 +1,4 @@
-"""Where the server is and how a program shows who it is: the owner's data directory, a token, or a login."""
+"""Where the server is and how a program authenticates: the owner's data directory, a token, or a login."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MAX_ANSWER = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who gets a token from the server: a user with a password, an application with its secret, or (`grant_type` local, `name` the
-    path of a socket) the user of this machine who this process is."""
+    """Credentials for which the server gives a token: a user with a password, an application with its secret, or (`grant_type` local,
+    `name` the path of a socket) the Unix user of this process."""
 
     grant_type: str
     name: str
@@ -51,7 +51,7 @@ class Login:
 def choose_login(
     username: str | None, password: str | None, client_id: str | None, client_secret: str | None
 ) -> Login | None:
-    """The login that is given whole. Raises ClientError for half of one."""
+    """The login that the arguments give; None where they give none. Raises ClientError where only one of a pair is given."""
     if bool(username) != bool(password) or bool(client_id) != bool(client_secret):
         raise ClientError("a login is username and password, or client_id and client_secret: one of the two is missing")
     if username and password:
@@ -69,7 +69,7 @@ class ServerAddress:
     token: str = ""
     login: Login | None = None
     hint: str = ""
-    """What to do when nobody answers."""
+    """What to do when the server does not answer."""
 
     def tls(self) -> ssl.SSLContext:
         """Raises ServerUnreachable when the authority cannot be read."""

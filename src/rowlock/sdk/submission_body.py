@@ -18,7 +18,7 @@ THIS_MACHINE = "rowlock.dev/host"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What shall run. See `Client.submit` for the fields."""
+    """The job to run. See `Client.submit` for the fields."""
 
     name: str
     command: str | Sequence[str] = ()

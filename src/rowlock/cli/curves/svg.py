@@ -10,7 +10,7 @@ from rowlock.cli.curves.terminal import Points, tell_apart
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 720, 260, 80, 30, 20, 40
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's: people who see few colours tell them apart."""
+"""The palette of Okabe and Ito: its colours can be told apart with any kind of colour blindness."""
 _LEGEND_LINE = 16
 
 

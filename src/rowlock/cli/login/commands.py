@@ -119,7 +119,7 @@ def logout(line: CommandLine) -> int:
 
 
 def _provider_logout(line: CommandLine) -> dict[str, Any]:
-    """What the server says of its identity provider; {} where it does not answer: who logs out need not wait for it."""
+    """What the server says of its identity provider; {} where it does not answer: a logout does not need it."""
     try:
         return dict(client.connect(line).call("GET", "/api/v1/login", anonymous=True).get("oidc") or {})
     except CommandError:
@@ -127,7 +127,7 @@ def _provider_logout(line: CommandLine) -> dict[str, Any]:
 
 
 def whoami(line: CommandLine) -> int:
-    """Print who the server says the caller is."""
+    """Print the name and the rights that the server knows the caller by."""
     try:
         name = client.connect(line).get("/api/v1/me")["username"]
     except CommandError:

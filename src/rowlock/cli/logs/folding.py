@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"(.*\D) ?(\d+)")
 
 @dataclass(slots=True, eq=False)
 class _Fold:
-    """One line, and whose it is."""
+    """One line, and the tag of the rank that wrote it."""
 
     text: bytes
     stamp: bytes

@@ -166,7 +166,7 @@ def _get(server: ServerClient, path: str) -> dict[str, Any]:
 
 
 def has_unread_input() -> bool:
-    """Does something wait in stdin that was meant for this command? A file from which somebody has read already, such as the list of a
+    """Is there unread input that was meant for this command? A file from which another program has read already, such as the list of a
     shell's loop, was not."""
     if not _is_piped():
         return False

@@ -125,7 +125,7 @@ def wait_for_start(server: ServerClient, name: str, identity: str) -> None:
 
 
 def _held_by(server: ServerClient, identity: str) -> str:
-    """Who holds the GPUs for which the job waits, as far as the user may know; "" for other waits."""
+    """The jobs that hold the GPUs for which this one waits, if the user may see them; "" for other waits."""
     with contextlib.suppress(client.StatusError):  # the user may not read events, or the job is gone
         return str(server.get(f"{WORKLOADS}/{identity}/explain").get("heldBy") or "")
     return ""

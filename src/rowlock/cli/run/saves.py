@@ -155,7 +155,7 @@ class _ForegroundRun:
             return
         self.changed = changed
         tell(f"Saved: {shorten_names(changed, _SHOWN)}. Job {self.name} is stopped, and runs again.")
-        # It may be gone already; of a server that has stopped, who follows is told.
+        # It may be gone already; the follower of the log reports a server that has stopped.
         with contextlib.suppress(CommandError):
             delete_job(server, identity, "rowlock run --rerun-on-save")
 

@@ -13,7 +13,7 @@ from rowlock.cli.output import tell
 from rowlock.cli.server_json import read_server_json
 
 MAX_LOG_BYTES = 16 << 20
-"""Of a log that a start goes on with; the one before the last is forgotten."""
+"""A longer log is renamed at the start; an earlier renamed one is overwritten."""
 _STALLED_TIMEOUT = 30.0
 """Seconds without any progress (CPU time, a line in its log) after which a starting server is given up."""
 _STAGE_PREFIX = "starting: "
@@ -47,7 +47,7 @@ def start_server(directory: str, argv: list[str]) -> dict[str, Any]:
             f"the server did nothing for {_STALLED_TIMEOUT:.0f} s, did not answer, and was stopped; {log} may say why"
         )
     finally:
-        if not is_ready:  # also after Ctrl-C: nobody waits for it any more, and it holds the directory's lock
+        if not is_ready:  # also after Ctrl-C: it would go on holding the directory's lock
             _end_process(process)
 
 
@@ -108,7 +108,7 @@ def _accepts_connections(url: str) -> bool:
 
 
 def open_log(path: str) -> IO[bytes]:
-    """For the end of a server's log; a long one is put aside first, beside it. Raises CommandError."""
+    """Open a server's log for appending. A log longer than `MAX_LOG_BYTES` is first renamed to `….1`. Raises CommandError."""
     try:
         with suppress(FileNotFoundError):
             if os.path.isfile(path) and os.path.getsize(path) > MAX_LOG_BYTES:

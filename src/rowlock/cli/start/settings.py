@@ -33,7 +33,7 @@ def _flag(name: str, row: Setting) -> Flag:
 
 
 REAL_FLAGS = tuple(_flag(name, row) for name, row in SETTINGS.items() if row.cluster == "real")
-"""Those of `up` that only a server of a real cluster has."""
+"""The flags of `up` that only apply to a real cluster."""
 FLAGS = tuple(_flag(name, row) for name, row in SETTINGS.items() if row.cluster != "real" and not row.internal)
 
 

@@ -1,4 +1,4 @@
-"""The server's refusal of a submit in the words of who typed it: flags instead of fields of the request."""
+"""The server's refusal of a submit, with the flags that were typed instead of the request's fields."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _parse_volumes(values: Sequence[str], name: str) -> dict[str, Any]:
 _PART_READERS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
     "gpus": _parse_gpus, "own user": _own_user, "environment": _parse_environment, "volumes": _parse_volumes,
 }  # fmt: skip
-"""Kinds of fields whose value becomes several fields."""
+"""Kinds of fields that set several fields of the request."""
 
 
 # ---------------------------------------------------------------- the master
