@@ -116,6 +116,29 @@ def draw_job(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": spec}
 
 
+def draw_set(dice: Random, name: str, mark: dict[str, str]) -> dict[str, Any]:
+    """A Job, or a JobSet of one or two replicated jobs, whose pods are odd and whose numbers sometimes are."""
+    pod = draw_pod(dice, name, mark)
+    pod["spec"]["restartPolicy"] = dice.choice(("Never", "OnFailure"))
+    template = {"metadata": {"annotations": pod["metadata"].get("annotations", {})}, "spec": pod["spec"]}
+    spec: dict[str, Any] = {"backoffLimit": 1, "parallelism": dice.randint(1, 2), "template": template}
+    spec |= {"completions": spec["parallelism"], "completionMode": dice.choice(("Indexed", "NonIndexed"))}
+    if dice.random() < 0.3:
+        field = dice.choice(
+            ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "backoffLimitPerIndex")
+        )
+        spec[field] = dice.choice(NUMBERS)
+    if dice.random() < 0.5:
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    jobs: list[dict[str, Any]] = [{"name": "a", "template": {"spec": spec}}]
+    if dice.random() < 0.5:
+        jobs.append({"name": dice.choice(("b", *WORDS)), "template": {"spec": copy.deepcopy(spec)}})
+        if dice.random() < 0.5:
+            jobs[1]["dependsOn"] = [{"name": dice.choice(("a", "b")), "status": dice.choice(("Ready", "Complete"))}]
+    whole: dict[str, Any] = {"replicatedJobs": jobs, "failurePolicy": {"maxRestarts": dice.choice((0, 1))}}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": whole}
+
+
 def _draw_program(dice: Random) -> str:
     steps = [dice.choice(ODD_FILES).format(path=dice.choice(ODD_PLACES)) for _ in range(dice.randint(0, 3))]
     return "\n".join(["cd /empty || exit 9", *steps, dice.choice(ENDS)])

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 from tests.end_to_end.cluster import Cluster
-from tests.hostile.odd_pods import draw_job, draw_looks, draw_pod
+from tests.hostile.odd_pods import draw_job, draw_looks, draw_pod, draw_set
 
 MARK = "ROWLOCK_SIEGE"
 BATCH = 12  # odd pods side by side
@@ -27,6 +27,12 @@ LONGEST_ANSWER = 10.0  # seconds; a server that hangs takes longer, a busy machi
 BATCHES_PER_KILL = 5
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+SETS = {
+    "Job": "/apis/batch/v1/namespaces/default/jobs",
+    "JobSet": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets",
+}
+COLLECTIONS = (JOBS, SETS["JobSet"], SETS["Job"], PODS)
+"""Those that make others first."""
 
 
 class Siege:
@@ -61,9 +67,13 @@ class Siege:
     def draw(self, seed: str) -> tuple[str, dict[str, Any]]:
         dice = Random(seed)
         name = "odd-" + seed.rpartition(":")[2]
-        return (
-            (JOBS, draw_job(dice, name, self.mark)) if dice.random() < 0.4 else (PODS, draw_pod(dice, name, self.mark))
-        )
+        sort = dice.random()
+        if sort < 0.6:
+            return PODS, draw_pod(dice, name, self.mark)
+        if sort < 0.8:
+            return JOBS, draw_job(dice, name, self.mark)
+        made = draw_set(dice, name, self.mark)
+        return SETS[made["kind"]], made
 
     def play_batch(self, seeds: list[str]) -> None:
         """Odd pods at once; an ordinary one beside them must run; all of them must be gone when they are deleted."""
@@ -79,10 +89,10 @@ class Siege:
                 self.complain(f"{seed} was answered with 500\n{self.cluster.last_words()}")
         said = f"after {seeds[0]} … {seeds[-1]}"
         self.check_canary(said)
-        for path in (JOBS, PODS):
-            self.ask("DELETE", path)
-        if not self.wait_for(lambda: not self.items(PODS) and not self.items(JOBS)):
-            left = [pod["metadata"]["name"] for pod in (*self.items(PODS), *self.items(JOBS))]
+        for path in COLLECTIONS:
+            self.ask("DELETE", f"{path}?propagationPolicy=Background")
+        if not self.wait_for(lambda: not any(map(self.items, COLLECTIONS))):
+            left = [one["metadata"]["name"] for path in COLLECTIONS for one in self.items(path)]
             self.complain(f"{said}: {', '.join(left)} cannot be deleted\n{self.cluster.last_words()}")
         if self.cluster.pid != self._pid or not psutil.pid_exists(self._pid):
             self.complain(f"{said}: the server ended\n{self.cluster.last_words()}")

@@ -37,6 +37,26 @@ def problem(kind: Kind, spec: Any) -> str:
     return _problem(spec, node, "spec", _STRUCTS[kind])
 
 
+def is_misshapen(kind: Kind, obj: Any) -> bool:
+    """Whether something stands where the schema has an object or a list and is none: nobody can read it, and the schema says so."""
+    return _is_misshapen(obj.get("spec"), types.field_schema(types.schema_of(kind), "spec") or types.ANYTHING)
+
+
+def _is_misshapen(value: Any, node: Schema) -> bool:
+    expected = node.get("type")
+    if expected == "object" and value is not None:
+        if not isinstance(value, dict):
+            return True
+        children = ((element, types.field_schema(node, key)) for key, element in value.items())
+        return any(_is_misshapen(element, child) for element, child in children if child is not None)
+    if expected == "array" and value is not None:
+        items = types.item_schema(node)
+        return not isinstance(value, list) or any(
+            _is_misshapen(part, items) or (part is None and items.get("type") == "object") for part in value
+        )
+    return False
+
+
 def _problem(value: dict[str, Any], node: Schema, path: str, structs: dict[str, str]) -> str:
     for key, element in value.items():
         child, where = types.field_schema(node, key), f"{path}.{key}"

@@ -38,6 +38,8 @@ class TrainerWebhooks:
             return new
         if problem := go_structs.problem(kind, new.get("spec")):
             raise WebhookFailure(_denial_text(_DEFAULTERS[kind], problem))
+        if go_structs.is_misshapen(kind, new):
+            return new  # the schema refuses it next
         if kind is kinds.TRAIN_JOB:
             return trainer_webhook.default_trainjob(old, new, now)
         new = jobset_webhook.default_jobset(new)
