@@ -143,3 +143,22 @@ def test_a_job_that_another_object_has_made_is_not_shown_beside_it(machine: Clus
     machine.until(lambda: len(pods_of(machine, "part")) == 1, "its pod")
     assert "part" not in {row["name"] for row in machine.json("rowlock", "list", "--json")}
     machine.api("DELETE", f"{JOBS}/part?propagationPolicy=Background")
+
+
+def test_a_pod_that_is_deleted_before_it_starts_is_replaced_also_where_the_job_waits_for_its_end(
+    machine: Cluster,
+) -> None:
+    job = batch_job("waiting", "true", podReplacementPolicy="Failed")
+    job["spec"]["template"]["spec"]["containers"][0]["image"] = "nobody.invalid/nothing:1"
+    machine.api("POST", JOBS, job)
+
+    def pods() -> list[str]:
+        found = machine.api("GET", f"/api/v1/namespaces/{SPACE}/pods?labelSelector=job-name=waiting")["items"]
+        return [pod["metadata"]["name"] for pod in found if pod["spec"].get("nodeName")]
+
+    machine.until(lambda: len(pods()) == 1, "the pod to be placed")
+    (first,) = pods()
+    machine.api("DELETE", f"/api/v1/namespaces/{SPACE}/pods/{first}")
+    machine.until(lambda: pods() and first not in pods(), lambda: f"another pod: {pods()}", 90)
+    machine.api("DELETE", f"{JOBS}/waiting?propagationPolicy=Background")
+    machine.until(lambda: not pods(), "the pods to go")

@@ -35,7 +35,7 @@ from rowlock.kubelet.worker.image_pulls import IMAGE_PULL_REASONS, ImagePuller
 from rowlock.kubelet.worker.pod_context import PodContext, PodContexts
 from rowlock.kubelet.worker.pod_volumes import PodVolumes
 from rowlock.kubelet.worker.starting import ContainerStart, ContainerStarter
-from rowlock.objects import Object, revision, uid
+from rowlock.objects import Object, meta, phase, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
@@ -319,8 +319,12 @@ class PodWorker:
         return why
 
     async def _delete_pod(self, pod: PodSpec) -> None:
+        """One that never started and is kept by a finalizer has failed: its Job may wait for that before it makes another."""
         options = DeleteOptions(grace=0, uid=pod.uid)
         with contextlib.suppress(NotFound):
+            if meta(pod.object).get("finalizers") and phase(pod.object) not in ("Succeeded", "Failed"):
+                failed = {"metadata": {"uid": pod.uid}, "status": {"phase": "Failed"}}
+                await self._api.patch(kinds.POD, pod.namespace, pod.name, failed, subresource="status")
             await self._api.delete(kinds.POD, pod.namespace, pod.name, options=options)
 
     async def measure_disk(self, state: PodState) -> bool:
