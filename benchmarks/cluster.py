@@ -172,8 +172,8 @@ def job(
     }
 
 
-def until_finished(events: Iterator[dict[str, Any]], names: set[str]) -> float:
-    """Wait until every job in `names` has Succeeded; the moment of the last (monotonic). Raises when one failed."""
+def until_finished(events: Iterator[dict[str, Any]], names: set[str], good: str = "Succeeded") -> float:
+    """Wait until every job in `names` has the condition of a good end; the moment of the last (monotonic). Raises when one failed."""
     left = set(names)
     for event in events:
         found = event["object"]
@@ -182,7 +182,7 @@ def until_finished(events: Iterator[dict[str, Any]], names: set[str]) -> float:
         true = {c["type"] for c in found.get("status", {}).get("conditions") or () if c["status"] == "True"}
         if "Failed" in true:
             raise RuntimeError(f"{found['metadata']['name']} failed: {found['status']['conditions'][-1]['message']}")
-        if "Succeeded" in true:
+        if good in true:
             left.discard(found["metadata"]["name"])
             if not left:
                 return time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import archive, budgets, image_start, jobs, watching
+from benchmarks import archive, budgets, image_start, jobs, trainjobs, watching
 from benchmarks.cluster import running
 from benchmarks.jobs import Figure
 
@@ -35,6 +35,7 @@ ROWS: dict[str, Callable[[], Iterator[Figure]]] = {
     "jobs": _jobs,
     "thousand-pods": _thousand,
     "image-start": image_start.figures,
+    "trainjobs": trainjobs.figures,
     "watching": watching.figures,
 }
 NAMES = (*ROWS, "archive")
