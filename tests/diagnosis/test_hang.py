@@ -82,6 +82,12 @@ def look(rank: int, seen: Stack | None, moved: bool = False, **more: Any) -> Ran
             "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), at work, but kept from the CPUs by other programs"
             " (6% of a CPU), silent for 6.0 s; rank 0 waits in all_reduce at step (train.py:14).",
         ),
+        (  # it asks again and again whether its compiler has ended, which gets no CPU
+            [look(0, REDUCE), look(1, LOAD, cpu=0.05, queued=0.9, helpers=0.03, helpers_queued=0.9, polls=True)],
+            "slow",
+            ("rank 1",),
+            "rank 1 (pod j-1, node n1) keeps the others waiting: it is at load (data.py:88), at work, but kept from the CPUs by other programs",
+        ),
         (
             [look(0, REDUCE), look(1, LOAD, moved=True), look(2, REDUCE)],
             "slow",
@@ -408,6 +414,7 @@ def test_hangs_that_no_list_of_calls_knows(
         [look(0, LOAD, moved=True), look(1, None, program="pip install x")],
         [look(0, NAP), look(1, LOAD, cpu=0.06, queued=0.9)],
         [look(r, LOAD, cpu=0.05, helpers=0.04, queued=0.5) for r in range(2)],
+        [look(0, NAP), look(1, LOAD, cpu=0.05, queued=0.9, helpers=0.03, helpers_queued=0.9, polls=True)],
         [look(0, ENDING, logged=NO_DATA), look(1, LOAD, moved=True)],
         [look(0, ENDING, logged=NO_DATA), look(1, LOAD, cpu=0.9)],
     ],

@@ -25,6 +25,8 @@ class Activity:
     """Of `own_cpu`, seconds inside of system calls."""
     queued: float = 0.0
     """Seconds for which threads of it and of what is below it were ready to run and had no CPU: a busy machine holds them up, and nobody else."""
+    own_queued: float = 0.0
+    """Of `queued`, what its own threads waited."""
     main_cpu: float = 0.0
     """Of `own_cpu`, what its main thread used."""
     faults: int = 0
@@ -46,6 +48,7 @@ def activity_between(first: Activity, last: Activity, seconds: float) -> dict[st
         "helpers": max(0.0, cpu - (last.own_cpu - first.own_cpu) / seconds),
         "transferred": max(0.0, (last.transferred - first.transferred) / seconds),
         "queued": max(0.0, (last.queued - first.queued) / seconds),
+        "helpers_queued": max(0.0, (last.queued - first.queued - last.own_queued + first.own_queued) / seconds),
         "polls": is_polling(first, last),
         "main_is_asleep": last.main_cpu == first.main_cpu,
         "sleeps": first.is_in_timer and last.is_in_timer and first.wakeups == last.wakeups,

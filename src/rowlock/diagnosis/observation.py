@@ -49,6 +49,8 @@ class RankObservation:
     """Of `cpu`, what the processes below it used: a compiler, data loaders."""
     queued: float = 0.0
     """In CPUs: what its threads would have used, had the machine not been busy with others."""
+    helpers_queued: float = 0.0
+    """Of `queued`, what the processes below it would have used."""
     sleeps: bool = False
     """Its main thread lies in one sleep of the kernel's timer and was not woken between the looks."""
     polls: bool = False
@@ -74,7 +76,8 @@ class RankObservation:
         talks = (
             self.transferred > _QUIET and self.awaited_collective not in MEETINGS
         )  # torch's store asks itself who came
-        return talks or self.helpers > IDLE or (self.is_starved and not self.polls)
+        helpers_work = self.helpers > IDLE or self.helpers + self.helpers_queued > _HALF
+        return talks or helpers_work or (self.is_starved and not self.polls)
 
     @property
     def is_standing_still(self) -> bool:

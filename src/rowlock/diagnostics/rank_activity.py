@@ -16,6 +16,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 def read_activity(pid: int) -> Activity:
     """Of a process that may have gone: then the counters are 0."""
     tree = (pid, *descendants(pid))
+    own_queued, *below = map(_queued_seconds, tree)
     return Activity(
         stack_dumps.cpu_seconds(pid),
         stack_dumps.own_cpu_seconds(pid),
@@ -23,7 +24,8 @@ def read_activity(pid: int) -> Activity:
         _wakeups(pid),
         b"nanosleep" in _read(f"/proc/{pid}/wchan"),
         system_cpu=_kernel_work(pid)[0],
-        queued=sum(_queued_seconds(each) for each in tree),
+        queued=own_queued + sum(below),
+        own_queued=own_queued,
         main_cpu=_main_cpu(pid),
         faults=_kernel_work(pid)[1],
     )
