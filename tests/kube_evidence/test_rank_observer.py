@@ -13,6 +13,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from rowlock.api import LogOptions
+from rowlock.controllers.read_your_writes import FollowingCache, ReadYourWrites
 from rowlock.errors import ApiError, Forbidden, Unavailable
 from rowlock.kube.client import Kube
 from rowlock.kube.connection import Connection
@@ -91,7 +92,9 @@ NO_IMAGE = "; the server has no --debug-image to look from a debug container"
 def observed(kube: Played, *pods: Object) -> dict[str, Any]:
     observer = RankObserver(clock=lambda: seconds(NOW), run=kube.run)
     observer.pods_of = {"job": list(pods)}.__getitem__
-    return asyncio.run(observer.observe(kube, JOB))
+    return asyncio.run(
+        observer.observe(ReadYourWrites(kube, cast(FollowingCache, kube)), JOB)
+    )  # as the REST API gives it
 
 
 def test_who_keeps_the_others_waiting_is_named() -> None:
@@ -109,6 +112,34 @@ def test_who_keeps_the_others_waiting_is_named() -> None:
         ("rank 0", "all_reduce", 600.0), ("rank 1", "", 30.0),
     ]  # fmt: skip
     assert kube.asked == [("n", "j-master-0", "pytorch"), ("n", "j-worker-0", "pytorch")]
+
+
+def test_what_is_missing_where_ranks_wait_for_each_other_to_come() -> None:
+    joins = [{"name": "init_process_group", "filename": "/site-packages/torch/distributed/c10d.py", "line": 1}, *LOADS]
+    agent = [
+        {"name": "Handler.next_rendezvous", "filename": "/site-packages/torch/distributed/elastic/a.py", "line": 1}
+    ]
+    stamps = {f"j-{role}-0": "2026-01-02T03:13:35.123456789Z" for role in ("master", "worker")}
+
+    def told(size: str) -> dict[str, Any]:
+        variables = [{"name": "rank", "repr": "0"}, {"name": "world_size", "repr": size}]
+        return {"meeting": [{"frames": [{"name": "_create_c10d_store", "locals": variables}]}], "world_size": "2"}
+
+    def sentence(frames: Any, first: dict[str, Any], second: dict[str, Any]) -> str:
+        kube = Played({"j-master-0": [rank("0", frames, **first)], "j-worker-0": [rank("1", frames, **second)]}, stamps)
+        return str(observed(kube, pod("master"), pod("worker"))["verdict"]["sentence"])
+
+    start = "The rendezvous is not complete: "
+    assert sentence(joins, told("3"), {}).startswith(
+        f"{start}2 ranks run, they expect 3; they are in init_process_group"
+    )
+    assert sentence(joins, told("3"), told("4")).startswith(f"{start}the ranks expect different numbers: ")
+    assert sentence(joins, {"world_size": "5"}, {"world_size": "5"}).startswith(f"{start}2 ranks run, they expect 5; ")
+    assert sentence(joins, {"world_size": "x"}, {"meeting": [7, {"frames": 1}]}).startswith(
+        f"{start}all 2 ranks that run wait"
+    )
+    runs = {"words": ["/usr/bin/python", "/usr/bin/torchrun", "--standalone", "t.py"], "nnodes": "2"}
+    assert sentence(agent, runs, runs).startswith(f"{start}torchrun waits for 2 nodes (PET_NNODES=2) in each of 2 pods")
 
 
 def test_on_how_many_looks_it_rests_is_said_and_who_does_anything_moves() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous
 from rowlock.diagnosis.stacks import parse_stack
 from rowlock.diagnostics import rank_processes, stack_dumps
 from rowlock.kube_evidence import rank_probe
@@ -70,10 +71,34 @@ def test_each_rank_below_a_launcher_is_seen_with_its_stack(
     with container(monkeypatch, sys.executable, "-c", LAUNCHER, lines=2):
         found = probed(capsys)
     assert [(rank["number"], rank["state"], rank["blind"]) for rank in found] == [("4", "S", ""), ("5", "S", "")]
+    assert not any("meeting" in rank for rank in found)
     for rank in found:
         for look in ("first", "second"):
             stack = parse_stack(rank[look])
             assert stack is not None and [frame.function for frame in stack.frames] == ["stand_still", "<module>"]
+
+
+JOINS = """
+import time
+def _create_c10d_store(hostname, port, rank, world_size, secret="hunter2"):
+    print("up", flush=True)
+    time.sleep(600)
+def init_process_group():
+    _create_c10d_store("j-master-0", 23456, 1, 3)
+init_process_group()
+"""
+
+
+@pytest.mark.skipif(not stack_dumps.find_py_spy(), reason="py-spy is not installed: stacks cannot be read")
+def test_of_a_rank_that_waits_for_others_to_come_what_it_expects_is_told_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(Path(stack_dumps.find_py_spy()).parent))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with container(monkeypatch, sys.executable, "-c", JOINS, lines=1):
+        (seen,) = probed(capsys)
+    assert parse_rendezvous(seen["meeting"]) == Rendezvous(3, 1, "j-master-0", 23456)
+    assert seen["world_size"] == "2" and "hunter2" not in json.dumps(seen["meeting"])
 
 
 @pytest.mark.parametrize(("lines", "first"), [([3, 3, 4], 3), ([3] * 5, 3), ([3, 4], 3)])

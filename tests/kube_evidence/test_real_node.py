@@ -48,6 +48,7 @@ if dist.get_rank() == 1:
     load()
 step()
 """
+JOINS = 'import torch.distributed as dist; dist.init_process_group("gloo")'
 FAILS = """
 import os, threading, time
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -204,7 +205,8 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
     spied = f"PATH={REPO}/.venv/bin:$PATH; export PATH; exec python -c '{HANG}'"
     submit(served, "hangs", 1, spied)
     submit(served, "quiet", 1, f"echo here; {REST}")
-    for name in ("hangs", "quiet"):
+    submit(served, "waits", 1, f"export WORLD_SIZE=3 {spied.replace(HANG, JOINS)}")
+    for name in ("hangs", "quiet", "waits"):
         served.run("rowlock", "wait", name, "-p", "team-a", "--for", "running", "--timeout", "120s")
     expected = "rank 1 (pod hangs-worker-0, node real-node) keeps the others waiting: it is at load (<string>:"
     served.until(lambda: expected in why(served, "hangs"), lambda: why(served, "hangs", "--stacks"), 60)
@@ -212,7 +214,9 @@ def test_who_keeps_the_others_waiting_is_seen_from_inside_the_pods(served: Clust
     assert "rank 0 waits in all_reduce at" in text and "load (<string>:" in text, text
     silence = why(served, "quiet")
     assert "No rank has written a line for " in silence and "they are not Python programs" in silence, silence
-    for name in ("hangs", "quiet"):
+    incomplete = "The rendezvous is not complete: 2 ranks run, they expect 3; they are in init_process_group at "
+    served.until(lambda: incomplete in why(served, "waits"), lambda: why(served, "waits", "--stacks"), 60)
+    for name in ("hangs", "quiet", "waits"):
         served.run("rowlock", "delete", name, "-p", "team-a")
 
 

@@ -36,6 +36,8 @@ class ReadYourWrites:
 
     def __init__(self, api: Api, cache: FollowingCache) -> None:
         self._api, self._cache = api, cache
+        self.inner = api
+        """Whose verbs these are: what is no verb (an exec on a real cluster) is asked of it."""
         self.keeps_order = api.keeps_order
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:

@@ -19,11 +19,13 @@ import msgspec
 
 from rowlock import objects
 from rowlock.api import Api, LogOptions
+from rowlock.controllers.read_your_writes import ReadYourWrites
 from rowlock.diagnosis import stacks
 from rowlock.diagnosis.activity import Activity, activity_between
 from rowlock.diagnosis.error_reports import parse_report_text
 from rowlock.diagnosis.hang import judge_ranks
 from rowlock.diagnosis.observation import RankObservation, Verdict
+from rowlock.diagnosis.rendezvous import Rendezvous, parse_rendezvous, torchrun_rendezvous
 from rowlock.diagnosis.root_cause import format_duration
 from rowlock.errors import ApiError, Forbidden
 from rowlock.kube.client import Kube
@@ -63,6 +65,7 @@ class _Counters(msgspec.Struct):
     system_cpu: float = 0.0
     main_cpu: float = 0.0
     queued: float = 0.0
+    own_queued: float = 0.0
     moved: int = 0
     network: int = 0
     faults: int = 0
@@ -79,6 +82,7 @@ class _Counters(msgspec.Struct):
             self.in_timer,
             system_cpu=self.system_cpu,
             queued=self.queued,
+            own_queued=self.own_queued,
             main_cpu=self.main_cpu,
             faults=self.faults,
         )
@@ -101,6 +105,15 @@ class _ProbedRank(msgspec.Struct):
     restarts: int = 0
     earlier: str = ""
     earlier_rank: int = 0
+    meeting: list[Any] = []
+    world_size: str = ""
+    words: list[str] = []
+    nnodes: str = ""
+
+    @property
+    def rendezvous(self) -> Rendezvous | None:
+        """What it waits for, where it waits for others to come."""
+        return parse_rendezvous(self.meeting) or torchrun_rendezvous(self.words, {"PET_NNODES": self.nnodes})
 
 
 class _ProbeAnswer(msgspec.Struct):
@@ -159,7 +172,8 @@ class RankObserver:
     async def observe(self, api: Api, job: Object) -> Answer:
         """Every running rank of a job, looked at two to five times; no verdict where none runs. What is refused is no error: it is the reason why
         nothing is seen."""
-        kube, running = api, [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
+        kube = api.inner if isinstance(api, ReadYourWrites) else api
+        running = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
         if not running or not isinstance(kube, Kube):
             return {"verdict": None, "ranks": []}
         slots, deadline = asyncio.Semaphore(_AT_ONCE), asyncio.get_running_loop().time() + _LOOK_S
@@ -296,6 +310,10 @@ class RankObserver:
             }
             earlier = parse_report_text(probed.earlier)
             seen |= {"error": parse_report_text(probed.error), "blind": probed.blind[:500], "restarts": probed.restarts}
+            seen |= {
+                "rendezvous": probed.rendezvous,
+                "world_size": int(size) if objects.is_digits(size := probed.world_size[:9]) else 0,
+            }
             seen["earlier_error"] = earlier and replace(earlier, rank=probed.earlier_rank)
             found.append(RankObservation(name, *where, **seen, stack=second, moved=moved))
         return [one for one in found if one.state not in ("X", "Z")]

@@ -26,6 +26,12 @@ FROM_OUTSIDE = "from-outside"
 TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
 ERROR_FILE, MAX_ERROR_BYTES = "TORCHELASTIC_ERROR_FILE", 16384
 """Where torch writes how a rank failed; the end of it is read."""
+MEETINGS = ("init_process_group", "next_rendezvous")
+"""Calls in which ranks, and torchruns, wait for each other to come; methods have their class before the name."""
+MEETING_VARIABLES = ("rank", "world_size", "rendezvous_count", "group_rank", "group_size", "hostname", "port")
+"""Those of torch's calls that `parse_rendezvous` reads."""
+MOST_WORDS = 64
+"""Of a torchrun's command line."""
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
@@ -127,6 +133,7 @@ def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
         "system_cpu": system,
         "main_cpu": cpu_seconds(f"{place}/task/{pid}")[0],
         "queued": sum(map(queued_seconds, all_of_it)),
+        "own_queued": queued_seconds(pid),
         "moved": sum(moved_bytes(each) for each in all_of_it),
         "network": network_bytes(pid),
         "faults": int(fields[7]) if len(fields) > 7 else 0,
@@ -167,9 +174,9 @@ def find_py_spy(pids: list[int]) -> str:
     return next((tool for tool in tools if os.access(tool, os.X_OK)), "")
 
 
-def run_py_spy(tool: str, pid: int) -> tuple[list[Any], str]:
+def run_py_spy(tool: str, pid: int, *flags: str) -> tuple[list[Any], str]:
     """The threads, or why there are none. The process is not paused: a pause ends system calls that have a time limit."""
-    command = [tool, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
     env = dict(os.environ, RUST_BACKTRACE="0")  # else its last line is not why it failed
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     try:
@@ -204,7 +211,7 @@ def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
 
 def short_thread(thread: dict[str, Any], with_calls: bool) -> dict[str, Any]:
     """What `parse_stack` reads of it."""
-    frames = [frame for frame in thread.get("frames") or [] if isinstance(frame, dict)] if with_calls else []
+    frames = frames_of(thread) if with_calls else []
     calls = [{name: frame.get(name) for name in ("name", "filename", "line")} for frame in frames[:MOST_CALLS]]
     return {"thread_name": thread.get("thread_name"), "active": thread.get("active"), "frames": calls}
 
@@ -268,6 +275,31 @@ def read_earlier_error(pid: int) -> dict[str, Any]:
     return {"restarts": int(found[2]), "earlier": texts.get(local_rank, ""), "earlier_rank": local_rank}
 
 
+def read_meeting(tool: str, pid: int, threads: list[Any]) -> dict[str, Any]:
+    """What a rank was told of the others that waits for them to come: the variables of torch's calls, or torchrun's command line."""
+    calls = {str(call.get("name")).rpartition(".")[2] for thread in threads for call in thread["frames"]}
+    if calls.isdisjoint(MEETINGS):
+        return {}
+    env, words = read_environ(pid), read_file(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")
+    if any(word.endswith(("/torchrun", "torch.distributed.run")) for word in words[:4]):
+        return {"words": words[:MOST_WORDS], "nnodes": env.get("PET_NNODES", "")}
+    found = run_py_spy(tool, pid, "--locals")[0]
+    told = [{"frames": [with_variables(call) for call in frames_of(thread)[:MOST_CALLS]]} for thread in found]
+    return {"meeting": told, "world_size": env.get("WORLD_SIZE", "")}
+
+
+def with_variables(call: dict[str, Any]) -> dict[str, Any]:
+    known = [
+        each for each in call.get("locals") or [] if isinstance(each, dict) and each.get("name") in MEETING_VARIABLES
+    ]
+    return {"name": call.get("name"), "locals": [{key: each.get(key) for key in ("name", "repr")} for each in known]}
+
+
+def frames_of(thread: Any) -> list[dict[str, Any]]:
+    frames = thread.get("frames") if isinstance(thread, dict) else None
+    return [frame for frame in frames or [] if isinstance(frame, dict)]
+
+
 def start_time(pid: int) -> float:
     """When a process began, in seconds since 1970."""
     fields = stat_fields(pid)
@@ -297,6 +329,7 @@ def main() -> None:
         state = (stat_fields(pid) or [b"X"])[0].decode()
         seen = {"pid": pid, "number": number, "state": state, "blind": blind, "error": errors.get(pid, "")}
         seen.update({"before": before[pid], "after": after, "looks": len(looks), "watched": watched})
+        seen.update(read_meeting(tool, pid, second))
         answer.append({**seen, **read_earlier_error(pid), "first": earlier_look(looks, pid), "second": second})
     sys.stdout.write(json.dumps({"ranks": answer}) + "\n")
 
