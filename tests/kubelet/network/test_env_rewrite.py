@@ -71,6 +71,9 @@ def test_rewriting(given: dict[str, str], expected: dict[str, str]) -> None:
 
 def test_a_hostfile() -> None:
     assert rewrite_hostfile("job-worker-0 slots=2\nother slots=1\n", known) == "127.0.0.1 slots=2\nother slots=1\n"
+    lines = "other slots=1\njob-worker-0 slots=2\njob-worker-1\nmore\n"
+    assert rewrite_hostfile(lines, known) == "other slots=1\n127.0.0.1 slots=3\nmore\n"
+    assert rewrite_hostfile("", known) == ""
 
 
 def test_every_row_of_the_table_names_a_form() -> None:

@@ -31,7 +31,8 @@ ADDRESS_VARIABLES: Mapping[str, tuple[str, str]] = {
     "TF_CONFIG": ("tf", ""),
 }
 """Variable → (form, the variable that carries its port)."""
-_HOST_LINE = re.compile(r"^(\S+)(.*)$", re.M)
+_HOST_LINE = re.compile(r"(\S+)(.*)")
+_SLOTS = re.compile(r"\bslots=([0-9]{1,6})")
 
 
 def rewrite_environment(env: Mapping[str, str], pod: str, resolve: PodResolver, port_of: PortLookup) -> dict[str, str]:
@@ -105,8 +106,19 @@ def _rewrite_addresses(value: Any, context: RewriteContext) -> Any:
 
 
 def rewrite_hostfile(text: str, resolve: PodResolver) -> str:
-    """An MPI hostfile (`name slots=n` a line): every rank is here."""
-    return _HOST_LINE.sub(lambda m: f"{LOOPBACK if resolve(m[1]) else m[1]}{m[2]}", text)
+    """An MPI hostfile (`name slots=n` a line): every rank is here, on one line, since Open MPI 5 refuses a host that it reads twice."""
+    others, slots, place = list[str](), 0, 0
+    for line in text.splitlines(keepends=True):
+        found = _HOST_LINE.match(line)
+        if found is None or not resolve(found[1]):
+            others.append(line)
+            continue
+        place = place if slots else len(others)
+        given = _SLOTS.search(found[2])
+        slots += int(given[1]) if given else 1
+    if slots:
+        others.insert(place, f"{LOOPBACK} slots={slots}\n")
+    return "".join(others)
 
 
 _REWRITERS: Mapping[str, Callable[[str, Mapping[str, str], str, RewriteContext], dict[str, str]]] = {
