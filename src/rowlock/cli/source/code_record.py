@@ -22,8 +22,9 @@ from rowlock.cli.grammar import CommandError
 from rowlock.cli.source.repository import find_repository
 from rowlock.cli.source.snapshot import SourceStore
 
-_PATIENCE = 1.0
-"""Seconds that a submit waits. The first snapshot of a large repository takes longer; the next one reuses its work."""
+_PATIENCE = 3.0
+"""Seconds that a submit waits for each of its two threads, on a busy machine. The first snapshot of a large repository takes longer; the
+next one reuses its work."""
 _LONGEST = 20.0
 """Seconds that one call of git or of the interpreter may take."""
 _ASK_PYTHON = "import sys; print(sys.version.split()[0], *sys.path, sep='\\0')"
@@ -76,12 +77,12 @@ class CodeRecording:
         }
 
     def result(self) -> dict[str, Any]:
-        """The facts, after at most a second: `repository`, `commit`, `changedFiles`, `snapshot`, `python`, `pythonVersion`,
+        """The facts, after a few seconds at most: `repository`, `commit`, `changedFiles`, `snapshot`, `python`, `pythonVersion`,
         `packages`, and `note` when one of them is missing."""
         for thread in self._threads:
             thread.join(_PATIENCE)
         late = any(thread.is_alive() for thread in self._threads)
-        note = "the code was not kept: it took more than a second; the next run keeps it" if late else self._note
+        note = "the code was not kept: it took too long; the next run keeps it" if late else self._note
         return dict(self._found) | ({"note": note[:1000]} if note else {})
 
 
