@@ -69,7 +69,8 @@ def test_a_job_from_the_list_of_runtimes_to_its_end(machine: Cluster, python: st
     found = result(machine, python, "life")
     assert {"torch-distributed", "jax-distributed", "deepspeed-distributed"} <= set(found["runtimes"])
     assert any(re.match(r"torch +\d", line) for line in found["printed"]), "get_runtime_packages prints the packages"
-    assert found["followed"] == ["hello from rank 0 of 2"] and found["node-1"] == ["hello from rank 1 of 2"]
+    for place, rank in (("followed", 0), ("node-1", 1)):  # torchrun complains beside it when the other one ends first
+        assert [line for line in found[place] if line.startswith("hello")] == [f"hello from rank {rank} of 2"]
     assert found["status"] == "Complete" and found["steps"] == {"node-0": "Succeeded", "node-1": "Succeeded"}
     assert {"Pod Started", "JobSet AllJobsCompleted"} <= set(found["events"])
     assert found["listed"] and '"reason":"NotFound"' in found["after"]
