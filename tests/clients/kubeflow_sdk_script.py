@@ -46,16 +46,13 @@ def life(client: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"runtimes": [one.name for one in client.list_runtimes()]}
     client.get_runtime_packages(runtime)
     name = client.train(runtime=runtime, trainer=trainer)
-    deadline = time.monotonic() + PATIENCE_S
-    while client.get_job(name).steps[0].status == "Pending":  # the SDK follows nothing that waits
-        assert time.monotonic() < deadline, "node-0 does not start"
-        time.sleep(0.1)
+    wait_until(lambda: "node-0" in started(client, name))  # the SDK follows nothing that waits
     found["followed"] = list(client.get_job_logs(name, follow=True))
     job = client.wait_for_job_status(name, timeout=PATIENCE_S, polling_interval=1)
     found |= {"status": job.status, "steps": {step.name: step.status for step in job.steps}}
     found["node-1"] = list(client.get_job_logs(name, step="node-1"))
-    events = client.get_job_events(name)
-    found["events"] = sorted({f"{event.involved_object_kind} {event.reason}" for event in events})
+    wait_until(lambda: "JobSet AllJobsCompleted" in told(client, name))
+    found["events"] = sorted(told(client, name))
     found["listed"] = name in [one.name for one in client.list_jobs(runtime=runtime)]
     client.delete_job(name)
     found["after"] = said(lambda: client.get_job(name))
@@ -74,17 +71,35 @@ def refusals(client: Any) -> dict[str, Any]:
         ),
         trainer=sdk.BuiltinTrainer(config=sdk.TorchTuneConfig(batch_size=2)),
     )
-    found = {
+    found: dict[str, Any] = {
         "unknown": said(lambda: client.train(runtime="torch-distribute", trainer=trainer)),
         "not there": said(lambda: client.get_job("nobody")),
         "optimizer": said(import_module("kubeflow.optimizer").OptimizerClient().list_jobs),
         "no image": first_message(client, waits),
         "tuned": first_message(client, tuned),
-        "tuned steps": [step.name for step in client.get_job(tuned).steps],
     }
+    wait_until(lambda: len(client.get_job(tuned).steps) == 2)
+    found["tuned steps"] = sorted(step.name for step in client.get_job(tuned).steps)
     for name in (waits, tuned):
         client.delete_job(name)
     return found
+
+
+def wait_until(holds: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it was awaited in vain"
+        time.sleep(0.1)
+
+
+def started(client: Any, name: str) -> set[str]:
+    """The steps that run or have run."""
+    return {step.name for step in client.get_job(name).steps if step.status != "Pending"}
+
+
+def told(client: Any, name: str) -> set[str]:
+    """Kind and reason of each event."""
+    return {f"{event.involved_object_kind} {event.reason}" for event in client.get_job_events(name)}
 
 
 def said(call: Any) -> str:
