@@ -93,6 +93,10 @@ class Kube:
         """Close all connections; watches and followed logs end."""
         await self.connection.close()
 
+    async def git_version(self) -> str:
+        """The version that the API server gives, such as `v1.34.4`. Raises ApiError."""
+        return str((await self.connection.send(Request("GET", "/version"))).get("gitVersion") or "")
+
     async def __aenter__(self) -> Kube:
         return self
 

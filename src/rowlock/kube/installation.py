@@ -16,6 +16,7 @@ from rowlock.api import Api, WriteOptions
 from rowlock.errors import AlreadyExists, BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from rowlock.gangs.dialects import BIND_REQUEST, DIALECTS, INSTALLED, Dialect
 from rowlock.kinds import Kind
+from rowlock.kube.client import Kube
 from rowlock.kube.install.job_kinds import job_crd_objects
 from rowlock.objects import Object, is_condition_true
 from rowlock.workloads.body_fields import did_you_mean
@@ -157,8 +158,13 @@ async def find_release(api: Api, dialect: Dialect) -> Dialect | None:
     for release in dialect.releases():
         assert release.proof is not None
         if not await missing_kinds(api, (release.proof,)):
-            return release
+            return None if await _is_rowlocks(api) else release
     return None
+
+
+async def _is_rowlocks(api: Api) -> bool:
+    """Whether the API server is rowlock's own: it serves PodGroups of Volcano and coscheduling, which Trainer makes, and runs neither."""
+    return isinstance(api, Kube) and "+rowlock" in await api.git_version()
 
 
 async def is_installed(api: Api, dialect: Dialect) -> bool | None:
