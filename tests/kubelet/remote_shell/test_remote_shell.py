@@ -30,7 +30,7 @@ def key(tmp_path: Path) -> Path:
 @pytest.fixture
 def port(key: Path) -> Iterator[int]:
     """Where a server listens."""
-    command = [sys.executable, "-P", "-m", f"{SHELL}.server", str(key), "0"]
+    command = [sys.executable, "-P", "-m", f"{SHELL}.server", str(key), "0", "127.0.0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
@@ -51,6 +51,13 @@ def ssh(key: Path, port: int, *command: str, stdin: bytes = b"") -> subprocess.C
 def test_output_and_exit_code_of_a_command_come_back(key: Path, port: int) -> None:
     done = ssh(key, port, "echo one;", "echo two >&2;", "exit 7")
     assert (done.stdout, done.stderr, done.returncode) == (b"one\n", b"two\n", 7)
+
+
+def test_it_listens_where_it_is_told_and_nowhere_else(port: int) -> None:
+    """A pod without a network of its own has every address of the machine."""
+    socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port), timeout=PATIENCE)
 
 
 def test_input_of_any_size_and_bytes_goes_there_and_comes_back(key: Path, port: int) -> None:

@@ -1,6 +1,6 @@
 """What stands for `sshd` in a node of an MPI job: it runs commands for holders of the job's key until it is told to end.
 
-    python -m rowlock.kubelet.remote_shell.server KEY_FILE PORT
+    python -m rowlock.kubelet.remote_shell.server KEY_FILE PORT [ADDRESS]
 
 Commands run in the container, with its variables; their processes are below this one, and end with it. Standard library
 only.
@@ -29,10 +29,11 @@ _REFUSED = 255
 """The exit code of `ssh` where no command was run."""
 
 
-def serve(key_file: str, port: int) -> None:
-    """Listens for ever. Raises OSError where the port is taken."""
-    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    listener = socket.create_server(("", port), family=family, backlog=128, dualstack_ipv6=family == socket.AF_INET6)
+def serve(key_file: str, port: int, address: str) -> None:
+    """Listens for ever at one IPv4 address, or ("") at all that the pod has. Raises OSError where the port is taken."""
+    is_dual = not address and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if is_dual else socket.AF_INET
+    listener = socket.create_server((address, port), family=family, backlog=128, dualstack_ipv6=is_dual)
     print(f"listening on port {listener.getsockname()[1]} for mpirun, in place of sshd", flush=True)
     while True:
         connection, _ = listener.accept()
@@ -126,9 +127,9 @@ def _end(program: "subprocess.Popen[bytes]") -> None:
 
 def main(argv: list[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as sshd ends when it is asked to
-    key_file, port = argv[0], int(argv[1])
+    key_file, port, address = argv[0], int(argv[1]), "".join(argv[2:])
     try:
-        serve(key_file, port)
+        serve(key_file, port, address)
     except OSError as error:
         raise SystemExit(f"cannot listen on port {port} in place of sshd: {error}") from None
 

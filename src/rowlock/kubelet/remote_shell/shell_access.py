@@ -36,7 +36,7 @@ class ShellServer:
     """A stand-in for sshd."""
 
     command: list[str]
-    """Without the port, its last argument."""
+    """Without its last arguments: the port, and the address where it is not all that the pod has."""
     port: int
     """Of the pod."""
 

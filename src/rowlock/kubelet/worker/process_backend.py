@@ -15,6 +15,7 @@ from rowlock.kubelet.images.base_environment import (
 from rowlock.kubelet.images.images import Image
 from rowlock.kubelet.images.layers import note_use
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
+from rowlock.kubelet.network.env_rewrite import LOOPBACK
 from rowlock.kubelet.network.pod_network import PodNetwork
 from rowlock.kubelet.node.node_context import NodeContext
 from rowlock.kubelet.pod.directory import WORK_DIRECTORY
@@ -150,7 +151,7 @@ class ProcessBackend:
         if server is None:
             return words
         port = self.network.claim_port(start.card.key, server.port)
-        return [*server.command, str(port)]
+        return [*server.command, str(port), *(() if start.context.has_own_address else (LOOPBACK,))]
 
     def _namespaces(self, start: ContainerStart, program: Program) -> tuple[str, ...]:
         """Which of PID and IPC namespace the program has for itself.
