@@ -197,7 +197,10 @@ async def play_rights(plane: RealPlane) -> None:
         await asyncio.sleep(QUIET_S)
         asked = plane.asked(since)
         for account in faces:
-            assert 0 < len(asked[account]) < QUIET_S, f"{account} asks more than once a second: {asked[account]}"
+            lists = [
+                each for each in asked[account] if not each.endswith("/namespaces/kube-system")
+            ]  # besides the probe
+            assert asked[account] and len(lists) < QUIET_S, f"{account} asks more than once a second: {lists}"
 
 
 def test_each_right_that_is_missing_is_named_and_the_server_is_ready(plane: RealPlane) -> None:
