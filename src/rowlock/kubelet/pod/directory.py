@@ -1,10 +1,10 @@
-"""Where a pod's facts lie on disk, and how long what it said is kept after it has gone.
+"""Where a pod's facts lie on disk, and how long its logs are kept after it is deleted.
 
-pods/<uid>/pod.json                 who it is, its address and devices
+pods/<uid>/pod.json                 its identity, address and devices
 pods/<uid>/<container>/start.N …    see shim.py
 pods/<uid>/.volumes/                see directories.py
-pods/<uid>/.work/                   where programs begin that name no directory
-logs/<namespace>_<pod>_<uid>/<container>.N.log    after the pod was deleted; the newest, within KEPT and SIZE
+pods/<uid>/.work/                   working directory of programs that name none
+logs/<namespace>_<pod>_<uid>/<container>.N.log    of a deleted pod; the newest, within MAX_KEPT_POD_LOGS and MAX_KEPT_LOG_BYTES
 logs/<namespace>_<pod>_<uid>/.owner.json          the uid of the job that it was a rank of
 logs/<namespace>_<pod>_<uid>/.archived            all of it is in the archive, too (`archive/log_intake.py`)
 logs/.earlier/<namespace>_<pod>_<uid>/…           of restarts before the last one, until the archive has them
@@ -39,12 +39,12 @@ _NO_FILE_SYSTEM = (
     errno.EROFS, errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EEXIST, errno.ENOENT,
 )  # fmt: skip
 _PASSING = frozenset((*_SHORTAGES, *_NO_FILE_SYSTEM))
-"""Refusals that say nothing about a file: it can be moved later. `logs` may lie on a file system that is not there now."""
+"""Temporary errors: the file can be moved later. `logs` may lie on a file system that is not mounted now."""
 _MAX_LOG_PREFIX = 255 - len("_00000000-0000-4000-8000-000000000000")
 _DOOMED = "~"
-"""Ends the name of a pod's directory whose removal has begun; a uid cannot end so (`is_name`)."""
+"""Suffix of a pod's directory whose removal has begun; no uid can end so (`is_name`)."""
 WORK_DIRECTORY = ".work"
-"""Below the pod's directory: its own empty one. No container can have this name."""
+"""The pod's working directory, below the pod's directory. No container can have this name."""
 OWNER_FACT = ".owner.json"
 ARCHIVED_FACT = ".archived"
 EARLIER_RUNS = ".earlier"
@@ -57,7 +57,7 @@ MAX_KEPT_LOG_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PodCard:
-    """What the kubelet must not forget of a pod, though the store may."""
+    """What the kubelet must know of a pod even after its object is deleted."""
 
     namespace: str
     name: str
@@ -67,9 +67,9 @@ class PodCard:
     begun: float
     devices: tuple[str, ...] = ()
     contained: bool = False
-    """Does it run in containers of an engine?"""
+    """Whether it runs in containers of an engine."""
     owner: str = ""
-    """The uid of the object that controls it, a job; "" = none does."""
+    """The uid of its controller, a job; "" = it has none."""
 
     @property
     def key(self) -> Key:
@@ -77,7 +77,7 @@ class PodCard:
 
     @classmethod
     def from_fact(cls, fact: Mapping[str, Any]) -> "PodCard | None":
-        """None for what is not as `write_card` writes it."""
+        """Checks a card that was read from disk; None if it is not as `write_card` writes it."""
         namespace, name, uid, node = (untrusted.text_of(fact, field) for field in ("namespace", "name", "uid", "node"))
         ip, begun, devices = untrusted.text_of(fact, "ip"), untrusted.time_of(fact, "begun"), fact.get("devices")
         if not all(map(is_name, (namespace, name, uid, node))) or begun is None or not isinstance(devices, list):
@@ -101,30 +101,30 @@ class PodDirectories:
         spread_subdirectories(str(self.pods))
         status = data.stat()
         self.identity = f"{status.st_dev}:{status.st_ino}"
-        """The data directory's own, which a copy does not share."""
+        """Device and inode of the data directory, which a copy does not share."""
         self._present: dict[Key, set[str]] = {}
-        """The uids of the pods of a name that have a directory, until `forget`."""
+        """Pod name → uids of its pods that have a directory, until `forget`."""
         self._is_stopped = threading.Event()
 
     def pod_directory(self, uid: str) -> Path:
-        """Raises NotAName for what cannot be a uid."""
+        """The directory of a pod. Raises NotAName for what cannot be a uid."""
         return self.pods / path_component(uid, "the uid of a pod,")
 
     def container_directory(self, uid: str, name: str) -> Path:
-        """Raises NotAName for what cannot be the name of a container."""
+        """The directory of a container. Raises NotAName for what cannot be the name of one."""
         return self.pod_directory(uid) / path_component(name, "the container")
 
     def write_card(self, card: PodCard) -> None:
         directory = self.pod_directory(card.uid)
         try:
             directory.mkdir(exist_ok=True, mode=0o700)
-        except FileNotFoundError:  # somebody has removed the one above while we run
+        except FileNotFoundError:  # the parent was removed while we run
             directory.mkdir(exist_ok=True, mode=0o700, parents=True)
         write_fact(f"{directory}/pod.json", {field: getattr(card, field) for field in PodCard.__slots__})
         self._present.setdefault(card.key, set()).add(card.uid)
 
     def read_cards(self) -> list[PodCard]:
-        """Every pod that has a directory."""
+        """The cards of all pods that have a directory."""
         cards = []
         for entry in _entries(self.pods):
             card = PodCard.from_fact(untrusted.read_object(f"{entry.path}/pod.json") or {})
@@ -136,11 +136,11 @@ class PodDirectories:
         return cards
 
     def present_uids(self, pod_key: Key) -> Set[str]:
-        """The pods of this name whose directories are there, also of one that has gone from the store and whose logs are not yet aside."""
+        """The uids of the pods of this name that have a directory, also of a deleted pod whose logs are not yet moved."""
         return self._present.get(pod_key, frozenset())
 
     def forget(self, card: PodCard) -> None:
-        """`retire` has done what it could."""
+        """Removes a pod from `present_uids`, after `retire`."""
         uids = self._present.get(card.key, set())
         uids.discard(card.uid)
         if not uids:
@@ -153,25 +153,25 @@ class PodDirectories:
         return []
 
     def retire(self, card: PodCard) -> bool:
-        """Quick, unless `logs` lies on another file system: the pod's logs move aside, and the name of its directory says that
-        the rest of it may go.
+        """Moves the pod's logs to `logs` and renames its directory, so that the rest can be removed. Quick, unless `logs` lies on
+        another file system.
 
-        False where `logs` takes no logs now: they stay there, and all else has gone."""
+        False if `logs` takes no logs now: they stay in the directory, and everything else in it is removed."""
         directory = self.pod_directory(card.uid)
         refusal = self._move_logs(directory, card)
         if refusal is not None:
             _remove_all_but_logs(directory)  # that may be what filled the disk
             refusal = self._move_logs(directory, card)
-        with contextlib.suppress(OSError):  # nothing is there, or what an earlier attempt has left
-            os.rename(directory, f"{directory}{_DOOMED}")  # also after a crash, when `pod.json` may have gone first
-        if refusal is not None:  # `finish_removals` comes to it, or the next server
+        with contextlib.suppress(OSError):  # there is no directory, or an earlier attempt left its target
+            os.rename(directory, f"{directory}{_DOOMED}")  # also after a crash, when `pod.json` may be gone
+        if refusal is not None:  # `finish_removals` retries, here or in the next server
             place, reason = f"{card.namespace}/{card.name}", refusal.strerror or refusal
             text = "the logs of the deleted pod %s stay in %s~ until %s takes them: %s"
             log.warning(text, place, directory, self.logs, reason)
         return refusal is None
 
     def remove_retired(self, uid: str) -> None:
-        """Slow where a pod has written many files."""
+        """Removes a retired pod's directory; slow if it has many files. `stop_removals` interrupts it."""
         directory = self.pod_directory(uid)
         doomed = f"{directory}{_DOOMED}"
         for _ in range(_ATTEMPTS):
@@ -188,7 +188,7 @@ class PodDirectories:
         )
 
     def _move_logs(self, directory: Path, card: PodCard) -> OSError | None:
-        """Why a log stays there, where that passes: a full disk, no descriptor, a file system that is not there."""
+        """Moves the pod's logs. Returns why one stays if that is temporary: a full disk, no descriptor, a missing file system."""
         log_directory = self.logs / f"{_log_prefix(card.namespace, card.name)}_{card.uid}"
         refusal: OSError | None = None
         try:
@@ -209,7 +209,7 @@ class PodDirectories:
         return refusal
 
     def finish_removals(self) -> None:
-        """What a server that was killed, or a full disk, has not let be removed to the end."""
+        """Finishes removals that a killed server or a full disk has interrupted."""
         for entry in _entries(self.pods):
             if not entry.name.endswith(_DOOMED):
                 continue
@@ -219,22 +219,22 @@ class PodDirectories:
                 beneath.remove_path(entry.path, self._is_stopped.is_set)
 
     def stop_removals(self) -> None:
-        """The server ends: what is being removed is left to the next one's `finish_removals`."""
+        """Interrupts removals as the server ends; the next server's `finish_removals` completes them."""
         self._is_stopped.set()
 
     def forget_old_logs(self) -> None:
-        """Keeps logs of deleted pods, within KEPT pods and SIZE bytes: `find_surplus` says whose go."""
+        """Removes logs of deleted pods beyond MAX_KEPT_POD_LOGS and MAX_KEPT_LOG_BYTES; `find_surplus` chooses which."""
         entries: list[KeptLogs] = []
         try:
-            self.logs.mkdir(exist_ok=True, mode=0o700)  # somebody may have removed it while we run
+            self.logs.mkdir(exist_ok=True, mode=0o700)  # it may have been removed while we run
             found = _entries(self.logs)
-        except OSError:  # it is on a file system that is not there now
+        except OSError:  # its file system is not mounted now
             return
         for entry in found:
             if entry.name == EARLIER_RUNS:
                 continue
             if self._on_logs_aside is not None and not os.path.exists(f"{entry.path}/{ARCHIVED_FACT}"):
-                continue  # the archive has not come to it yet
+                continue  # not archived yet
             with contextlib.suppress(OSError):
                 size = sum(e.stat().st_blocks * 512 for e in _entries(entry.path))
                 entries.append(KeptLogs(entry.stat().st_mtime, size, entry.path))
@@ -242,8 +242,8 @@ class PodDirectories:
             beneath.remove_path(logs.path)
 
     def find_deleted_pod_log(self, namespace: str, pod: str, container: str, owner: str = "") -> Path | None:
-        """The newest log of a deleted pod; of its first container when none is named. `owner`: only of a pod of the job
-        with this uid, for an earlier job may have had the same name."""
+        """The newest log of a deleted pod, of any container if `container` is "". `owner`: only of pods of the job with this uid,
+        since an earlier job may have had the same name."""
         logs: list[tuple[float, str]] = []
         prefix = _log_prefix(namespace, pod)
         for directory in _entries(self.logs) if self.logs.is_dir() else ():
@@ -260,7 +260,7 @@ class PodDirectories:
         return Path(max(logs)[1]) if logs else None
 
     def drop_old_runs(self, card: PodCard, container: str, newest: int) -> None:
-        """Before run `newest` begins: only the one before it keeps its log and facts here."""
+        """Before run `newest` begins, removes the run before the last: only the last keeps its log and facts here."""
         if newest == 0:
             return
         directory = self.container_directory(card.uid, container)
@@ -272,7 +272,7 @@ class PodDirectories:
             beneath.remove_path(str(directory / name))
 
     def _put_aside(self, card: PodCard, container: str, number: int) -> bool:
-        """The log of an earlier run, for the archive. False: the disk refuses it now, and it stays until its pod goes."""
+        """Moves the log of an earlier run to the archive's intake. False if the disk refuses it now: it stays until its pod is deleted."""
         assert self._on_logs_aside is not None
         log = str(self.container_directory(card.uid, container) / f"log.{number}")
         if os.path.islink(log) or not os.path.isfile(log):
@@ -287,8 +287,8 @@ class PodDirectories:
 
 
 def _log_prefix(namespace: str, pod: str) -> str:
-    """What the name of a directory of logs begins with; the uid follows, and no file's name may be longer than 255 bytes.
-    Only pods without a job have such names."""
+    """The name of a log directory without the uid, cut so that the whole name has at most 255 bytes. Only pods without a job
+    have names that long."""
     whole = f"{namespace}_{pod}"
     if len(whole) <= _MAX_LOG_PREFIX:
         return whole
@@ -301,7 +301,7 @@ def _list_containers(directory: Path) -> list[str]:
 
 
 def _remove_all_but_logs(directory: Path) -> None:
-    """Volumes, working directories, what programs wrote: not `pod.json`, and not the logs of the containers."""
+    """Removes volumes, working directories and programs' files, but not `pod.json` and the logs of the containers."""
     with contextlib.suppress(OSError):
         containers = _list_containers(directory)
         for entry in _entries(directory):
@@ -314,16 +314,16 @@ def _remove_all_but_logs(directory: Path) -> None:
 
 
 def _passes(error: OSError, place: Path) -> bool:
-    """May what is there be moved later? Where it has gone, a server that stopped meanwhile has left a thread that does the same."""
+    """Whether a failed move can succeed later. If `place` is gone, a thread that a stopped server left is moving it."""
     return error.errno in _PASSING and os.path.lexists(place)
 
 
 def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
-    """Raises OSError. The archive may look into `aside` at any moment."""
+    """Moves a log into `aside`, which the archive may read at any moment. Raises OSError."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             aside.mkdir(exist_ok=True, mode=0o700, parents=True)
-            if owner and not (aside / OWNER_FACT).exists():  # first: without it the log would be no job's
+            if owner and not (aside / OWNER_FACT).exists():  # first, so that the log is never without its job
                 with contextlib.suppress(OSError):  # a full disk: the log is kept, and read by the pod's name only
                     write_fact(str(aside / OWNER_FACT), {"uid": owner})
             move_file(log, f"{aside}/{name}")
@@ -332,11 +332,11 @@ def _move_log(log: str, aside: Path, name: str, owner: str) -> None:
             if not attempts_left or not os.path.lexists(log):
                 raise
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside / ARCHIVED_FACT)  # it is not true any more
+        os.unlink(aside / ARCHIVED_FACT)  # no longer true
 
 
 def _entries(directory: str | Path) -> list[os.DirEntry[str]]:
-    """What is in a directory; read to its end, so that it is closed whatever happens to one of them. Raises OSError."""
+    """The entries of a directory, read at once, so that it is closed even if handling one of them fails. Raises OSError."""
     with os.scandir(directory) as entries:
         return list(entries)
 

@@ -1,7 +1,7 @@
-"""What exec takes for one program: the bytes of its variables and arguments, counted while they are made.
+"""Counts the bytes of a program's variables and arguments against exec's limits, while they are built.
 
-`$(NAME)` in a variable may name one before it, so a kilobyte of a pod can stand for any number of gigabytes. Nothing is made
-that exec would refuse: the container gets a problem, and no other pod waits.
+`$(NAME)` in a variable may refer to an earlier one, so a kilobyte of a pod may expand to gigabytes. Nothing that exec would
+refuse is built: the container gets a problem, and no other pod is delayed.
 """
 
 import re
@@ -13,7 +13,7 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 LONGEST_STRING = 128 << 10
 """Bytes of one argument, or of one variable with its name, the terminating zero included (MAX_ARG_STRLEN of Linux)."""
 MOST_REFERENCES = 1 << 15
-"""`$(NAME)` and `$$` in all variables and arguments of a container: each costs time, and may stand for nothing."""
+"""Most `$(NAME)` and `$$` in all variables and arguments of a container: each costs time, even if its value is empty."""
 _MOST_BYTES, _LEAST_BYTES = 6 << 20, LONGEST_STRING
 _BYTES_PER_STRING = 9
 """The terminating zero, and a pointer: execve counts both."""
@@ -35,7 +35,7 @@ class ExecSpace:
         self._left, self._references = self._limit, MOST_REFERENCES
 
     def take(self, text: str, name: str = "") -> None:
-        """Counts an argument, or the variable `name`; one that is given again counts again."""
+        """Counts an argument, or the variable `name`; a variable that is set again counts again."""
         size = len(text) + len(name)
         if size <= LONGEST_STRING and not (text.isascii() and name.isascii()):
             size = len((text + name).encode(errors="surrogatepass"))
@@ -50,7 +50,7 @@ class ExecSpace:
             )
 
     def expand(self, text: str, env: Mapping[str, str], name: str = "") -> str:
-        """`$(NAME)` from `env`, `$$` an escaped dollar; what is unknown stays as it is. `name`: the variable that it is for."""
+        """Replaces `$(NAME)` by its value in `env` and `$$` by a dollar; unknown names stay. `name`: the variable that `text` is for."""
         if "$" not in text:
             return text
         parts, end, size = list[str](), 0, len(text)
@@ -59,9 +59,7 @@ class ExecSpace:
             value = "$" if token == "$" else env.get(token[1:-1], match[0])
             size += len(value) - len(match[0])
             self._references -= 1
-            if (
-                size >= LONGEST_STRING + len(match.string) - match.end()
-            ):  # what follows may name variables that are empty
+            if size >= LONGEST_STRING + len(match.string) - match.end():  # the rest may refer to empty variables
                 raise self._too_long(name)
             if self._references < 0:
                 raise ContainerConfigError(
@@ -87,5 +85,5 @@ class ExecSpace:
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """`text` of a container that nobody names."""
+    """Expands `text` within the limits of a fresh ExecSpace."""
     return ExecSpace("").expand(text, env)

@@ -13,11 +13,11 @@ from rowlock.objects import Object, dig
 
 LOST_EXIT_CODE = 137
 BACKOFF_RESET_AFTER = 600.0
-"""Seconds that a run must last for the restarts before it to be forgotten."""
+"""Seconds after which a run resets the back-off."""
 POD_UID_VARIABLE = "ROWLOCK_POD_UID"
-"""Every program carries its pod's uid under this name: how a stray is told from a stranger."""
+"""Every program has its pod's uid in this variable, by which leftover processes are recognised."""
 DATA_DIRECTORY_VARIABLE = "ROWLOCK_DATA_DIRECTORY_ID"
-"""And its data directory's `PodDirectories.identity`: a restored or copied cluster has pods with the same uids."""
+"""Has the data directory's `PodDirectories.identity`: pods of a restored or copied cluster have the same uids."""
 
 ObjectLookup = Callable[[Kind, str, str], Object | None]
 """Kind, namespace and name → the object; None when there is none."""
@@ -36,15 +36,15 @@ class Exit:
     container: str = ""
     """Its container's id, where an engine ran it."""
     passed_on: bool = False
-    """Its first process died of the signal that asked it to end, and what it had left running was asked then."""
+    """Its first process died of the stop signal without passing it on; the processes that it left were asked to end afterwards."""
     stop_grace: float | None = None
-    """Seconds that it was given when it was asked to end; None = it was not."""
+    """Seconds of grace with which it was asked to end; None = it was not asked."""
     stop_took: float = 0.0
-    """Seconds from then to its end."""
+    """Seconds from that request to its end."""
     used_grace: bool = False
-    """The grace was over, and it was killed."""
+    """Whether the grace ran out and it was killed."""
     helpers_overuse: str = ""
-    """Why processes that it had started were killed for memory, though it ended with 0 itself."""
+    """Why processes that it started were killed for memory, although it exited with 0 itself; "" = none were."""
     reached_pids_limit: bool = False
     """The kernel refused it a process or thread, because it had as many as it may have."""
 
@@ -92,16 +92,16 @@ class ContainerConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """How it stands with the image of a container that a container engine must fetch first."""
+    """The pull of a container's image by a container engine."""
 
     under_way: bool = False
     failures: int = 0
     not_before: float = 0.0
-    """When it may be tried again."""
+    """Time of the next attempt at the earliest, in seconds since the epoch."""
     why: str = ""
-    """Why the last try failed."""
+    """Why the last attempt failed."""
     told: bool = False
-    """It has come, which an event has said."""
+    """Whether an event has reported that the image was pulled."""
 
 
 NO_PULL = Pull()
@@ -109,7 +109,7 @@ NO_PULL = Pull()
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """`run` is the newest life, `last` the end of the one before; `requests` the number of a start that is under way."""
+    """`run` is the newest run, `last` the exit of the one before, `asked` the number of a start that is under way."""
 
     run: Run | None = None
     last: Exit | None = None
@@ -117,23 +117,23 @@ class ContainerFacts:
     problem_since: float = 0.0
     asked: int | None = None
     shim: int = 0
-    """The process that was made for that start."""
+    """The pid of that start's shim; 0 = not known."""
     stop_by: float | None = None
     image_id: str = ""
     pull: Pull = NO_PULL
     started: bool = False
-    """Of the newest run: its startup probe has passed and its postStart hook is done; only for who has these."""
+    """Whether the newest run's startup probe has passed and its postStart hook is done; used only if it has either."""
     ready: bool = False
-    """Of the newest run: its readiness probe says so; only for who has one."""
+    """Whether the newest run's readiness probe passes; used only if it has one."""
 
     @property
     def is_alive(self) -> bool:
-        """A program may be running."""
+        """Whether a program may be running."""
         return self.asked is not None or (self.run is not None and self.run.exit is None)
 
     @property
     def recent_restarts(self) -> int:
-        """How many restarts are still remembered when the newest run has ended."""
+        """Restarts that count for the back-off once the newest run has ended."""
         run = self.run
         if run is None or run.exit is None or run.exit.finished - run.exit.started >= BACKOFF_RESET_AFTER:
             return 0
@@ -145,7 +145,7 @@ NO_FACTS = ContainerFacts()
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """Everything about one pod that is not in its object."""
+    """What is known about one pod beside its object."""
 
     ip: str = ""
     host_ip: str = "127.0.0.1"
@@ -154,9 +154,9 @@ class PodFacts:
     master_ready: float | None = None
     """When the master that an emulated init container waits for became ready; None = not yet."""
     evicted: str = ""
-    """Why the pod must go."""
+    """Why the pod is evicted; "" = it is not."""
     start_delay: float = 0.0
-    """Seconds from `start_time` before its first program: those before it have failed (`recreations.py`)."""
+    """Seconds from `start_time` until its first program may start, because its predecessors failed (`recreations.py`)."""
     rejected: tuple[str, str] | None = None
     """Reason and message of a pod that the node has no room for."""
 

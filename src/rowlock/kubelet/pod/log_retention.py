@@ -1,6 +1,6 @@
-"""Which logs of deleted pods are kept when there are too many: namespaces share the room, and in each its pods do. Pure.
+"""Chooses which logs of deleted pods to keep: namespaces share the space equally, and so do pods within a namespace. Pure.
 
-A pod that fails and is made anew for hours leaves thousands of directories; by age alone they would push out everybody else's.
+A pod that fails and is recreated for hours leaves thousands of directories; by age alone they would displace all others.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ class KeptLogs:
 
     @property
     def pod(self) -> str:
-        """Namespace and name, which the pods before and after it have, too."""
+        """Namespace and name, which the pod shares with its predecessors and successors."""
         return PurePath(self.path).name.rpartition("_")[0]
 
     @property
@@ -29,14 +29,14 @@ class KeptLogs:
 
 
 def find_surplus(logs: Sequence[KeptLogs], most: int, most_bytes: int) -> list[KeptLogs]:
-    """Those that must go so that at most `most` pods and `most_bytes` bytes are left: of each pod's the oldest."""
+    """The logs to remove so that at most `most` pods and `most_bytes` bytes are left: of each pod's the oldest."""
     fitting = _select_kept(logs, most, lambda one: 1)
     kept = set(_select_kept(fitting, most_bytes, lambda one: one.size))
     return [one for one in logs if one not in kept]
 
 
 def _select_kept(logs: Sequence[KeptLogs], room: float, weigh: Callable[[KeptLogs], int]) -> Sequence[KeptLogs]:
-    """As many as there is room for, in equal parts; what a part leaves is the newest's, whosever they are."""
+    """As many as fit `room`, shared equally; what a share leaves unused goes to the newest of the rest."""
     if sum(map(weigh, logs)) <= room:
         return logs
     newest_first = sorted(logs, key=lambda one: (-one.time, one.path))
@@ -49,7 +49,7 @@ def _select_kept(logs: Sequence[KeptLogs], room: float, weigh: Callable[[KeptLog
 
 
 def _take(logs: Iterable[KeptLogs], room: float, weigh: Callable[[KeptLogs], int]) -> list[KeptLogs]:
-    """The first that fit."""
+    """In order, each that fits the room left by those before it."""
     taken = []
     for one in logs:
         if weigh(one) <= room:
@@ -61,7 +61,7 @@ def _take(logs: Iterable[KeptLogs], room: float, weigh: Callable[[KeptLogs], int
 def _share(
     logs: Iterable[KeptLogs], room: float, weigh: Callable[[KeptLogs], int], owner_of: Callable[[KeptLogs], str]
 ) -> list[tuple[list[KeptLogs], float]]:
-    """The logs of each owner, and the room that is theirs: all they want, or as much as every other who wants more."""
+    """The logs of each owner and its share of `room`: all it needs, or an equal part (max-min fairness)."""
     owners: dict[str, list[KeptLogs]] = defaultdict(list)
     for one in logs:
         owners[owner_of(one)].append(one)

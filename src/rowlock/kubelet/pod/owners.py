@@ -1,4 +1,4 @@
-"""The jobs of pods, also of pods whose job has just been deleted: why a pod goes stands in the job."""
+"""The jobs of pods, including jobs just deleted: a job's object says why its pods are stopped."""
 
 from rowlock import kinds
 from rowlock.api import Change, View
@@ -10,14 +10,14 @@ _MOST_DELETED = 256
 
 
 class Owners:
-    """Finds the owner of a pod; remembers the newest deleted ones in which a command has said that it deletes them."""
+    """Finds a pod's owner; remembers the newest deleted owners that carry the mark of the command that deleted them."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._deleted: dict[str, Object] = {}
 
     def note_change(self, change: Change) -> None:
-        """An object has changed: of any kind."""
+        """Remembers a deleted object if a command has marked it; ignores all other changes."""
         if change.type != "Deleted" or STOPPED_BY_ANNOTATION not in annotations(change.object):
             return
         self._deleted[uid(change.object)] = with_field(change.object, "metadata.deletionTimestamp", timestamp(0))
@@ -25,7 +25,7 @@ class Owners:
             del self._deleted[next(iter(self._deleted))]
 
     def owner_of(self, pod: PodSpec) -> Object | None:
-        """The job that made the pod, as it is or as it was when it was deleted; None where it has gone, or there was none."""
+        """The pod's job, as stored or as remembered from its deletion; None if it is neither, or the pod has none."""
         owner = controller_of(pod.object) or {}
         kind = kinds.by_api_version(str(owner.get("apiVersion")), str(owner.get("kind"))) if owner else None
         job = self._view.get(kind, pod.namespace, str(owner.get("name"))) if kind is not None else None

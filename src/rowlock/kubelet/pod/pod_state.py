@@ -1,4 +1,4 @@
-"""What the kubelet remembers of a pod between turns; all of it can be made again from disk."""
+"""What the kubelet remembers of a pod between turns; all of it can be rebuilt from disk."""
 
 import asyncio
 import contextlib
@@ -22,34 +22,34 @@ class PodState:
     master_ready: float | None = None
     finished: bool = False
     is_released: bool = False
-    """The pod host has given back what it had of the pod, since it has finished."""
+    """Whether the pod host has released what it held for the pod, after it finished."""
     are_warnings_sent: bool = False
     has_lost_shim: bool = False
-    """A shim was lost: its container, or what its program has started, may run on."""
+    """A shim was lost: its container, or processes of its program, may still run."""
     lost_hosts: int = 0
-    """Pod hosts in a row that ended while they started one of its containers."""
+    """Pod hosts in a row that died while they started one of its containers."""
     evicted: str = ""
-    """Why it must go; after a restart of the server its status says so."""
+    """Why it is evicted; after a restart of the server only its status says so."""
     rejected: tuple[str, str] | None = None
     """Reason and message, where the node has no room for it (`node/admission.py`)."""
     failed_probes: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Container and number of its run → the sentence of the event that said which probe or hook it failed, and was stopped for."""
+    """Container and number of its run → the event's message about the probe or hook that failed and for which it was stopped."""
     stop_reasons: dict[tuple[str, int], str] = field(default_factory=dict)
     """Container and number of its run → why it was asked to end."""
     creation_problems: dict[str, Problem] = field(default_factory=dict)
-    """Container → why an engine could not create it just now; not told yet."""
+    """Container → why an engine could not create it; not reported yet."""
     volumes: tuple[Volume, ...] | None = None
-    """As they are on disk; None = not looked at since the kubelet started."""
+    """As they are on disk; None = not checked since the kubelet started."""
     reported_exits: set[tuple[str, int]] = field(default_factory=set)
-    """Runs whose bad end has been told."""
+    """Container and number of the runs whose exit events are recorded."""
     delay: StartDelay = NO_DELAY
-    """How long it waits before it starts, because those before it have failed."""
+    """How long it waits before it starts, because its predecessors failed."""
     spec: PodSpec | None = None
-    """Of the pod's object that was seen last."""
+    """The parsed object that was seen last."""
     removed: Object | None = None
-    """The object as it was when it went, where its programs have their grace still (`as_deleted_gracefully`)."""
+    """Its deleted object with a grace period for its programs (`as_deleted_gracefully`); None = none is due."""
     _watchers: set[asyncio.Event] = field(default_factory=set)
-    """Set at each change of the facts."""
+    """Events that are set at each change of the facts."""
 
     def facts(self) -> PodFacts:
         card = self.card
@@ -65,7 +65,7 @@ class PodState:
         )
 
     def spec_of(self, pod: Object) -> PodSpec:
-        """What its object asks for: read anew only when that is another one (objects are values)."""
+        """The parsed object; parsed again only if it is another one (objects are immutable)."""
         if self.spec is None or self.spec.object is not pod:
             self.spec = parse_pod_spec(pod)
         return self.spec
@@ -75,25 +75,25 @@ class PodState:
         yield from (k.run for k in self.containers.values() if k.run is not None and k.run.exit is None)
 
     def running_numbers(self) -> dict[str, int]:
-        """The containers whose programs run, and the number of each one's run."""
+        """Containers whose programs run → the number of each one's run."""
         return {name: k.run.number for name, k in self.containers.items() if k.run is not None and k.run.is_running}
 
     def has_started(self) -> bool:
         return any(k.run is not None and k.run.started is not None for k in self.containers.values())
 
     def is_unstarted(self) -> bool:
-        """Nothing of it was ever started: how it runs is still to be decided."""
+        """Whether nothing of it was ever started, so that its runtime can still be chosen."""
         return all(k.run is None and k.asked is None for k in self.containers.values())
 
     def has_problem(self) -> bool:
         return any(k.problem is not None for k in self.containers.values())
 
     def has_file_volumes(self) -> bool:
-        """Does it see ConfigMaps or Secrets as files?"""
+        """Whether it sees objects such as ConfigMaps or Secrets as files."""
         return any(v.kind == "files" for v in self.volumes or ())
 
     def retry_problems(self) -> None:
-        """What stood in the way may be gone: try again now."""
+        """Makes failed starts due now: their cause may be gone."""
         for name, facts in self.containers.items():
             if facts.problem is not None:
                 self.containers[name] = replace(facts, problem_since=0.0)
@@ -102,7 +102,7 @@ class PodState:
         return not self.finished and self.rejected is None
 
     def containers_to_poll(self, *, pidfds: bool) -> list[str]:
-        """Containers worth a look though nothing was heard of them."""
+        """Containers whose facts must be polled: those that are starting, and without `pidfds` all that run."""
         return [
             name
             for name, k in self.containers.items()
@@ -110,7 +110,7 @@ class PodState:
         ]
 
     def set_facts(self, container: str, facts: ContainerFacts) -> None:
-        """Take new facts, and wake the tasks that wait for this pod."""
+        """Stores new facts and wakes the tasks that wait for this pod."""
         self.containers[container] = facts
         for event in self._watchers:
             event.set()
@@ -126,7 +126,7 @@ class PodState:
             self._watchers.discard(event)
 
     async def wait_for_change(self) -> None:
-        """Until there are new facts."""
+        """Waits until there are new facts."""
         with self.watch_facts() as changed:
             await changed.wait()
 
@@ -143,8 +143,8 @@ class PodStates(dict[str, PodState]):
         self._active[uid] = state
 
     def count_active(self, node: str) -> int:
-        """Pods of a node that are at work: they share its CPUs. Each start asks, so those that have finished, which may be
-        thousands, are looked at once."""
+        """Unfinished pods of a node, which share its CPUs. Called at each start, so finished pods, of which there may be thousands,
+        are checked only once."""
         for uid, state in list(self._active.items()):
             if state.finished or self.get(uid) is not state:
                 del self._active[uid]

@@ -1,7 +1,7 @@
-"""How far a pod is: what its object asks for, held against the facts of its containers. Pure.
+"""How far a pod is: compares what its object asks for with the facts of its containers. Pure.
 
-It is assessed once, and `compute_pod_actions` and `generate_pod_status` read the answers: what is done and what is said
-come from the same rules.
+It is assessed once for `compute_pod_actions` and `generate_pod_status`, so that actions and status follow from the same
+rules.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from rowlock.kubelet.pod.spec import ContainerSpec, PodSpec
 MAX_BACKOFF_FACTOR = 30
 """The longest back-off, in units of the first."""
 FIRST_BACKOFF = 10.0
-"""Seconds before a second restart, where the kubelet is told nothing else."""
+"""Seconds before a second restart, unless the kubelet is configured otherwise."""
 _EMULATED_FACTS = ContainerFacts(image_id="rowlock://waits-for-the-master")
-"""Of the emulated init container, which has no program."""
+"""Facts of the emulated init container, which has no program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class ContainerProgress:
     spec: ContainerSpec
     facts: ContainerFacts
     has_started: bool
-    """It runs, and whatever shall be over before it counts as started is over."""
+    """It runs, and its startup probe and postStart hook, if any, have succeeded."""
     is_ready: bool
     ended: Exit | None
     """How its newest run ended; the emulated init container ends well when the master is ready."""
     will_restart: bool
-    """Its newest run has ended, and another one shall begin."""
+    """Its newest run has ended, and another one will follow."""
     restart_delay: float
     """Seconds between the end of its newest run and the next one."""
 
@@ -52,7 +52,7 @@ class ContainerProgress:
 
     @property
     def is_done(self) -> bool:
-        """It has ended well; a sidecar, which those after it need not wait for any more: it has started."""
+        """It has exited with 0; a sidecar: it has started, which is all that later containers wait for."""
         return self.has_started if self.spec.is_sidecar else self.ended is not None and self.ended.code == 0
 
 
@@ -65,9 +65,9 @@ class PodProgress:
     now: float
     """The moment, in seconds since the epoch."""
     failure: tuple[str, str] | None
-    """Reason and message when the pod has failed whatever its programs do: evicted, or active for too long."""
+    """Reason and message if the pod fails regardless of its programs: rejected, evicted, or active for too long."""
     is_initialised: bool
-    """Some main container has begun: what init containers do from then on does not matter to the others."""
+    """Some main container has begun: from then on no container waits for init containers."""
     inits: tuple[ContainerProgress, ...]
     mains: tuple[ContainerProgress, ...]
     ephemerals: tuple[ContainerProgress, ...]
@@ -97,7 +97,7 @@ class PodProgress:
 
     @property
     def has_failed_init(self) -> bool:
-        """An init container has failed for good: what runs beside it has nothing to wait for."""
+        """An init container has failed for good: the main containers will never start."""
         failed = (c for c in self.inits if not c.spec.is_sidecar and c.ended is not None and c.ended.code != 0)
         first = next(failed, None)
         return first is not None and not self.is_initialised and not first.will_restart
@@ -148,7 +148,7 @@ def _assess_container(
 
 
 def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are_mains_over: bool) -> bool:
-    """Shall this container run again?"""
+    """Whether this container is to run again."""
     if container.is_ephemeral:
         return False
     if container.is_main:
@@ -159,7 +159,7 @@ def _should_restart(spec: PodSpec, container: ContainerSpec, ended: Exit, *, are
 
 
 def kubelet_failure(spec: PodSpec, facts: PodFacts, now: float) -> tuple[str, str] | None:
-    """Reason and message of a pod that its kubelet ends whatever its programs do: as its status has them."""
+    """Reason and message, as in its status, of a pod that its kubelet ends regardless of its programs; None = it does not."""
     if facts.rejected is not None:
         return facts.rejected
     if facts.evicted:

@@ -1,9 +1,9 @@
-"""Pods that are made anew because the one before them has failed, and how long such a pod waits before it starts.
+"""Delays the start of pods that were recreated because their predecessor failed.
 
-Kubeflow's operator makes a pod of `restartPolicy: ExitCode` anew as soon as the failed one has gone, without end and without a wait;
-a cluster's node takes a second or two for each start, and that alone keeps such a job from spinning. A start takes milliseconds here,
-so the node waits: not before the first one, which may have failed for a reason that has passed, then 1, 2, 4, … at most 30 s, and not after
-a run that was long enough. It is the kubelet's rule for containers with a tenth of its times.
+Kubeflow's operator recreates a failed pod of `restartPolicy: ExitCode` at once and without limit. On a cluster each start takes a node a
+second or two, which alone keeps such a job from spinning. Here a start takes milliseconds, so the node waits: not before the first
+recreation, as the cause may have passed, then 1, 2, 4, … at most 30 s, and not after a run that was long enough. It is the kubelet's
+rule for containers with a tenth of its times.
 """
 
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from rowlock.kubelet.pod.progress import FIRST_BACKOFF, MAX_BACKOFF_FACTOR, back
 
 _PART = 10
 _GOOD_RUN = 2 * MAX_BACKOFF_FACTOR
-"""A run of so many of the first delays is a good one: what failed before it is forgotten, as a kubelet forgets it."""
+"""A run of this many first delays resets the count of failures, as in a kubelet."""
 _MAX_KEPT = 4_096
 _PodIdentity = tuple[str, str, str]
 """Namespace, name and owner's uid: what a pod and its successor have in common."""
@@ -32,16 +32,16 @@ class StartDelay:
     """How long a new pod waits, in seconds."""
 
     seconds: float = 0.0
-    """Since its predecessor failed."""
+    """Counted from the failure of its predecessor."""
     remaining: float = 0.0
-    """Since it was bound to the node."""
+    """Counted from when it was bound to the node."""
 
 
 NO_DELAY = StartDelay()
 
 
 class Recreations:
-    """The pods that have failed lately. A server that starts again knows of none."""
+    """Recently failed pods. They are not persisted: a restarted server knows none."""
 
     def __init__(self, backoff: float = FIRST_BACKOFF) -> None:
         """`backoff` in seconds, as a kubelet has it before a second restart of a container."""
@@ -49,9 +49,9 @@ class Recreations:
         self._failed: OrderedDict[_PodIdentity, _Failures] = OrderedDict()
 
     def note_failure(self, card: PodCard, now: float) -> None:
-        """The pod has failed by itself. May be told more than once."""
+        """Counts a failure of the pod's own; further calls for the same pod are ignored."""
         if not card.owner:
-            return  # a pod that is made again under the same name is meant to start
+            return  # without an owner, a new pod of this name is meant to start
         before = self._failed.get(_identity(card))
         if before is not None and before.uid == card.uid:
             return

@@ -1,7 +1,7 @@
-"""What a pod's object asks of its kubelet, and what its status says already, read once per resourceVersion.
+"""A pod's object, parsed for the kubelet: its spec and its reported status. Parsed once per resourceVersion.
 
-All that the kubelet asks of a pod, so that nobody digs in its object again; what only one leaf interprets (an entry of
-`env`, a volume's source, the action of a probe) stays as it is written. It is small, for there may be a thousand pods:
+It has all that the kubelet asks of a pod, so that other modules need not parse its object again; what only one module interprets
+(an entry of `env`, a volume's source, the action of a probe) stays as written. It is small, for there may be a thousand pods:
 texts, mappings and the object itself are those of the store.
 """
 
@@ -48,19 +48,19 @@ class ContainerSpec:
     stdin: bool
     stdin_once: bool
     termination_message_path: str
-    """ "" = where it is by default."""
+    """ "" = the default path."""
     is_message_from_log: bool
-    """Is the end of the log its message when it fails and leaves none?"""
+    """Whether the end of the log is its message when it fails without leaving one."""
     resources: Fields
     is_main: bool
     is_sidecar: bool
     """An init container that keeps running beside the others (main ones have no restart policy of their own)."""
     is_ephemeral: bool
-    """Somebody's look into a pod that runs (`kubectl debug`): started once, and the pod does not depend on it."""
+    """A debugging container in a running pod (`kubectl debug`): started once, and the pod does not depend on it."""
     target: str
-    """Of an ephemeral one: the container whose processes it is to see; "" = none in particular."""
+    """For an ephemeral container: the container whose processes it sees; "" = none in particular."""
     awaited_master: str
-    """The name that the operator's own init container looks up, so that the kubelet waits instead; else ""."""
+    """The name for which the operator's own init container waits; the kubelet waits instead. "" = not such a container."""
 
     @property
     def is_emulated_init(self) -> bool:
@@ -68,12 +68,12 @@ class ContainerSpec:
 
     @property
     def has_start_checks(self) -> bool:
-        """Has it a startup probe or a postStart hook?"""
+        """Whether it has a startup probe or a postStart hook."""
         return self.startup_probe is not None or self.post_start is not None
 
     @property
     def console(self) -> ConsoleSpec:
-        """What is true of its terminal and stdin, for the shim; empty when it has neither."""
+        """The settings of its terminal and stdin, for the shim; empty when it has neither."""
         console: ConsoleSpec = {}
         if self.tty:
             console["tty"] = True
@@ -97,7 +97,7 @@ class ReportedContainer:
 
 @dataclass(frozen=True, slots=True)
 class ReportedStatus:
-    """What the pod's status says already: after a restart of the server nothing else knows."""
+    """What the stored status says: the only record of this after a restart of the server."""
 
     start_time: str
     """As it is written; "" when it says nothing."""
@@ -113,7 +113,7 @@ class PodSpec:
     """One pod, as it was at one resourceVersion."""
 
     object: Object
-    """As the store has it: for events, and for its status."""
+    """The object as stored: for events, and for its status."""
     name: str
     namespace: str
     uid: str
@@ -125,21 +125,21 @@ class PodSpec:
     """`spec.hostname`, else the pod's name, cut to what the kernel takes."""
     service_account: str
     security_context: Fields
-    """What holds for all containers that say nothing else."""
+    """The defaults for all containers."""
     volumes: Sequence[Fields]
     image_pull_secrets: Sequence[Fields]
     host_network: bool
     has_host_aliases: bool
-    """Does the pod add names to its hosts file (`spec.hostAliases`)?"""
+    """Whether the pod adds names to its hosts file (`spec.hostAliases`)."""
     host_pid: bool
     host_ipc: bool
     is_process_namespace_shared: bool
     wants_token: bool
-    """Does it ask for a service account's token?"""
+    """Whether it asks for a service account's token."""
     main_containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...]
     sidecars: tuple[ContainerSpec, ...]
-    """Those of the init containers."""
+    """The sidecars among the init containers."""
     ephemeral_containers: tuple[ContainerSpec, ...]
     by_name: Mapping[str, ContainerSpec]
     """All containers."""
@@ -147,9 +147,9 @@ class PodSpec:
     grace_period: float
     """Seconds between SIGTERM and SIGKILL."""
     active_deadline: float | None
-    """Seconds that it may be active."""
+    """Seconds that it may be active; None = no limit."""
     deletion_time: float | None
-    """When it shall be gone, in seconds since the epoch; None = it is not deleted."""
+    """When its grace period ends, in seconds since the epoch; None = it is not being deleted."""
     deletion_grace_period: float
     generation: int | None
     phase: str
@@ -159,12 +159,12 @@ class PodSpec:
 
     @property
     def containers(self) -> tuple[ContainerSpec, ...]:
-        """Init containers, then the main ones: what the pod was made with."""
+        """Init containers, then the main ones: those that the pod was created with."""
         return (*self.init_containers, *self.main_containers)
 
     @property
     def all_containers(self) -> tuple[ContainerSpec, ...]:
-        """Those, and the ephemeral ones."""
+        """`containers`, then the ephemeral ones."""
         return (*self.containers, *self.ephemeral_containers)
 
     @property
@@ -174,7 +174,7 @@ class PodSpec:
 
     @property
     def shares_processes_of_several(self) -> bool:
-        """Its containers see each other's processes, and it has more than one that lasts."""
+        """Whether its containers see each other's processes, and it has more than one that lasts."""
         return self.is_process_namespace_shared and len([c for c in self.real_containers if not c.is_ephemeral]) > 1
 
     def process_target(self, container: ContainerSpec) -> str:
@@ -186,11 +186,11 @@ class PodSpec:
         return self.real_containers[0].name if is_only else ""
 
     def container(self, name: str) -> ContainerSpec:
-        """Raises KeyError when it has no such container."""
+        """The container of this name. Raises KeyError if there is none."""
         return self.by_name[name]
 
     def container_security_context(self, container: ContainerSpec) -> Fields:
-        """The pod's, and the container's own, which wins."""
+        """The pod's security context, overlaid with the container's own."""
         return {**self.security_context, **container.security_context}
 
     @property
@@ -201,13 +201,13 @@ class PodSpec:
 
     @property
     def needs_sandbox(self) -> bool:
-        """In an engine: must something hold the pod's address or its memory volumes, however often its containers start?"""
+        """In an engine: whether a sandbox must hold the pod's address or memory volumes across restarts of its containers."""
         in_memory = any((v.get("emptyDir") or {}).get("medium") == "Memory" for v in self.volumes)
         return in_memory or len(self.real_containers) > 1
 
     @property
     def location(self) -> str:
-        """As the kubelet names a pod in messages."""
+        """The pod's name as a kubelet writes it in messages."""
         return f"{self.name}_{self.namespace}({self.uid})"
 
 
@@ -317,7 +317,7 @@ def _parse_status(status: Fields) -> ReportedStatus:
 
 
 def _awaited_master(container: Fields) -> str:
-    """Of the operator's own init container, which only waits for that name."""
+    """The name that the operator's own init container looks up with nslookup; "" for all other containers."""
     words = " ".join(container.get("command") or ()).replace(";", " ").split()
     if container["name"] != EMULATED_INIT or "nslookup" not in words[:-1]:
         return ""

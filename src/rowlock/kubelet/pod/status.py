@@ -1,6 +1,6 @@
-"""A pod's status as a real kubelet writes it, from how far the pod is: pure. The tables at the top are the rules.
+"""A pod's status as a real kubelet writes it, computed from `PodProgress`. Pure. The tables at the top are the rules.
 
-`generate_pod_status` is all that the kubelet owns of it; what others own (`qosClass`, the scheduler's condition) is kept.
+`generate_pod_status` returns what the kubelet owns of it; what others own (`qosClass`, the scheduler's condition) is kept.
 Container states: waiting → running → terminated → (waiting CrashLoopBackOff →) running …
 """
 
@@ -26,15 +26,15 @@ PHASES: tuple[tuple[str, str], ...] = (
     ("all succeeded", "Succeeded"),
     ("all ended", "Failed"),
 )
-"""The first line that holds is the pod's phase."""
+"""The first case that applies gives the pod's phase."""
 
 
 def generate_pod_status(pod: PodProgress) -> dict[str, Any]:
-    """What the kubelet says about the pod."""
+    """The part of the pod's status that the kubelet owns."""
     spec, facts, failure = pod.spec, pod.facts, pod.failure
     now_phase = "Failed" if failure else dict(PHASES)[phase_case(pod)]
     if spec.phase in TERMINAL_REASONS:
-        now_phase = spec.phase  # for ever; how its containers end is still told
+        now_phase = spec.phase  # final; how its containers end is still reported
         failure = failure or spec.reported.failure
     elif now_phase in TERMINAL_REASONS and not failure and any(c.is_alive for c in (*pod.sidecars, *pod.ephemerals)):
         now_phase = "Running" if pod.is_initialised else "Pending"  # over when they have been stopped
@@ -56,7 +56,7 @@ def generate_pod_status(pod: PodProgress) -> dict[str, Any]:
 
 
 def phase_case(pod: PodProgress) -> str:
-    """Which line of PHASES describes the pod."""
+    """Which case of PHASES applies to the pod."""
     for container in pod.unfinished_inits:
         return "init failed" if not container.spec.is_sidecar and container.is_over else "initialising"
     runs = [c.run for c in pod.mains]
@@ -90,7 +90,7 @@ def _container_status(pod: PodProgress, container: ContainerProgress, *, init: b
         "started": "running" in state if plain_init else container.has_started,
         "state": state,
     }
-    if spec.is_ephemeral:  # nobody asks whether it is ready, or has started
+    if spec.is_ephemeral:  # readiness and start do not apply to it
         status["ready"] = False
         del status["started"]
     if run:
@@ -99,7 +99,7 @@ def _container_status(pod: PodProgress, container: ContainerProgress, *, init: b
 
 
 def _container_id(pod: PodSpec, container: str, restart_count: int) -> str:
-    """As a container runtime has it: opaque, and another one for every start."""
+    """An opaque id like a container runtime's, another one for every start."""
     return "process://" + hashlib.sha256(f"{pod.uid}/{container}/{restart_count}".encode()).hexdigest()
 
 
@@ -134,7 +134,7 @@ def _container_states(
 
 
 def format_duration(span: float) -> str:
-    """Go's way: 10s, 2m40s, 5m0s, 100ms."""
+    """A duration as Go writes it: 10s, 2m40s, 5m0s, 100ms."""
     if span < 1:
         return f"{round(span * 1000)}ms"
     minutes, rest = divmod(round(span), 60)
@@ -165,8 +165,8 @@ def _terminated_state(pod: PodSpec, container: str, run_exit: Exit, restart_coun
 
 
 def _conditions(pod: PodProgress, now_phase: str) -> list[dict[str, Any]]:
-    """Those of others stay, before ours: why the scheduler takes the pod back, readiness gates. The time of one of ours
-    moves only when its status does."""
+    """The pod's conditions. Those of other owners (disruption by the scheduler, readiness gates) stay, before the kubelet's, whose
+    transition times change only with their status."""
     rows = [*_own_conditions(pod, now_phase), ("PodScheduled", "True", "", "")]
     reported = {c.get("type"): c for c in reversed(pod.spec.reported.conditions)}
     own_types = {kind for kind, *_ in rows}

@@ -1,6 +1,6 @@
-"""Why a pod's program was asked to end, by whose action, and what it made of its grace: the sentences of the event `Stopped`. Pure.
+"""Why a pod's program was asked to end, by which action, and how it used its grace: the text of the event `Stopped`. Pure.
 
-Nothing tells a kubelet why a pod is deleted. What stands in the objects at that moment says it: the pod's own marks, and its job.
+A kubelet is not told why a pod is deleted. It infers that from the objects at that moment: the pod's own marks, and its job.
 """
 
 import math
@@ -26,18 +26,18 @@ from rowlock.training.model import INDEX_LABEL, TYPE_LABEL
 from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 
 POD_DELETED = "delete: the pod was deleted"
-"""What is left when nothing else is said."""
+"""The reason when neither the pod nor its job gives another one."""
 _ENDS = {"Failed": "failed", "FailureTarget": "failed", "Succeeded": "succeeded", "Complete": "succeeded"}
 """Condition of a job → how it ends; a batch/v1 Job has FailureTarget while its pods end."""
 _LIMITS = ("the specified backoff limit", "specified deadline")
-"""What the operator's sentence about a limit has in it."""
+"""Parts of the operator's message about a limit that was reached."""
 _EVICTIONS = (
     ("of its gang is", "node removal"),
     ("was preempted by higher priority", "preemption"),
     ("was preempted by", "reclaim"),
     ("moves to node", "consolidation"),
 )
-"""What the scheduler's sentence about an eviction has in it → the action; all others are evictions."""
+"""Part of the scheduler's message about an eviction → the action; all others are evictions."""
 _OTHER_MARKS = {
     "DeletionByTaintManager": "node removal",
     "DeletionByPodGC": "node removal",
@@ -47,12 +47,12 @@ _OTHER_MARKS = {
 
 
 def is_disrupted(pod: Object) -> bool:
-    """Whether somebody has said, before it goes, why the pod goes."""
+    """Whether a condition of the pod says why it is being disrupted."""
     return is_condition_true(pod, "DisruptionTarget")
 
 
 def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
-    """Why a pod that is being deleted goes: the action, and what was said of it. `job`: its owner, if there is one still."""
+    """Why a pod is being deleted: the action and its explanation. `job`: its owner, if it still exists."""
     if is_disrupted(pod):
         mark = condition(pod, "DisruptionTarget") or {}
         message = str(mark.get("message") or "").partition("\n")[0].rstrip(".")
@@ -77,8 +77,8 @@ def deletion_reason(pod: Object, job: Object | None, *, has_owner: bool) -> str:
 
 
 def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
-    """A pod that a controller took away at once because its node has gone, as if it were deleted with its own grace: this node's
-    kubelet lives, and a kubelet that finds a pod gone gives its programs that time. None for all other pods."""
+    """A pod that a controller deleted at once because its node was lost, changed as if deleted with its own grace period: this node's
+    kubelet is alive, and gives the programs of such a pod that time. None for all other pods."""
     if not is_disrupted(pod) or dig(pod, "metadata.deletionGracePeriodSeconds") != 0:
         return None
     own = dig(pod, "spec.terminationGracePeriodSeconds")
@@ -88,8 +88,8 @@ def as_deleted_gracefully(pod: Object, now: float) -> Object | None:
 
 
 def is_ended_by_job(job: Object | None, other_pods: Iterable[Object]) -> bool:
-    """Whether a pod of which nothing else is said ends because its job has failed: by a limit, or by another one of its pods. An
-    operator deletes the others first, and says so in the job afterwards."""
+    """Whether a pod without another reason ends because its job has failed, by a limit or by another of its pods. An operator
+    deletes the others first and writes the job's condition afterwards."""
     found = next((found for ended in ("Failed", "FailureTarget") if job and (found := condition(job, ended))), None)
     if found is None or found.get("status") != "True":
         return False
@@ -103,7 +103,7 @@ def _by_whom(job: Object | None) -> str:
 
 
 def _replicas_of(pod: Object, job: Object) -> int | None:
-    """How many replicas of the pod's type the job has now, where it is one too many."""
+    """The job's number of replicas of the pod's type, if the pod's index is beyond it; else None."""
     kind, index = str(labels(pod).get(TYPE_LABEL) or ""), str(labels(pod).get(INDEX_LABEL) or "")
     if not kind or not is_digits(index):
         return None
@@ -115,7 +115,7 @@ def _replicas_of(pod: Object, job: Object) -> int | None:
 
 
 def stop_reason(pod: PodSpec, evicted: str, job: Object | None, *, deadline_over: bool) -> str:
-    """Why the kubelet stops what runs in the pod now."""
+    """Why the kubelet stops the pod's programs now."""
     if evicted:
         return f"eviction: {evicted.rstrip('. ')}"
     if pod.deletion_time is not None or is_disrupted(pod.object):
@@ -126,7 +126,7 @@ def stop_reason(pod: PodSpec, evicted: str, job: Object | None, *, deadline_over
 
 
 def stop_sentence(container: str, reason: str, ended: Exit) -> str:
-    """How a program that was asked to end did so."""
+    """The event's message: why a program was asked to end, and how it ended."""
     grace, took = math.ceil(ended.stop_grace or 0.0), max(0.0, ended.stop_took)  # a deletion has whole seconds
     if grace <= 0:
         end = "It had no grace, and was killed"

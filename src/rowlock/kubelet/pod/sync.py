@@ -1,10 +1,10 @@
-"""What to do about one pod now: pure. The kubelet does it and asks again when a fact or the pod changes.
+"""Decides what to do about one pod now. Pure: the kubelet does it, and asks again when a fact or the pod changes.
 
-The rules are Kubernetes': init containers one after the other, then all others; restarts by policy
-with a back-off that doubles and is forgotten after ten good minutes (the first restart is immediate). A sidecar is an
-init container that lets the next one begin when it has started, and is restarted until the main containers are over;
-then sidecars stop, the last one first. Ephemeral containers start at once, once. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others), and
-its object goes when the last program has gone.
+The rules are Kubernetes': init containers run one after the other, then all others start. Restarts follow the policy, with a
+back-off that doubles and is reset after ten good minutes (the first restart is immediate). A sidecar is an init container that
+lets the next one begin when it has started, and is restarted until the main containers are over; then sidecars stop, the last
+one first. Ephemeral containers start at once, once. A deleted pod gets SIGTERM, its grace, SIGKILL (sidecars after the others),
+and its object is deleted when the last program has ended.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from rowlock.kubelet.pod.progress import FIRST_BACKOFF, ContainerProgress, PodProgress
 
 CLOCK_TOLERANCE = 1.0
-"""Seconds by which clocks may differ that were never set."""
+"""Seconds by which clocks may differ without having been set."""
 EVICTION_GRACE = 1.0
-"""Seconds that a program has whose pod uses more disk than it may, as a kubelet gives it."""
+"""Seconds of grace for programs of a pod that uses more disk than it may, as in a kubelet."""
 INIT_PUBLISH_DELAY = 0.05
 START_PUBLISH_DELAY = 0.5
 
@@ -42,7 +42,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """The status is worth writing now (whether it differs is the kubelet's to see)."""
+    """The status may be written now; the kubelet does so only if it has changed."""
 
 
 PodAction = Start | Stop | Remove | Publish
@@ -50,7 +50,7 @@ PodAction = Start | Stop | Remove | Publish
 
 @dataclass(frozen=True, slots=True)
 class PodActions:
-    """The chores, in order; `requeue_after` in seconds, None = when something changes."""
+    """The actions, in order; `requeue_after` in seconds, None = only after a change."""
 
     actions: tuple[PodAction, ...] = ()
     requeue_after: float | None = None
@@ -59,13 +59,13 @@ class PodActions:
 def remaining_wait(since: float, length: float, now: float) -> float:
     """Seconds that are left of a wait of `length` seconds that began at `since`; 0 = none.
 
-    A beginning in the future means that the clock was set back: how long ago it was nobody knows, and it is over."""
+    A beginning in the future means that the clock was set back; the wait then counts as over."""
     left = since + length - now
     return left if 0 < left <= length + CLOCK_TOLERANCE else 0.0
 
 
 def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodActions:
-    """The chores for a pod that is bound to one of our nodes; `base` in seconds, before a second restart."""
+    """The actions for a pod that is bound to one of our nodes; `base` in seconds, before a second restart."""
     spec, now = pod.spec, pod.now
     if spec.deletion_time is not None:
         return _delete_actions(pod, spec.deletion_time)
@@ -79,7 +79,7 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
     actions = (
         _delayed_actions(pod) or _init_actions(pod, base) or _start_actions((*pod.sidecars, *pod.mains), now, base)
     )
-    if pod.ephemerals:  # they wait for nobody
+    if pod.ephemerals:  # they wait for no other container
         actions = _join_actions(actions, _start_actions(pod.ephemerals, now, base))
     limit = spec.active_deadline
     deadline = None if limit is None else max(0.01, pod.facts.start_time + limit - now)
@@ -88,7 +88,7 @@ def compute_pod_actions(pod: PodProgress, base: float = FIRST_BACKOFF) -> PodAct
 
 
 def _delayed_actions(pod: PodProgress) -> PodActions | None:
-    """Those of a pod that has yet to wait because its predecessors have failed; None for all others."""
+    """The actions of a pod that still has to wait because its predecessors failed; None for all others."""
     if any(c.run is not None or c.facts.asked is not None for c in pod.all):
         return None
     wait = remaining_wait(pod.facts.start_time, pod.facts.start_delay, pod.now)
@@ -96,7 +96,7 @@ def _delayed_actions(pod: PodProgress) -> PodActions | None:
 
 
 def _join_actions(first: PodActions, second: PodActions) -> PodActions:
-    """Both; the status is published when neither waits for something that will be told in a moment."""
+    """Joins both; the status is published only if neither of them expects a change in a moment."""
     starts = [action for action in (*first.actions, *second.actions) if not isinstance(action, Publish)]
     is_settled = Publish() in first.actions and Publish() in second.actions
     waits = [wait for wait in (first.requeue_after, second.requeue_after) if wait is not None]
@@ -111,7 +111,7 @@ def _delete_actions(pod: PodProgress, deletion_time: float) -> PodActions:
 
 
 def _stop_actions(pod: PodProgress, grace: float) -> tuple[PodAction, ...]:
-    """Everything that runs; sidecars only when nothing else does, one after the other, the last one first."""
+    """Stops everything that runs; sidecars only when nothing else runs, one after the other, the last one first."""
     to_stop: Sequence[ContainerProgress] = [c for c in pod.all if not c.spec.is_sidecar]
     if not any(c.is_alive for c in to_stop):
         to_stop = [c for c in pod.sidecars if c.is_alive][-1:]
@@ -125,7 +125,7 @@ def _stop_actions(pod: PodProgress, grace: float) -> tuple[PodAction, ...]:
 
 
 def _init_actions(pod: PodProgress, base: float) -> PodActions | None:
-    """What the first unfinished init container needs; None when every one is done."""
+    """What the first unfinished init container needs; None when all are done."""
     if pod.is_initialised:
         return None
     started_sidecars: list[ContainerProgress] = []
@@ -162,10 +162,10 @@ def _start_actions(containers: Sequence[ContainerProgress], now: float, base: fl
 
 
 def _next_start(container: ContainerProgress, now: float, base: float) -> tuple[Start | None, float | None]:
-    """The start that is due, or how long until it is."""
+    """The start that is due, or the seconds until one is; both None = none is."""
     facts, name = container.facts, container.name
     if facts.pull.under_way:
-        return None, None  # its end is the next turn
+        return None, None  # its end causes the next turn
     if facts.problem is not None:
         wait = remaining_wait(facts.problem_since, base / 2, now)
         if wait > 0:

@@ -12,9 +12,9 @@ from rowlock.kubelet.pod.spec import Fields, PodSpec
 _SHOWN_NAMES = 5
 WATCHDOG_REASON = "the control groups of this machine cannot be written here"
 ROOT_ONLY_FIELDS = ("runAsUser", "runAsGroup", "supplementalGroups", "fsGroup", "fsGroupChangePolicy")
-"""What is applied where root started the cluster."""
+"""Fields that are applied only where root started the cluster."""
 ALWAYS_APPLIED_FIELDS = ("runAsNonRoot", "allowPrivilegeEscalation")
-"""What is applied, or needs nothing, everywhere."""
+"""Fields that are applied everywhere, or need no action."""
 UNSUPPORTED_SECURITY_FIELDS = (
     "seccompProfile",
     "appArmorProfile",
@@ -29,8 +29,8 @@ UNSUPPORTED_SECURITY_FIELDS = (
 def pod_warnings(
     pod: PodSpec, limits: str = "watchdog", *, engine: str = "", has_namespaces: bool = False
 ) -> list[str]:
-    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: what runs its containers;
-    `has_namespaces`: have pods that are processes networks of their own?"""
+    """What the pod asks for and does not get, a sentence each; it runs all the same. `engine`: the engine of its containers, if any;
+    `has_namespaces`: whether pods that run as processes have networks of their own."""
     contexts = [("the pod", pod.security_context), *((c.name, c.security_context) for c in pod.containers)]
     if engine:
         warnings = engine_context_warnings(contexts) + memory_volume_warnings(pod.volumes, engine)
@@ -52,7 +52,7 @@ def pod_warnings(
 
 
 def network_warnings(spec: Fields, *, has_own_network: bool) -> list[str]:
-    """What of its host's network and names the pod asks for and does not get, a sentence each."""
+    """What the pod asks for of its host's network and names and does not get, a sentence each."""
     warnings = []
     if spec.get("hostNetwork") and has_own_network:
         warnings.append(
@@ -89,7 +89,7 @@ def field_warnings(spec: Fields) -> list[str]:
 
 
 def unknown_names_warning(names: Sequence[str]) -> str:
-    """What to do about these addresses, which name pods or services, where pods share this machine's network."""
+    """Warns of addresses that name pods or services, where pods share this machine's network."""
     shown = ", ".join(names[:_SHOWN_NAMES]) + (
         f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
     )
@@ -133,7 +133,7 @@ def engine_context_warnings(contexts: Iterable[tuple[str, Fields]]) -> list[str]
 
 
 def memory_volume_warnings(volumes: Iterable[Fields], engine: str) -> list[str]:
-    """What of memory volumes an engine does not keep, a sentence each."""
+    """Size limits of memory volumes that the engine does not enforce, a sentence each."""
     unkept = [volume["name"] for volume in volumes if engine == "podman" and _is_sized_memory(volume)]
     return [f"sizeLimit of the memory volume {name} is not kept: Podman's have no size" for name in unkept]
 

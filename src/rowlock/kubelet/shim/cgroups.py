@@ -1,9 +1,9 @@
 """Limits of a container (memory, CPU, processes): a control group where one can be made, else a watchdog that measures.
 
 `detect_backend()` tries, once per pod host: `v2` or `v1` when groups with both controllers can be made, else `watchdog`. A group
-is `rowlock/<pod uid>.<container>.<run>`; the shim makes it, the program joins it before exec, and what the kernel did
-(`oom_kill`, the peak) is read when everything in it has ended. The watchdog adds up what the program's processes have
-for themselves, and kills them all above the limit; it can hold back neither CPUs nor forks. Standard library only.
+is `rowlock/<pod uid>.<container>.<run>`; the shim makes it, the program joins it before exec, and the kernel's counters
+(`oom_kill`, the peak) are read when everything in it has ended. The watchdog adds up the memory of the program's processes and
+kills them all above the limit; it can limit neither CPUs nor forks. Standard library only.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from rowlock.kubelet.mounts.cgroup_view import probe_view
 ROOT = "/sys/fs/cgroup"
 TOP_GROUP = "rowlock"
 BEST_EFFORT_GROUP = "best-effort"
-"""Of all containers that request no CPU and have no limits: its name holds no pod's uid."""
+"""The group of all containers without CPU request and limits. Its name has no pod's uid, so no pod's cleanup removes it."""
 CPU_PERIOD = 100_000
-"""Microseconds over which a CPU limit is kept, as a kubelet has it."""
+"""The period in microseconds over which a CPU limit is enforced, as by a kubelet."""
 WATCHDOG_INTERVAL = 0.2
-"""Seconds between two looks of the watchdog."""
+"""Seconds between two measurements of the watchdog."""
 _MIN_QUOTA = 1000
 _BEST_EFFORT_SHARE = 0.001
-"""Cores; not 0, which would be no share, and a group of the usual weight."""
+"""In cores; not 0, which would leave the group at the default weight."""
 _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -53,7 +53,7 @@ def probe_pids(backend: str, root: str = ROOT) -> str:
 
 
 def cpu_directory(backend: str, root: str = ROOT) -> str:
-    """The group that holds all containers, where CPUs are divided."""
+    """The directory of the group that holds all containers, among which CPUs are divided."""
     return f"{root}/{TOP_GROUP}" if backend == "v2" else f"{root}/cpu/{TOP_GROUP}"
 
 
@@ -66,7 +66,7 @@ def probe_container_view(backend: str, root: str = ROOT) -> str:
 
 
 def _set_cpu_weight(group: "Cgroup", cores: float) -> None:
-    """Weighs a group as a kubelet does: 1024 shares a core. A kernel that refuses divides evenly."""
+    """Sets a group's CPU weight as a kubelet does, 1024 shares a core. If the kernel refuses, it divides CPUs evenly."""
     shares = _cpu_shares({"share": cores})
     file, value = ("cpu.weight", _weight_of(shares)) if group.version == "v2" else ("cpu.shares", shares)
     with contextlib.suppress(OSError):
@@ -92,7 +92,7 @@ def _can_create_v2_group(root: str) -> bool:
             if not {"memory", "cpu"} <= set(_read(f"{directory}/cgroup.subtree_control").split()):
                 _write(f"{directory}/cgroup.subtree_control", "+memory +cpu")
             if "pids" not in _read(f"{directory}/cgroup.subtree_control").split():
-                with contextlib.suppress(OSError):  # `probe_pids` says so
+                with contextlib.suppress(OSError):  # `probe_pids` reports it
                     _write(f"{directory}/cgroup.subtree_control", "+pids")
     except OSError:
         return False
@@ -122,17 +122,17 @@ def _read_number(path: str, field: str = "") -> int:
 
 
 def read_refused_pids(directory: str) -> int:
-    """How often the kernel refused a process or thread to the group in this directory, of version 2 or of the controller pids."""
+    """How often the kernel refused a process or thread to the group in this directory (of version 2, or of the v1 controller pids)."""
     return _read_number(f"{directory}/pids.events", "max")
 
 
 class Cgroup(NamedTuple):
-    """A container's control group, or nothing at all (`directories` is empty)."""
+    """A container's control group; `directories` is empty if it has none."""
 
     version: str
     directories: tuple[str, ...] = ()
     shared: bool = False
-    """Other containers are in it, too: it has no limits, and stays."""
+    """Whether other containers are in it, too: it has no limits, and is never removed."""
 
     @classmethod
     def make(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
@@ -142,14 +142,14 @@ class Cgroup(NamedTuple):
         if not group.directories:
             return group
         for directory in group.directories:
-            if not os.access(directory, os.F_OK):  # to find that out from `makedirs` costs a fork 40 pages
+            if not os.access(directory, os.F_OK):  # `makedirs` would find out, but costs a fork 40 pages
                 os.makedirs(directory, exist_ok=True)
         if group.shared:
             return group
         if limits.keys() == {
             "how",
             "pids",
-        }:  # what would be in the group of all best-effort containers weighs no more here
+        }:  # without a pids limit it would be best-effort: same weight
             limits = {**limits, "share": _BEST_EFFORT_SHARE}
         rows = _v2_settings(limits) if group.version == "v2" else _v1_settings(limits)
         for number, file, value, required in rows:
@@ -162,7 +162,7 @@ class Cgroup(NamedTuple):
 
     @classmethod
     def by_name(cls, name: str, limits: Mapping[str, Any], root: str = ROOT) -> "Cgroup":
-        """The group of that name, as `make` made it."""
+        """The group of that name as `make` makes it, without touching the disk."""
         version = str(limits.get("how") or "watchdog")
         if version == "watchdog":
             return cls(version)
@@ -175,43 +175,43 @@ class Cgroup(NamedTuple):
 
     @property
     def procs_files(self) -> list[str]:
-        """The files that a process of one thread writes itself into. In version 1 it moves as a thread: the kernel lets a
-        whole process move when no other one forks or ends, and waits ten milliseconds for that (an RCU grace period)."""
+        """The files into which a single-threaded process writes itself. In version 1 it moves as a thread: before it moves a process,
+        the kernel waits until none forks or ends, which takes ten milliseconds (an RCU grace period)."""
         file = "tasks" if self.version == "v1" else "cgroup.procs"
         return [f"{directory}/{file}" for directory in self.directories]
 
     def mount_points(self, root: str = ROOT) -> list[tuple[str, str]]:
-        """Each directory of a group that is the container's own, and where its hierarchy is mounted."""
+        """Each directory of the container's own group, and where its hierarchy is mounted; [] for a shared group."""
         points = (root,) if self.version == "v2" else (f"{root}/memory", f"{root}/cpu", f"{root}/pids")
         return [] if self.shared else list(zip(self.directories, points, strict=False))
 
     def oom_kills(self) -> int:
-        """How often the kernel killed something in it for want of memory."""
+        """How often the kernel killed a process of the group for lack of memory."""
         if not self.directories or self.shared:
             return 0
         file = "memory.events" if self.version == "v2" else "memory.oom_control"
         return _read_number(f"{self.directories[0]}/{file}", "oom_kill")
 
     def refused_pids(self) -> int:
-        """How often the kernel refused it another process or thread."""
+        """How often the kernel refused the group another process or thread."""
         return 0 if self.shared or not self.directories else read_refused_pids(self.directories[-1])
 
     def peak_memory(self) -> int:
-        """The most memory it ever had, in bytes."""
+        """The peak memory of the group, in bytes."""
         file = "memory.peak" if self.version == "v2" else "memory.max_usage_in_bytes"
         return _read_number(f"{self.directories[0]}/{file}") if self.directories else 0
 
     def remove(self) -> None:
-        """Nothing runs in it any more."""
+        """Removes the group, in which nothing runs any more."""
         if self.shared:
             return
         for directory in self.directories:
-            with contextlib.suppress(OSError):  # somebody left something running there: the pod host tries again
+            with contextlib.suppress(OSError):  # something still runs there: the pod host tries again
                 os.rmdir(directory)
 
 
 _Settings = list[tuple[int, str, str, bool]]
-"""(which directory, file, value, must it work)."""
+"""(index of the directory, file, value, whether it must succeed)."""
 
 
 def _v2_settings(limits: Mapping[str, Any]) -> _Settings:
@@ -259,13 +259,13 @@ def _weight_of(shares: int) -> int:
 
 
 def join_group(procs_files: Iterable[str]) -> None:
-    """The calling process, and what it starts, are held by the group from now on."""
+    """Moves the calling process into the group; what it starts from now on is in it, too."""
     for procs_file in procs_files:
         _write(procs_file, "0")
 
 
 def remove_pod_groups(pod: str, root: str = ROOT) -> None:
-    """Removes what is left of a pod's groups: their shim was killed before it could."""
+    """Removes a pod's groups whose shim was killed before it could remove them."""
     hierarchies = (root, *(f"{root}/{controller}" for controller in ("memory", "cpu", "pids")))
     for directory in (f"{hierarchy}/{TOP_GROUP}" for hierarchy in hierarchies):
         with contextlib.suppress(OSError):
@@ -275,7 +275,7 @@ def remove_pod_groups(pod: str, root: str = ROOT) -> None:
 
 
 def resident_memory(pids: Iterable[int], *, exact: bool = False) -> int:
-    """Bytes of memory that these processes have: quickly, with what they share counted once; or exactly (slow)."""
+    """Bytes of memory of these processes: a quick estimate that counts what they share once, or `exact` (slow)."""
     private = largest = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -289,7 +289,7 @@ def resident_memory(pids: Iterable[int], *, exact: bool = False) -> int:
 
 
 def _pss(pid: int) -> int:
-    """What a process has, its part of what it shares included."""
+    """Bytes of memory of a process, its proportional part of shared pages included."""
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) << 10

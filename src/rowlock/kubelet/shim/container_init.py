@@ -1,8 +1,8 @@
-"""A program's own process before it is the program: everything that is done once, from claim to exec.
+"""The process of a container's program before exec: everything that is done once, from claim to exec.
 
-The shim forks it and reads from a pipe why it could not begin; the pipe closes without a word when it is the program.
-It writes `program.N` (what a program beside it needs) and `start.N.new`, which the shim makes `start.N` as soon as the
-program runs. Standard library only, few imports: it is a copy of the shim.
+The shim forks it and reads from a pipe why it could not begin; exec closes the pipe without a word. It writes `program.N`
+(what `exec_process.py` needs to start another program beside it) and `start.N.begun`, which the shim renames to `start.N` as
+soon as the program runs. Standard library only, few imports: it is a copy of the shim.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from rowlock.kubelet.shim.fact_files import (
 from rowlock.kubelet.shim.shim_request import ShimRequest, UserSpec
 
 ALREADY_CLAIMED = "taken"
-"""Why it did not begin: another shim runs this run already."""
+"""The reason when another shim has already claimed this run."""
 _NO_NEW_PRIVILEGES = 38
 _PDEATHSIG = 1
 _FNV_BASIS, _FNV_PRIME = 0x811C9DC5, 0x01000193
@@ -43,7 +43,7 @@ _SIGNALS = tuple(
 
 
 class ContainerInit:
-    """The way of one container's program to its first instruction. `begin` becomes it, or returns why it could not."""
+    """Takes a forked process to the container's program. `begin` becomes the program, or returns why it could not."""
 
     def __init__(
         self, request: ShimRequest, netns: int, begin: Callable[[ShimRequest], str], spare_root: int = -1
@@ -54,7 +54,7 @@ class ContainerInit:
         self._shim = own_pid()
 
     def become_program(self, stdio_fds: stdio.Stdio) -> str:
-        """Becomes the program, or returns a sentence why not."""
+        """Becomes the program, or returns a sentence that says why it could not."""
         for number in _SIGNALS:
             handle(number, _SIG_DFL)
         request = self._request
@@ -77,7 +77,7 @@ class ContainerInit:
                 calls.unshare(calls.NEWIPC)
             if request.network:
                 netns.enter_pod_network(request.network, self._netns, has_own_root=request.rootfs is not None)
-            apply_limits(request.rlimits, group.procs_files)  # before the mounts: there control groups are read-only
+            apply_limits(request.rlimits, group.procs_files)  # before the mounts, which make control groups read-only
             self._cgroup_view = CgroupView([] if request.engine else group.mount_points(), version=group.version)
             self._set_up_mounts()
             if request.own_directory:
@@ -93,8 +93,8 @@ class ContainerInit:
             return str(error)
 
     def _claim_run(self) -> bool:
-        """The first to make `start.N` runs it: a request that was sent twice starts one program. It comes to be with the
-        shim's name in it: a claim of nobody would read as one whose shim was lost, and its program be killed."""
+        """Claims the run by creating `start.N`; False if it exists, so that a request that was sent twice starts one program. The
+        file is complete when it appears: without the shim's identity the run would look lost, and its program would be killed."""
         claim_path = f"{run_fact_path(self._request, 'start')}.{own_pid()}"
         write_new_file(claim_path, self._shim_identity())
         try:
@@ -102,21 +102,21 @@ class ContainerInit:
         except FileExistsError:
             os.unlink(claim_path)
             return False
-        # Kept: ext4 without a journal looks at each inode that was freed in the last minutes whenever it makes a file.
+        # The file is kept: ext4 without a journal scans the inodes freed in the last minutes whenever it creates a file.
         rename_over(claim_path, run_fact_path(self._request, "claim"))
         if self._request.message_path:
             create_writable(run_fact_path(self._request, "message"))
         return True
 
     def _shim_identity(self) -> dict[str, Any]:
-        """The process that looks after it: the shim, which made this object."""
+        """The fields of `start.N` that identify the shim, which made this object, and the run's back-off."""
         return {"shim": self._shim, "shim_ticks": ticks(self._shim), "backoff": self._request.backoff}
 
     def _copy_image_files(self) -> str:
-        """The container's own copy of its image's files. Returns why it could not be made, "" when it is there."""
+        """Makes the container's own copy of its image's files. Returns why it could not, "" = it is there or not needed."""
         if not self._request.image_copy:
             return ""
-        import shutil  # only where there is such an image: with it come five libraries, which each fork would map
+        import shutil  # only when needed: it loads five libraries, which each fork would map
 
         image, copy = self._request.image_copy
         try:
@@ -127,7 +127,7 @@ class ContainerInit:
         return ""
 
     def _set_up_mounts(self) -> None:
-        """The container's own view of the file system, where it needs one (an engine's containers always have one)."""
+        """Sets up the container's own view of the file system, if it needs one (an engine does that for its containers)."""
         request, mount_specs = self._request, list(self._request.mounts)
         if request.engine:
             return
@@ -149,12 +149,10 @@ class ContainerInit:
             volume_mounts.mount_volumes(mount_specs, request.directory, request.image_copy[1:])
 
     def _enter_root(self, spec: rootfs.RootfsSpec, mount_specs: Sequence[Mapping[str, Any]]) -> None:
-        """A root file system of its own: one that was assembled ahead, if there is one."""
+        """Enters the container's own root file system: one that was assembled ahead, if there is one."""
         request = self._request
         has_spare = self._spare_root >= 0 and spare_roots.adopt(request.spare, spec)
-        if not (
-            has_spare and request.network
-        ):  # a pod's network begins where nothing that is mounted is seen elsewhere
+        if not (has_spare and request.network):  # in the fabric all mounts are private already
             calls.unshare_mounts()
         hosts = request.network["hosts"] if request.network else ""
         proc = calls.detached_proc() if self._has_own_proc else -1
@@ -172,7 +170,7 @@ class ContainerInit:
 
 
 def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any]:
-    """What a program that is started beside the container's own gets, too; `procs_files` of its control groups."""
+    """What `exec_process.py` needs to start a program beside the container's own; `procs_files` of its control groups."""
     return {
         "env": request.env,
         "cwd": request.cwd,
@@ -185,15 +183,15 @@ def exec_fact(request: ShimRequest, procs_files: Sequence[str]) -> dict[str, Any
 
 
 def cgroup_name(request: ShimRequest) -> str:
-    """The control group of this run: a copied or restored cluster has pods with the same uids, but other directories."""
-    checksum = _FNV_BASIS  # FNV-1a: a library for so little would be mapped in each fork
+    """The name of this run's control group, unique by its directory: a copied or restored cluster has pods with the same uids."""
+    checksum = _FNV_BASIS  # FNV-1a: a hash library would be mapped in each fork
     for byte in os.fsencode(request.directory):
         checksum = (checksum ^ byte) * _FNV_PRIME & 0xFFFFFFFF
     return f"{request.hint.replace('/', '.')}.{request.number}.{checksum:08x}"
 
 
 def commit_start_fact(request: ShimRequest) -> bool:
-    """In the shim: the program runs, and `start.N` says so from now on. False when it was killed before it began."""
+    """In the shim, once the program runs: makes its `start.N` final. False if the program was killed before it began."""
     with contextlib.suppress(FileNotFoundError):
         os.rename(run_fact_path(request, "start") + ".begun", run_fact_path(request, "start"))
         return True
@@ -201,8 +199,8 @@ def commit_start_fact(request: ShimRequest) -> bool:
 
 
 def join_processes(start_fact: str) -> bool:
-    """What the calling process forks from now on lives among the processes of the container that the fact is about. False when that
-    does not run any more."""
+    """Puts what the calling process forks from now on into the PID namespace of the container that the fact is about. False if that
+    container no longer runs."""
     fact = untrusted.read_object(start_fact) or {}
     pid = untrusted.integer_of(fact, "pid")
     try:
@@ -227,8 +225,8 @@ def apply_limits(rlimits: Mapping[str, Sequence[int]], procs_files: Sequence[str
 
 
 def drop_privileges(user: UserSpec) -> None:
-    """In a program's own process, last before exec: its user and groups; it dies with its parent (which a change of
-    user would undo)."""
+    """In a program's own process, last before exec: sets its user and groups, and then that it dies with its parent, which a
+    change of user would undo."""
     groups, gid, uid = user.get("groups"), user.get("gid"), user.get("uid")
     if groups is not None:
         os.setgroups(groups)
@@ -242,8 +240,8 @@ def drop_privileges(user: UserSpec) -> None:
 
 
 def enter_own_directory(own_directory: str, cwd: str) -> None:
-    """The working directory in a directory that the kubelet has made for the container, where its user may not come by the path:
-    it lies in the data directory. Before privileges are dropped, so links that lead out of it are not followed. Raises OSError."""
+    """Enters a working directory within `own_directory`, which lies in the data directory: the program's user could not get there by
+    path. Called before privileges are dropped, so links that lead out of it are not followed. Raises OSError."""
     root = os.open(own_directory, beneath.DIRECTORY)
     try:
         below = beneath.open_beneath(root, cwd[len(own_directory) :].strip("/"), _ENTERED, follow=True)
@@ -254,8 +252,8 @@ def enter_own_directory(own_directory: str, cwd: str) -> None:
 
 
 def enter_directory(cwd: str, *, makes: bool = False) -> str:
-    """Any other working directory: as the program's user, for whom the kernel decides. Returns why not, "" when it is there.
-    `makes`: one that is missing is made, as far as that user may."""
+    """Enters any other working directory as the program's user, so that the kernel checks access. Returns why it could not, "" = it is
+    there. `makes`: a missing one is made, as far as that user may."""
     try:
         try:
             os.chdir(cwd)
@@ -270,8 +268,8 @@ def enter_directory(cwd: str, *, makes: bool = False) -> str:
 
 
 def make_in_own_root(path: str) -> None:
-    """Makes a working directory that is missing, as a container runtime does it, in the container's own root file system alone: no
-    link is followed, and where a volume begins it is left to the program's user (`enter_directory`)."""
+    """Makes a missing working directory, as a container runtime does, but only in the container's own root file system: no link is
+    followed, and within volumes it is left to the program's user (`enter_directory`)."""
     current = os.open("/", beneath.DIRECTORY)
     own = os.fstat(current).st_dev
     try:
@@ -309,11 +307,11 @@ def start_error_message(error: Exception, argv: Sequence[str], cwd: str) -> str:
 
 
 def exec_program(request: ShimRequest) -> str:
-    """A program's beginning: exec, or its container. Returns only by raising, or with why there is no container."""
+    """Becomes the program by exec, or runs its container. Raises OSError, or returns why the container could not be started."""
     if request.engine:
         from rowlock.kubelet.shim.engine import (
             engine_proxy,
-        )  # only where there are containers: every shim is a copy of its memory
+        )  # only for engines: every shim copies this memory
 
         return engine_proxy.run_container(request, request.engine)
     os.execvpe(request.argv[0], list(request.argv), request.env)

@@ -1,6 +1,6 @@
-"""The container engine of this machine (Docker, or Podman through its Docker-compatible socket), asked over HTTP.
+"""The container engine of this machine (Docker, or Podman through its Docker-compatible socket), accessed over HTTP.
 
-One request a connection, as HTTP/1.0, so that an answer is what comes until the end and a stream is the socket itself.
+One request a connection, as HTTP/1.0, so that the end of the connection ends the answer, and a stream is the socket itself.
 Standard library only, because shims use it (`engine_proxy.py`). `find_engine` looks where engines listen: a few `stat` calls on a
 machine without one.
 """
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 REQUEST_TIMEOUT = 30.0
-"""Seconds for an answer; starting a container takes a fifth of one."""
+"""Seconds for an answer; starting a container takes about 0.2 s."""
 PROBE = 2.0
-"""Seconds in which an engine must say who it is."""
+"""Seconds in which an engine must answer a ping."""
 _CHUNK = 1 << 16
 
 
 class EngineError(Exception):
-    """The engine said no: its HTTP status and its sentence. Status 0: it does not answer."""
+    """The engine refused: its HTTP status and its message. Status 0: it does not answer."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -41,11 +41,11 @@ class Engine:
 
     @property
     def spec(self) -> dict[str, str]:
-        """For a shim."""
+        """The engine as a shim's request names it (`connect_engine`)."""
         return {"path": self.path, "name": self.name}
 
     def request(self, method: str, path: str, body: Any = None, timeout: float | None = REQUEST_TIMEOUT) -> Any:
-        """One request, its answer: JSON, or None where there is none. Raises EngineError."""
+        """Sends one request. Returns its answer's JSON, or None if it has none. Raises EngineError."""
         with self.open_stream(method, path, body, timeout)[0] as stream:
             try:
                 text = b"".join(iter(lambda: stream.recv(_CHUNK), b""))
@@ -58,7 +58,7 @@ class Engine:
     def open_stream(
         self, method: str, path: str, body: Any = None, timeout: float | None = REQUEST_TIMEOUT
     ) -> tuple["Stream", dict[str, str]]:
-        """One request; what follows the head of its answer, and that head. Raises EngineError."""
+        """Sends one request. Returns the stream behind its answer's head, and the headers. Raises EngineError."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         content_type = "application/x-tar" if isinstance(body, bytes) else "application/json"
         request_bytes = request_head(method, path, {"Content-Type": content_type}, len(data))
@@ -79,18 +79,18 @@ class Engine:
         return stream, headers
 
     def unreachable_error(self, error: OSError) -> EngineError:
-        """What is said of an engine that does not answer."""
+        """The error for an engine that does not answer."""
         reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or str(error)
         return EngineError(0, f"the container engine at {self.path} does not answer ({reason.lower()})")
 
 
 def connect_engine(engine_socket: Mapping[str, str]) -> Engine:
-    """The engine that a shim was told of (`Engine.spec`)."""
+    """The engine that a shim's request names (`Engine.spec`)."""
     return Engine(engine_socket["path"], engine_socket["name"])
 
 
 class Stream:
-    """A connection, with what was read too early still in it."""
+    """A connection, and the bytes that were read from it together with the head."""
 
     def __init__(self, connection: socket.socket, buffered: bytes) -> None:
         self.socket, self._buffered = connection, buffered
@@ -102,7 +102,7 @@ class Stream:
         return self.socket.recv(size)
 
     def take_buffered(self) -> bytes:
-        """What has been read already, and is now the caller's."""
+        """Takes the bytes that have been read already."""
         piece, self._buffered = self._buffered, b""
         return piece
 
@@ -117,7 +117,7 @@ class Stream:
 
 
 def _read_head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and what came behind them. Raises OSError when that is no HTTP."""
+    """Status, headers and the bytes read behind them. Raises OSError if it is not HTTP."""
     data = b""
     while b"\r\n\r\n" not in data:
         piece = connection.recv(_CHUNK)
@@ -129,13 +129,13 @@ def _read_head(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
 
 
 def request_head(method: str, path: str, headers: Mapping[str, str], length: int = 0) -> bytes:
-    """What is sent before a request's body."""
+    """The head of a request, up to its body."""
     lines = [f"{method} {path} HTTP/1.0", "Host: engine", *(f"{k}: {v}" for k, v in headers.items())]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
 def parse_response_head(response_head: bytes) -> tuple[int, dict[str, str]]:
-    """Status and headers of an answer. Raises OSError when that is no HTTP."""
+    """Status and headers of an answer. Raises OSError if it is not HTTP."""
     status_line, *lines = response_head.decode("latin-1").strip().split("\r\n")
     words = status_line.split(" ")
     if not status_line.startswith("HTTP/") or not (words[1].isascii() and words[1].isdigit()):
@@ -165,7 +165,7 @@ def socket_paths(env: Mapping[str, str], uid: int) -> list[str]:
 
 
 def has_socket(env: Mapping[str, str]) -> bool:
-    """Could there be one? Quick."""
+    """Whether there may be an engine: a quick look for its socket."""
     return any(os.path.exists(path) for path in socket_paths(env, os.getuid()))
 
 
@@ -186,7 +186,7 @@ def find_engine(env: Mapping[str, str]) -> tuple[Engine | None, str]:
 
 
 def ping_engine(path: str, timeout: float = PROBE) -> Engine:
-    """Who listens there: `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`. Raises EngineError."""
+    """Asks which engine listens there: `Docker/20.10.24 (linux)`, `Libpod/4.3.1 (linux)`. Raises EngineError."""
     stream, headers = Engine(path).open_stream("GET", "/_ping", timeout=timeout)
     stream.close()
     name, _, version = headers.get("server", "").partition(" ")[0].partition("/")

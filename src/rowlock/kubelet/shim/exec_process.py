@@ -1,9 +1,9 @@
-"""One more program in a container that runs (`exec`): a forked copy of the pod host that starts it and waits for it.
+"""One more program in a running container (`exec`): a forked copy of the pod host that starts it and waits for it.
 
 It takes the environment, the working directory and the limits of the container's program from `program.N`, and its
-namespaces from the program itself. What runs here never outlives the container: its shim is watched. The server is at
-the other end of a socket: it gets the program's ends (stdin, stdout, stderr, or one terminal) with the first line, how
-the program ended with the second. When the server hangs up before that, the client has gone: the program is stopped.
+namespaces from the program itself, which it watches: nothing here outlives the container. The server is at the other end of
+a socket. The first line brings it the program's descriptors (stdin, stdout, stderr, or one terminal), the second how the
+program ended. If the server hangs up before that, its client has disconnected, and the program is stopped.
 Standard library only.
 """
 
@@ -24,7 +24,7 @@ from rowlock.kubelet.shim.fact_files import ticks
 from rowlock.kubelet.shim.shim_request import UserSpec
 
 HANGUP_GRACE = 2.0
-"""Seconds between SIGHUP and SIGKILL for a program whose client has gone."""
+"""Seconds between SIGHUP and SIGKILL for a program whose client has disconnected."""
 _NAMESPACES = (("user", 0x10000000), ("net", 0x40000000), ("uts", 0x04000000), ("ipc", 0x08000000), ("mnt", 0x20000))
 _PID_NAMESPACE = (("pid", 0x20000000),)
 
@@ -34,7 +34,7 @@ class ContainerGone(Exception):
 
 
 class ExecProcess:
-    """The life of one such program."""
+    """One such program, from its fork to its end."""
 
     def __init__(self, request: dict[str, Any], server: socket.socket) -> None:
         self._server = server
@@ -47,7 +47,7 @@ class ExecProcess:
         self._kill_at: float | None = None
 
     def run(self) -> None:
-        """Everything, in order; returns when nothing of the program is left."""
+        """Runs the program; returns when no process of it is left. Raises OSError and ContainerGone."""
         self._prepare()
         server_fds, child_fds = self._open_stdio()
         failure = self._launch(child_fds)
@@ -75,7 +75,7 @@ class ExecProcess:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _open_stdio(self) -> tuple[list[int], list[int]]:
-        """The server's ends and the program's stdin, stdout and stderr."""
+        """The server's descriptors, and the program's stdin, stdout and stderr."""
         if self._tty:
             master, slave = os.openpty()
             return [master], [slave, slave, slave]
@@ -83,7 +83,7 @@ class ExecProcess:
         return [pipes[0][1], pipes[1][0], pipes[2][0]], [pipes[0][0], pipes[1][1], pipes[2][1]]
 
     def _launch(self, stdio_fds: list[int]) -> str:
-        """Forks and execs. Returns why it could not, "" when the program runs."""
+        """Forks and execs. Returns why it could not, "" = the program runs."""
         reading, writing = os.pipe()
         _join_namespaces(self._pid, _PID_NAMESPACE)  # its children are in it, not this process
         self._child = os.fork()
@@ -95,7 +95,7 @@ class ExecProcess:
             return pipe.read().decode(errors="replace")
 
     def _exec_program(self, stdio_fds: list[int]) -> str:
-        """In the child: becomes the program, or returns a sentence why not."""
+        """In the child: becomes the program, or returns a sentence that says why it could not."""
         program, argv = self._program, self._argv
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ):
@@ -123,7 +123,7 @@ class ExecProcess:
             return container_init.start_error_message(error, argv, str(program.get("cwd")))
 
     def _exec_in_engine(self, stdio_fds: list[int]) -> str:
-        """Its engine starts the program; this process stands for it."""
+        """Has the engine start the program; this process stands in for it."""
         from rowlock.kubelet.shim.engine import engine_proxy  # only where there are containers
 
         _dup_onto_stdio(stdio_fds)
@@ -158,14 +158,14 @@ class ExecProcess:
             self._report_exit(poll)
 
     def _report_exit(self, poll: "select.poll") -> None:
-        """How it ended. What it left running stays, as in any container, until that ends."""
+        """Sends how the program ended. What it left running stays, as in any container, until the container ends."""
         self._send_line({"code": process_tree.decode_wait_status(self._status or 0)[0]}, [])
         with contextlib.suppress(KeyError):  # the server has hung up already
             poll.unregister(self._server.fileno())
         self._server.close()
 
     def _reap_children(self) -> bool:
-        """Collects the dead; True while children are left."""
+        """Reaps ended children; True while others are left."""
         children_left, status = process_tree.reap_children(self._child)
         self._status = self._status if status is None else status
         return children_left
@@ -175,25 +175,25 @@ class ExecProcess:
 
 
 def _dup_onto_stdio(stdio_fds: list[int]) -> None:
-    """stdin, stdout and stderr of the calling process."""
+    """Makes these the stdin, stdout and stderr of the calling process."""
     for target, source in enumerate(stdio_fds):
         os.dup2(source, target)
 
 
 def send_line(server: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-    """One line, with descriptors; a server that has gone does not hear it."""
+    """Sends one line with descriptors; does nothing if the server is gone."""
     with contextlib.suppress(OSError):
         socket.send_fds(server, [json.dumps(message).encode() + b"\n"], fds)
 
 
 def _owner(user: UserSpec) -> int:
-    """For chown: -1 leaves it as it is."""
+    """The uid for chown; -1 = unchanged."""
     uid = user.get("uid")
     return -1 if uid is None else uid
 
 
 def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the container's shim wrote. Raises ContainerGone when it has not (it was started by an older rowlock, say)."""
+    """A fact that the container's shim wrote. Raises ContainerGone if there is none (an older rowlock started it, say)."""
     fact = untrusted.read_object(f"{request['dir']}/{name}.{request['n']}")
     if not fact:
         raise ContainerGone(f"its {name} fact is not there: the pod was started before this version, or has ended")
@@ -201,7 +201,7 @@ def _read_fact(request: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _join_namespaces(pid: int, namespaces: Sequence[tuple[str, int]]) -> None:
-    """The namespaces of a process of this user."""
+    """Enters the namespaces of a process of this user."""
     namespace_fds = []
     for name, kind in namespaces:
         path = f"/proc/{pid}/ns/{name}"

@@ -1,7 +1,4 @@
-"""Facts on disk: small JSON files that are there whole or not at all, and what makes a process itself and no other.
-
-Standard library only: shims write them.
-"""
+"""Facts on disk: small JSON files that are written atomically; and the identity of a process, its pid and its start time."""
 
 import contextlib
 import json
@@ -19,7 +16,7 @@ _STAT_BYTES = 4096
 def write_fact(
     path: str, fact: dict[str, Any], *, durable: bool = False, on_written: Callable[[], None] | None = None
 ) -> None:
-    """A JSON file that is there whole or not at all; whatever a program has put in its place goes.
+    """Writes a JSON file atomically; replaces whatever a program has put in its place. Raises OSError.
 
     `on_written` is called before the file is synced: the callee makes the fact durable in another place (the store)."""
     temporary = f"{path}.{own_pid()}.new"
@@ -41,7 +38,7 @@ def write_fact(
 
 
 def rename_over(source: str, path: str) -> None:
-    """Gives a file the name `path`; a directory that a program has put there goes."""
+    """Renames a file to `path`, replacing even a directory that a program has put there."""
     try:
         os.rename(source, path)
     except IsADirectoryError:
@@ -50,7 +47,7 @@ def rename_over(source: str, path: str) -> None:
 
 
 def write_new_file(path: str, fact: dict[str, Any]) -> None:
-    """A JSON file of a name that nobody looks for until it is whole."""
+    """Writes a JSON file under a name that is not read before the file is complete."""
     fd = _create_file(path)
     try:
         _write_all(fd, json.dumps(fact).encode())
@@ -59,7 +56,7 @@ def write_new_file(path: str, fact: dict[str, Any]) -> None:
 
 
 def _create_file(path: str) -> int:
-    """A new file: what lies there, a FIFO or a link perhaps, is neither opened nor followed."""
+    """Creates a file. What lies there, perhaps a FIFO or a link, is removed, never opened or followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
@@ -69,13 +66,13 @@ def _create_file(path: str) -> int:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """A disk that is nearly full takes a part; the next write says that it is full."""
+    """Writes everything: a nearly full disk takes a part, and the next write raises OSError."""
     while data:
         data = data[os.write(fd, data) :]
 
 
 def create_writable(path: str) -> None:
-    """An empty file that any user may write; nothing that lies there already is used."""
+    """Creates an empty file that any user may write, in place of whatever lies there."""
     beneath.remove_path(path)
     fd = _create_file(path)
     try:
@@ -85,17 +82,17 @@ def create_writable(path: str) -> None:
 
 
 UNCREATED = "uncreated"
-"""The fact of a run whose container an engine could not create: `why`. There was no run, and it is tried again."""
+"""Name of the fact that an engine could not create the container, and `why`. It does not count as a run, and is tried again."""
 
 
 def run_fact_path(request: ShimRequest, name: str) -> str:
-    """Where a fact of this run of a container lies."""
+    """The path of a fact of this run."""
     return f"{request.directory}/{name}.{request.number}"
 
 
 def own_pid() -> int:
-    """The pid of this process as the server sees it: in a PID namespace of its own `os.getpid` says another one. /proc is
-    the machine's until the container's mounts are made."""
+    """The pid of this process as the server sees it; in a PID namespace `os.getpid` returns another one. Valid until the
+    container's own /proc is mounted."""
     try:
         return int(os.readlink("/proc/self"))
     except OSError:  # no /proc: there are no such namespaces, either
@@ -103,7 +100,7 @@ def own_pid() -> int:
 
 
 def ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot: with the pid its identity. 0 = gone, or cannot be known."""
+    """The start of a process in clock ticks since boot; with the pid it is its identity. 0 = ended, or unknown."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,8 +1,8 @@
-"""Where shims are forked: a process beside the pod host that does nothing else.
+"""Forks shims: a process beside the pod host that does nothing else.
 
-After a fork, each page of memory that either side writes to is there twice. A shim that the pod host forked itself would
-keep an old copy of everything that the pod host touches for the requests after it, 0.3 MiB; the fork server touches
-nothing: it reads a byte, which says into which namespaces, and forks. The child reads the request, answers its pid, and is the shim. Standard library only.
+After a fork, each page of memory that either side writes to is copied. A shim that the pod host forked itself would
+keep an old copy of all pages that the pod host touches afterwards, 0.3 MiB. The fork server touches nothing: it reads a byte,
+which names the namespaces, and forks. The child reads the request, answers with its pid, and is the shim. Standard library only.
 """
 
 import array
@@ -23,12 +23,12 @@ _ANSWER_TIMEOUT = 5.0
 _HEADER_BYTES = 16
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * 4)
 _WORDS = {0: b".", calls.NEWPID: b"p"}
-"""What the fork server reads: into which namespaces it forks (`calls.fork_into`)."""
+"""Namespaces to fork into (`calls.fork_into`) → the byte that asks the fork server for them."""
 _NAMESPACES = {word: namespaces for namespaces, word in _WORDS.items()}
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-"""Descriptors of namespaces are the shim's: a program that had one could enter them."""
+"""A program must not inherit descriptors of namespaces: it could enter them."""
 ChildMain = Callable[[dict[str, Any], dict[str, int]], None]
-"""What becomes of a child: gets its request and descriptors by name; never returns."""
+"""Runs in the child with its request and its descriptors by name; never returns."""
 
 
 class ForkServer:
@@ -40,20 +40,20 @@ class ForkServer:
         self._data: socket.socket | None = None
 
     def fork(self, request: dict[str, Any], fds: Mapping[str, int]) -> int:
-        """The pid of a new shim. Raises OSError when none can be forked."""
+        """Returns the pid of a new shim. Raises OSError when none can be forked."""
         for _ in range(2):
             if self._data is None:
                 self._start_server()
             pid = self._request_fork(request, {name: fd for name, fd in fds.items() if fd >= 0})
             if pid > 0:
                 return pid
-            self._stop_server()  # it was killed: the next one is as good
+            self._stop_server()  # it was killed, or could not fork: start another
             if pid < 0:
                 raise OSError(-pid, os.strerror(-pid))
         raise OSError("the process that forks shims was killed repeatedly")
 
     def _request_fork(self, request: dict[str, Any], fds: dict[str, int]) -> int:
-        """The child's pid; below 0 = the error of the fork; 0 = nobody answers."""
+        """The child's pid; below 0 = the fork's errno, negated; 0 = no answer."""
         assert self._data is not None
         try:
             os.write(self._trigger, _WORDS[namespace_flags(request["namespaces"])])
@@ -105,7 +105,9 @@ class ForkServer:
 
 
 def _send(data: socket.socket, request: dict[str, Any], fds: Mapping[str, int]) -> None:
-    payload = marshal.dumps({"request": request, "fds": list(fds)})  # to read JSON costs each of two forks 30 pages
+    payload = marshal.dumps(
+        {"request": request, "fds": list(fds)}
+    )  # reading JSON would cost each of two forks 30 pages
     socket.send_fds(data, [b"%*d" % (_HEADER_BYTES, len(payload))], list(fds.values()))
     data.sendall(payload)
 
@@ -118,7 +120,7 @@ def _receive(data: socket.socket) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def prime_caches(times: int) -> None:
-    """What a child does first, where shims share it (see `shim.prime_caches`)."""
+    """Performs a child's first steps in the pod host, so that shims share the caches (see `shim.prime_caches`)."""
     sender, receiver = socket.socketpair()
     for _ in range(times):
         _send(sender, {}, {"network": 0})

@@ -1,4 +1,4 @@
-"""From a fork to a shim: into which namespaces a process forks, and what the child does before it is the shim.
+"""Turns a forked process into a shim: forks into the right namespaces, then enters those of the pod.
 
 The fork server, the pod host and warm parents fork shims with it. Standard library only.
 """
@@ -19,11 +19,10 @@ def become_shim(
     fds: Mapping[str, int],
     begin: Callable[[ShimRequest], str] = container_init.exec_program,
 ) -> None:
-    """In a process that was forked for it; never returns. `request`: a `ShimRequest` as JSON, which the pod host has checked. `fds`, each
-    where there is one: `room`, the mount namespace of its pod; `ipc`, the pod's; `network`, the pod's, which the program
-    enters; `processes`, the PID namespace that the containers of the pod share; `root`, a mount namespace in which its root file system was assembled ahead.
-
-    `begin`, called in the program's own process, becomes the program, or returns why it could not."""
+    """In a process that was forked for it; never returns. `request`: a `ShimRequest` as JSON, which the pod host has checked. `fds`,
+    each if there is one: `room`, the pod's mount namespace; `ipc`, its IPC namespace; `network`, its network namespace, which the
+    program enters; `processes`, the PID namespace that the pod's containers share; `root`, a mount namespace in which the container's
+    root file system was assembled ahead. `begin`, called in the program's own process, becomes the program, or returns why it could not."""
     status = 1
     try:
         os.setsid()
@@ -48,8 +47,8 @@ def fork_shim(
     prepare: Callable[[], None],
     begin: Callable[[ShimRequest], str] = container_init.exec_program,
 ) -> int:
-    """Forks the calling process, which has one thread, into the namespaces of a request; the child does `prepare` and is
-    the shim (`become_shim`). Returns its pid. Raises OSError."""
+    """Forks the calling, single-threaded process into the namespaces of a request; the child calls `prepare` and becomes the
+    shim (`become_shim`). Returns its pid. Raises OSError."""
     pid = calls.fork_into(namespace_flags(request["namespaces"]))
     if pid == 0:
         prepare()

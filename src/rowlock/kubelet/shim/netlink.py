@@ -31,7 +31,7 @@ def _link_header(index: int = 0, *, up: bool = False) -> bytes:
 
 
 def bridge(name: str) -> bytes:
-    """Body of RTM_NEWLINK: a bridge, up. Multicast goes to all its ports: to learn who listens costs timers for each."""
+    """Body of RTM_NEWLINK: a bridge, up. Multicast goes to all its ports: snooping for listeners would cost timers for each."""
     no_snooping = attribute(_DATA, attribute(_MULTICAST_SNOOPING, b"\0"))
     info = attribute(_LINKINFO, _text_attribute(_KIND, "bridge") + no_snooping)
     return _link_header(up=True) + _text_attribute(_IFNAME, name) + info
@@ -39,9 +39,9 @@ def bridge(name: str) -> bytes:
 
 def veth(name: str, master: int, peer: str, *, index: int = 0, namespace: int = -1) -> bytes:
     """Body of RTM_NEWLINK: a pair, our end up and attached to the bridge `master`. `index` of both ends, 0 = the kernel
-    chooses; `namespace` that the peer is in, a file descriptor, -1 = ours.
+    chooses; `namespace` of the peer as a file descriptor, -1 = ours.
 
-    The kernel honours the peer's index only when ours is given too, and refuses a peer that is born up."""
+    The kernel honours the peer's index only when ours is given too, and refuses a peer that is created up."""
     inside = _link_header(index) + _end(peer)
     if namespace >= 0:
         inside += attribute(_NET_NS_FD, struct.pack("=I", namespace))
@@ -55,14 +55,14 @@ def attachment(index: int, master: int) -> bytes:
 
 
 def no_ipv6_address(index: int) -> bytes:
-    """Body of RTM_NEWLINK: a link takes no IPv6 address by itself when it comes up, and so asks nobody about it."""
+    """Body of RTM_NEWLINK: a link generates no IPv6 address when it comes up, and so sends no neighbour solicitations."""
     family = attribute(socket.AF_INET6, attribute(_ADDR_GEN_MODE, bytes([_ADDR_GEN_NONE])))
     return _link_header(index) + attribute(_AF_SPEC, family)
 
 
 def _end(name: str) -> bytes:
-    """Of a pair: its name, and one queue each way. By default there is one for each CPU, of which none is used as long as
-    nobody runs XDP programs there, and each is a directory in sysfs."""
+    """The attributes of one end of a pair: its name, and one queue each way. The default is a queue per CPU; each is a directory in
+    sysfs, and only XDP programs use them."""
     one = struct.pack("=I", 1)
     return _text_attribute(_IFNAME, name) + attribute(_TX_QUEUES, one) + attribute(_RX_QUEUES, one)
 

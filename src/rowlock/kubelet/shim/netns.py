@@ -1,9 +1,9 @@
 """The pod network's kernel side: namespaces, made by the pod host, joined by each pod's programs.
 
-The pod host lives in the *fabric*: one network and one mount namespace with a bridge in it (inside a user namespace
-when the user is not root). Every pod gets a network namespace with `eth0` on a bridge that leads to that one: a bridge
-has 1,023 ports, and the kernel looks at all of them when one is added. The fabric exists as long as a process is in
-it; shims stay in it, so it survives the pod host, and the next pod host joins it through a shim.
+The pod host lives in the *fabric*: one network and one mount namespace with a bridge in it (inside a user namespace when the user is
+not root). Every pod gets a network namespace whose `eth0` is on a second bridge that leads to that one: a bridge has 1,023 ports, and
+adding one scans them all. The fabric exists as long as a process is in it; shims stay in it, so it survives the pod host, and the
+next pod host joins it through a shim.
 Users keep their own uid: the map is the identity, and capabilities end at exec. Standard library only; Linux only.
 """
 
@@ -28,7 +28,7 @@ _BRIDGE_PODS = 256
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = getattr(_libc, "prctl", None)
-"""Looked up once, in the pod host: a shim that does it has the memory for it all its life."""
+"""Looked up once, in the pod host: a lookup in a shim would cost it memory for its lifetime."""
 
 
 def _call(name: str, *args: object) -> int:
@@ -50,7 +50,7 @@ def _mount(source: str, target: str, flags: int) -> None:
 
 
 def _unshare_as_user() -> None:
-    """A user namespace in which everybody keeps the number they have; root keeps all numbers, a user the own one."""
+    """Enters new user, network and mount namespaces in which ids map to themselves: all for root, only its own for any other user."""
     uid, gid = os.getuid(), os.getgid()
     if os.geteuid() == 0 and _unshare_as_root():
         return
@@ -61,7 +61,7 @@ def _unshare_as_user() -> None:
 
 
 def _unshare_as_root() -> bool:
-    """Whole ranges can only be mapped from outside: by a child that stays there until its parent has moved."""
+    """Maps all ids. The kernel lets only a process outside the new namespace do that: a child that stays there. False = it failed."""
     parent, maps = os.getpid(), {k: _identity_map(f"/proc/self/{k}") for k in ("uid_map", "gid_map")}
     reading, writing = os.pipe()
     child = os.fork()
@@ -94,7 +94,7 @@ def _write(path: str, text: str) -> None:
 
 
 class BridgeNetwork:
-    """The network as its one owner, the pod host, sees it."""
+    """The pod network, which the pod host owns."""
 
     def __init__(self, *, user_namespace: bool = False) -> None:
         """Makes a new fabric around the calling process. Raises OSError where the kernel does not allow it."""
@@ -117,7 +117,7 @@ class BridgeNetwork:
 
     @classmethod
     def join_existing(cls, pid: int) -> "BridgeNetwork":
-        """The fabric that process `pid` (a shim) is in: a pod host has died and this is its successor."""
+        """Joins the fabric of process `pid`, a shim whose pod host has died. Raises OSError."""
         with contextlib.ExitStack() as opened:  # all or none: `pid` may end at any moment
             foreign = []
             for name, kind in (("user", _NEWUSER), ("mnt", _NEWNS), ("net", _NEWNET)):
@@ -141,7 +141,7 @@ class BridgeNetwork:
         self._branches: dict[int, int] = {}
 
     def probe(self) -> None:
-        """Makes one real pod network and enters it, in a child. Raises OSError when pods could not."""
+        """Makes one real pod network and enters it in a child. Raises OSError if that fails, as it then would for pods."""
         fd = self.pod_netns("probe", "10.77.255.250")
         child = os.fork()
         if child == 0:
@@ -166,7 +166,7 @@ class BridgeNetwork:
             self._pod_fds[uid] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
-        """The pod's programs are gone: its namespace ends with the last reference."""
+        """Closes the pod's namespace, whose programs have ended: it goes with its last reference."""
         fd = self._pod_fds.pop(uid, None)
         if fd is not None:
             os.close(fd)
@@ -185,7 +185,7 @@ class BridgeNetwork:
             bridge = self._branch(number // _BRIDGE_PODS)
             self._netlink.add_link(netlink.veth(f"pod{number}", bridge, "eth0", index=index, namespace=fd))
             # Not by /proc/sys: a lookup there goes through the entries of all network namespaces.
-            with contextlib.suppress(OSError):  # without IPv6 there is nothing to silence on the bridge
+            with contextlib.suppress(OSError):  # there is no IPv6 here
                 inside.change_link(netlink.no_ipv6_address(index))
             inside.set_up(index)
             inside.add_address(netlink.address(index, ip, PREFIX))
@@ -197,8 +197,8 @@ class BridgeNetwork:
         return fd
 
     def _branch(self, number: int) -> int:
-        """The index of the bridge for these pods. At the first call what is missing is made: it, and a pair of links to the
-        main one. A pod host before us may have ended halfway."""
+        """The index of the bridge for these pods. The first call makes what is missing: the bridge, and a pair of links to the main
+        one. An earlier pod host may have ended halfway."""
         if number not in self._branches:
             name = f"{_BRIDGE}{number}"
             for link in (netlink.bridge(name), netlink.veth(f"{name}-up", self._bridge, f"{name}-down")):
@@ -210,18 +210,18 @@ class BridgeNetwork:
         return self._branches[number]
 
     def listen(self, port: int = PROXY_PORT, address: str = GATEWAY) -> socket.socket:
-        """A listening socket that pods reach and that anybody, outside too, may serve."""
+        """A listening socket that pods reach; a process outside the fabric may serve it, too."""
         server = socket.socket()
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if address != GATEWAY:
-            with contextlib.suppress(FileExistsError):  # of another port, or from before
+            with contextlib.suppress(FileExistsError):  # added for another port, or earlier
                 self._netlink.add_address(netlink.address(self._bridge, address, 32))
         server.bind((address, port))
         server.listen(128)
         return server
 
     def pod_socket(self, uid: str) -> socket.socket:
-        """A socket of the pod's network, not connected yet. Raises KeyError for a foreign uid."""
+        """An unconnected socket in the pod's network. Raises KeyError for an unknown uid."""
         _call("setns", self._pod_fds[uid], _NEWNET)
         try:
             return socket.socket()
@@ -229,7 +229,7 @@ class BridgeNetwork:
             _call("setns", self._home_netns, _NEWNET)
 
     def dial(self, uid: str, port: int) -> socket.socket:
-        """A socket that will connect from inside the pod (probes, port-forward). Raises KeyError for a foreign uid."""
+        """A socket that connects to a port from inside the pod (probes, port-forward). Raises KeyError for an unknown uid, and OSError."""
         client = self.pod_socket(uid)
         client.settimeout(1)
         client.connect(("127.0.0.1", port))
@@ -237,7 +237,7 @@ class BridgeNetwork:
 
 
 def process_socket(pid: int) -> socket.socket:
-    """A socket in the network of a process, not connected yet. Raises OSError where we may not enter it."""
+    """An unconnected socket in the network of a process. Raises OSError where we may not enter it."""
     home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         target = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -257,13 +257,11 @@ def join_namespace(fd: int, kind: int) -> None:
 
 
 def enter_pod_network(network: Mapping[str, object], fd: int, *, has_own_root: bool = False) -> None:
-    """In a program's own process, before exec: the pod's network, its host name and its hosts file, this in a mount
-    namespace of its own. Who will have a root file system of its own gets both of them there (`rootfs.enter`)."""
+    """In a program's own process, before exec: enters the pod's network, sets its host name, and mounts its hosts file in a mount
+    namespace of its own. A program with its own root file system gets the last two in `rootfs.enter`."""
     _call("setns", fd, _NEWNET)
     _call("unshare", _NEWUTS if has_own_root else _NEWNS | _NEWUTS)
     socket.sethostname(str(network["hostname"]))
-    if not has_own_root and os.path.exists(
-        "/etc/hosts"
-    ):  # the pods of a namespace share the file: none of them writes in it
+    if not has_own_root and os.path.exists("/etc/hosts"):  # pods of a namespace share the file: read-only
         _mount(str(network["hosts"]), "/etc/hosts", _BIND)
         calls.remount_read_only("/etc/hosts")

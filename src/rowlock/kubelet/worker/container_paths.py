@@ -1,4 +1,4 @@
-"""What a path of the pod means for a process of this machine: a volume's, one of the image's files, or this machine's."""
+"""Maps paths that a pod names to this machine: a volume's path, a file of the image, or a path of the machine itself."""
 
 import os
 from bisect import bisect_right
@@ -10,8 +10,8 @@ from rowlock.kubelet.images import images
 
 @dataclass(frozen=True, slots=True)
 class ImageCopy:
-    """Every start gets its own copy of the image's files: what a program writes there must not change the image, and
-    a restart begins afresh, as a container's does. Rewrites paths inside `image` to the same inside `copy`."""
+    """Rewrites paths inside `image` to the same paths inside `copy`. Every start gets its own copy of the image's files:
+    programs must not change the image, and a restart begins with fresh files, as a container's does."""
 
     image: str
     """Where the image's files are; "" = it has none."""
@@ -20,7 +20,7 @@ class ImageCopy:
     def __call__(self, text: str) -> str:
         if not self.image or self.image not in text:
             return text
-        parts = text.split(":")  # PATH and its like
+        parts = text.split(":")  # PATH and similar lists
         return ":".join(self.copy + p[len(self.image) :] if self._is_in_image(p) else p for p in parts)
 
     def original_path(self, path: str) -> str:
@@ -28,7 +28,7 @@ class ImageCopy:
         return self.image + path[len(self.copy) :] if self.image and path.startswith(self.copy + "/") else path
 
     def contains(self, path: str) -> bool:
-        """Does it lie in the run's copy?"""
+        """Whether the path lies in the run's copy."""
         return bool(self.image) and (path == self.copy or path.startswith(self.copy + "/"))
 
     def _is_in_image(self, path: str) -> bool:
@@ -43,7 +43,7 @@ class ContainerPaths:
     volume_paths: tuple[str, ...]
     """Where its volumes are (`outermost`)."""
     layers: tuple[str, ...] = ()
-    """Of a root file system of its own; () = the machine's, beside a copy of the image's files."""
+    """The layers of the container's own root file system; () = the machine's root, beside a copy of the image's files."""
 
     def readable_path(self, path: str) -> str:
         """Where the server can read a file of the container before it runs."""
@@ -52,14 +52,14 @@ class ContainerPaths:
         return next((found for layer in self.layers if os.path.isfile(found := layer + path)), path)
 
     def map_path(self, text: str) -> str:
-        """A path, if it is one: of a volume, of the image's files, else of this machine."""
+        """Maps `text` if it is an absolute path: a volume's stays, one that the image knows leads to its copy, others stay."""
         if self._is_in_volume(text):
             return text
         return self.image_copy(images.map_path(text, self.image_copy.image))
 
     def _is_in_volume(self, text: str) -> bool:
-        """No path of `volume_paths` begins another one, so only the last that does not sort after the text can begin it: a pod
-        may have thousands of volumes and a hundred thousand arguments."""
+        """No entry of `volume_paths` is a prefix of another, so only the last that does not sort after the text can match. Bisecting
+        matters: a pod may have thousands of volumes and a hundred thousand arguments."""
         place = bisect_right(self.volume_paths, text + "/")
         return place > 0 and (text + "/").startswith(self.volume_paths[place - 1])
 

@@ -1,7 +1,7 @@
-"""Containers of an engine (Docker, Podman): what the engine is asked for, and what is mounted into them.
+"""Containers of an engine (Docker, Podman): what the engine is asked to create, and what is mounted into them.
 
-What is not the pod's or the image's own comes in as a mount: the names of the pod network (`/etc/hosts`), the file for
-last words, the job's checkpoints, torch's account of a failure.
+Mounts bring in what is neither the pod's nor the image's own: the names of the pod network (`/etc/hosts`), the termination
+message file, the job's checkpoints, torch's error file.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class EngineBackend:
     def prepare_program(
         self, start: ContainerStart, image: Image, checkpoints: str
     ) -> tuple[EffectiveSecurityContext, dict[str, str]]:
-        """The engine makes the program who it should be; here it is only refused what it may not be. Of this machine's
-        variables it gets none."""
+        """Only refuses a user that `runAsNonRoot` forbids: the engine itself applies the user. The program gets none of this
+        machine's variables."""
         engine_spec.verify_run_as_non_root(start.pod, start.container, image)
         return _AS_THE_IMAGE, {CHECKPOINT_DIR_VARIABLE: checkpoints}
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
-        """The container to create, and the pod's sandbox."""
+        """Adds the engine's create calls for the container and the pod's sandbox. Raises ContainerConfigError."""
         engine, image, container = self.runtime.engine, program.image, start.container
         if engine is None:
             gone = self.runtime.engine_images.engine_gone_problem()
@@ -73,7 +73,7 @@ class EngineBackend:
             own_mounts[error_files.MOUNT_PATH] = source
         mounted_targets = {bind["target"] for bind in binds}
         binds += [
-            {"source": s, "target": t, "read_only": t == _HOSTS_FILE}  # which the pods of a namespace share
+            {"source": s, "target": t, "read_only": t == _HOSTS_FILE}  # the pods of a namespace share it
             for t, s in own_mounts.items()
             if s and t not in mounted_targets
         ]
@@ -102,7 +102,7 @@ class EngineBackend:
     def _bind_mounts(
         self, pod_config: PodSandboxConfig, start: ContainerStart, program: Program
     ) -> list[dict[str, Any]]:
-        """The pod's own volumes. Raises ContainerConfigError for what an engine cannot mount."""
+        """Mounts of the pod's own volumes. Raises ContainerConfigError for a memory volume with a subPath."""
         in_memory = {volume.name for volume in pod_config.memory}
         if unsupported := next((m for m in program.mounts if m.volume in in_memory and m.sub_path), None):
             raise ContainerConfigError(

@@ -1,8 +1,8 @@
 """The environment of a program: pure.
 
-Order, later wins: the base (a small set, never the user's shell) < the image's ENV < Services of the namespace < `envFrom` < `env` (with `$(VAR)`,
-fields, resources, ConfigMaps, Secrets) ; and what the platform adds where the pod says nothing (threads, proxy), or
-always (its marks; its devices: `node/gpus.py`). No program gets the variables of the shell that started the server, beyond the base.
+Later sources win: the base (a small set, never the user's shell) < the image's ENV < Services of the namespace < `envFrom` < `env`
+(with `$(VAR)`, fields, resources, ConfigMaps, Secrets). The platform adds threads and proxy unless the pod sets them, and always
+its marks and devices (`node/gpus.py`). Beyond the base, no program gets the variables of the shell that started the server.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SHELL_ENVIRONMENT_ANNOTATION = "rowlock.dev/shell-environment"
 """The annotation of pods that get the variables of the shell that submitted them."""
 CHECKPOINT_DIR_VARIABLE = "ROWLOCK_CHECKPOINT_DIR"
 RESTART_COUNT_VARIABLE = "ROWLOCK_RESTART_COUNT"
-"""How often the container was started again in its pod; a pod that is made anew begins with 0."""
+"""How often the container was restarted in its pod; a recreated pod begins with 0."""
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _RESOURCE_NAMES = {"ConfigMap": "configmap", "Secret": "secret"}
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """Where a pod runs, as far as the environment of its containers says so."""
+    """The facts of node and cluster from which container variables are computed."""
 
     node: str
     pod_ip: str
@@ -52,13 +52,13 @@ class EnvironmentContext:
     peers: tuple[str, ...] = ()
     """Short names and addresses of the pods of the same job: to be reached without the proxy."""
     api_server: Mapping[str, str] = field(default_factory=dict)
-    """Where in-cluster clients look for the API server."""
+    """Variables by which in-cluster clients find the API server."""
     services: Mapping[str, str] = field(default_factory=dict)
     """Variables of the Services in the pod's namespace."""
     data_directory: str = ""
     """The identity of the data directory of the pod's cluster."""
     rewrite: Callable[[dict[str, str]], dict[str, str]] | None = None
-    """How variables read for a pod without an address of its own; None = it has one."""
+    """Rewrites the variables of a pod without an address of its own; None = the pod has one."""
 
 
 def container_environment(
@@ -71,7 +71,7 @@ def container_environment(
     lookup: ObjectLookup,
     space: ExecSpace,
 ) -> dict[str, str]:
-    """`base`, and over it what the image, the pod and the platform say, as far as `space` goes. Raises ContainerConfigError."""
+    """`base` overlaid with variables of the image, the pod and the platform. Raises ContainerConfigError, also beyond `space`."""
     env = {**base, "HOSTNAME": pod.hostname, **context.api_server, **image, **context.services}
     for name, value in env.items():
         space.take(value, name)
@@ -88,8 +88,8 @@ def declared_environment(
     lookup: ObjectLookup,
     space: ExecSpace,
 ) -> dict[str, str]:
-    """`envFrom` and `env` of the container. Raises ContainerConfigError when something they name is not there, or they come to
-    more than `space` has."""
+    """The variables of the container's `envFrom` and `env`. Raises ContainerConfigError when something that they refer to does not
+    exist, or when they exceed `space`."""
     env, services = dict[str, str](), dict(context.services)  # a variable may refer to both
     for source in container.env_from:
         for kind, ref in ((kinds.CONFIG_MAP, source.get("configMapRef")), (kinds.SECRET, source.get("secretRef"))):
@@ -111,7 +111,7 @@ def declared_environment(
 
 
 def _stored_data(kind: Kind, source_namespace: str, ref: Mapping[str, Any], lookup: ObjectLookup) -> Mapping[str, str]:
-    """The data of a ConfigMap or a Secret as it is stored (`_plain_text`): thousands of variables may name one object."""
+    """The data of a ConfigMap or a Secret as stored; `_plain_text` decodes single values, as thousands of variables may name one object."""
     obj = lookup(kind, source_namespace, ref["name"])
     if obj is None:
         if ref.get("optional"):
@@ -147,7 +147,7 @@ def _value_from(
 
 
 def pod_field(pod: PodSpec, context: EnvironmentContext, path: str) -> str:
-    """The downward API's fields."""
+    """The value of a downward API field. Raises ContainerConfigError for an unknown path."""
     if match := _FIELD.fullmatch(path):
         return (pod.labels if match[1] == "labels" else pod.annotations).get(match[2], "")
     fields = {
@@ -170,7 +170,7 @@ def pod_field(pod: PodSpec, context: EnvironmentContext, path: str) -> str:
 
 
 def pod_resource(pod: PodSpec, container: ContainerSpec, context: EnvironmentContext, ref: Mapping[str, Any]) -> str:
-    """A resourceFieldRef: the container's limit or request, divided and rounded up; the node's where it has none."""
+    """A resourceFieldRef: the container's limit or request, divided and rounded up; without one, a limit is the node's amount, else 0."""
     container_name = ref.get("containerName") or container.name
     chosen = pod.by_name.get(container_name, container)
     side, _, resource = str(ref["resource"]).partition(".")
@@ -182,7 +182,7 @@ def pod_resource(pod: PodSpec, container: ContainerSpec, context: EnvironmentCon
 
 
 def thread_count(container: ContainerSpec, context: EnvironmentContext) -> int:
-    """Threads that this container's CPU share is worth: its limit, else its request, else its part of the node."""
+    """Threads for this container's CPU share: its limit, else its request (from 1 CPU on), else an equal part of the node."""
     limit, request = container.limits.get("cpu"), container.requests.get("cpu")
     if limit is not None:
         return max(1, int(parse(limit)))
@@ -194,10 +194,10 @@ def thread_count(container: ContainerSpec, context: EnvironmentContext) -> int:
 def platform_environment(
     container: ContainerSpec, context: EnvironmentContext, pod_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """What rowlock adds to `pod_env`: threads and proxy where the pod is silent."""
+    """Variables that rowlock adds to `pod_env`: GROUP_RANK, threads and proxy, each unless the pod sets it."""
     env: dict[str, str] = {}
     if pod_env.get("LOCAL_WORLD_SIZE") == "1" and "RANK" in pod_env and "GROUP_RANK" not in pod_env:
-        env["GROUP_RANK"] = pod_env["RANK"]  # the only rank of its pod: torchrun would count pods so
+        env["GROUP_RANK"] = pod_env["RANK"]  # one rank per pod: torchrun would number groups by pod
     if "OMP_NUM_THREADS" not in pod_env:
         env["OMP_NUM_THREADS"] = str(thread_count(container, context))
     if context.proxy:

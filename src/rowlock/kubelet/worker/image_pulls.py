@@ -1,8 +1,8 @@
-"""Of a container whose image the engine does not have: who asks for it, what is said meanwhile, when it is tried again.
+"""Pulls images that the engine does not have: starts pulls, reports them, and retries with back-off.
 
-What is there is used as it is, so a pull happens only for what is absent. It runs beside the pod's turns: a turn sees
-that one is under way and does nothing more, and its end causes the next turn. A pull that failed is a back-off (ten
-seconds, doubled up to thirty times), during which the engine is only asked whether the image has come by other means.
+An image that is present is used as it is, so a pull happens only for what is absent. It runs beside the pod's turns: a turn
+sees that one is under way and does nothing more; its end causes the next turn. A failed pull starts a back-off (ten seconds,
+doubled up to thirty times), during which the engine is only asked whether the image has arrived by other means.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class ImagePuller:
         self._tasks: dict[str, set[asyncio.Task[None]]] = {}
 
     def ensure_image_pull(self, pod: PodSpec, state: PodState, container: ContainerSpec) -> bool:
-        """Begins a pull of the container's image, or says that it is to be waited with; False when there is none to be."""
+        """Starts a pull of the container's image. True if one was started or is in back-off; False if the container needs none."""
         engine = self._engine_images.engine
         if not state.card.contained or not self._engine_images.needs_pull(container) or engine is None:
             return False
@@ -70,12 +70,12 @@ class ImagePuller:
         return True
 
     def forget(self, uid: str) -> None:
-        """The pod has gone, or has ended: it wants no image any more."""
+        """Cancels the pulls of a pod that is deleted or has ended."""
         for task in self._tasks.pop(uid, ()):
             task.cancel()
 
     def _report_back_off(self, pod: PodSpec, state: PodState, container: ContainerSpec, facts: ContainerFacts) -> None:
-        """Said once for every back-off."""
+        """Sets the container's problem; records the events once per back-off."""
         image, name = container.image, container.name
         text = f'Back-off pulling image "{image}"'
         if facts.problem is None or facts.problem.reason != IMAGE_PULL_BACK_OFF:
@@ -131,7 +131,7 @@ class ImagePuller:
         )
 
     def _pull_secrets(self, pod: PodSpec) -> tuple[list[Auths], list[str]]:
-        """What the pod's secrets say, and the names of those that are of no use."""
+        """Credentials from the pod's pull secrets, and the names of the secrets that are missing or unusable."""
         readable, missing = list[Auths](), list[str]()
         for ref in pod.image_pull_secrets:
             secret = self._view.get(kinds.SECRET, pod.namespace, str(ref.get("name") or ""))
@@ -144,7 +144,7 @@ class ImagePuller:
 
 
 def _user_auths(env: Mapping[str, str]) -> Auths:
-    """What the user's `docker login` has left."""
+    """Credentials that the user's `docker login` has stored; {} without a readable file."""
     home = env.get("DOCKER_CONFIG") or os.path.join(env.get("HOME") or "/", ".docker")
     try:
         return registry.auths_of_config_file((Path(home) / "config.json").read_text())

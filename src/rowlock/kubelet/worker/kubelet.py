@@ -1,10 +1,10 @@
-"""The kubelet: pods of this machine's nodes become processes, and what becomes of them becomes their status.
+"""The kubelet: runs pods of this machine's nodes as processes and reports their status.
 
-Level, not edge: a turn looks at one pod and its facts, `compute_pod_actions` says what to do, `generate_pod_status` what to
-report; both are pure, everything here is doing. All memory can be lost: `start_kubelet` reads the facts from disk, so a
-restart is the recovery code. Programs are started by the pod host (`shim/pod_host.py`).
+Level-triggered: a turn looks at one pod and its facts; `compute_pod_actions` decides what to do, `generate_pod_status` what to
+report. Both are pure; the side effects are here. All memory may be lost: `start_kubelet` reads the facts from disk, so a
+restart is the recovery code. The pod host (`shim/pod_host.py`) starts the programs.
 
-What is found out once is in a frozen `NodeContext`; every part gets what it needs when it is made.
+What is determined once at the start is in a frozen `NodeContext`; every part gets its dependencies on construction.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ _MAX_OPEN_FILES = 65536
 RESYNC = 2.0
 """Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
 MAX_JOIN_CANDIDATES = 64
-"""Shims whose fabric a new pod host tries to enter: all but one may end while it starts."""
+"""Shims whose network fabric a new pod host tries to join: several, since any of them may end meanwhile."""
 
 
 async def start_kubelet(
@@ -79,10 +79,10 @@ async def start_kubelet(
     on_logs_aside: Callable[[str], None] | None = None,
     on_usage: OnSeries | None = None,
 ) -> "Kubelet":
-    """Finds the machine, the pod host and the pods of before; registers the nodes. Raises ApiError with a sentence.
+    """Inspects the machine, connects the pod host, restores pods from disk, registers the nodes. Raises ApiError with a sentence.
     `on_logs_aside` is called with each directory of logs of a removed pod (`PodDirectories`), `on_usage` with what pods used.
 
-    The kubelet that it returns does nothing until it is `run`."""
+    The returned kubelet does nothing until `run` is called."""
     data_dir, server_env = settings.data_dir, dict(os.environ)
     open_file_limits = _allow_many_files()
     directories = PodDirectories(data_dir, on_logs_aside)
@@ -106,7 +106,7 @@ async def start_kubelet(
     )
     network.restore(cards)
     limits_mode = "watchdog" if settings.limits == "watchdog" else abilities.limits
-    if settings.runtime != "container":  # an engine keeps it itself
+    if settings.runtime != "container":  # an engine enforces the limit itself
         pids_watch.refuse_unkept_limit(settings.pids_limit, abilities.pids_problem)
     try:
         nodes = {plan.name: plan for plan in machine.plan_nodes(inventory, settings.node_options)}
@@ -155,7 +155,7 @@ async def start_kubelet(
 
 
 class Kubelet:
-    """One per cluster; `start_kubelet` makes it, `run()` for as long as it shall work."""
+    """One per cluster. `start_kubelet` makes it; it works while `run()` does."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Kubelet:
         )
         self._service_relays = ServiceRelays(view, network, host, self.streaming.dial, record_event)
         self.exit_listeners: list[ExitListener] = []
-        """Told of every run of a container that has ended, once or more."""
+        """Called for every container run that has ended, at least once."""
         self.pod_workers = PodWorkers(
             view,
             node,
@@ -207,7 +207,7 @@ class Kubelet:
         self.usage = UsageSampler(pod_states, node.nodes, node.clock, on_usage)
 
     def pod_remarks(self, template: Object) -> list[str]:
-        """What such a pod asks for and does not get here, a sentence each."""
+        """What a pod of this template requests and does not get here, one sentence each."""
         pod, runtime = parse_pod_spec(template), self._runtime
         is_contained = self.engine_images.needs_engine(pod)
         return runtime.unmet_wishes(pod, self.node.limits_mode, is_contained=is_contained)
@@ -222,7 +222,7 @@ class Kubelet:
         return self.node.nodes
 
     async def run(self, changes: AsyncIterator[Change]) -> None:
-        """Until cancelled. Pods live on when it is."""
+        """Runs until cancelled. Pods keep running after that."""
         loop = asyncio.get_running_loop()
         hints = ShimHints(self.node.wake_path, self.pod_workers.hint)
         loop.add_reader(hints.fd, hints.read_lines)
@@ -297,7 +297,7 @@ class Kubelet:
         )
 
     def _background_looks(self, worker: PodWorker) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What goes on beside the pods' turns; an error in one of them ends neither it nor the others."""
+        """The tasks beside the pods' turns, by name. Each is supervised: an error in one ends neither it nor the others."""
         view, nodes = self._view, self.node.nodes
         looks: dict[str, Callable[[], Awaitable[None]]] = {
             "the kubelet's resync": self._resync,
@@ -325,7 +325,7 @@ class Kubelet:
             self.pod_workers.handle_change(change)
 
     async def _resync(self) -> None:
-        """What no event tells: a pod host that has gone, programs where there are no pidfds, old logs."""
+        """Polls for what no event reports: a lost pod host, programs without a pidfd, leftovers to collect."""
         last_sweep, clock = -math.inf, asyncio.get_running_loop().time
         while True:
             with contextlib.suppress(TimeoutError):
@@ -341,9 +341,9 @@ class Kubelet:
                 await self._collect_garbage()
 
     async def _reconnect_pod_host(self) -> None:
-        """A new pod host, whose network is that of the pods that run, or a new one of the same kind.
+        """Connects a new pod host, in the network fabric of the running pods or in a new one of the same kind.
 
-        The node says what it said: where the new one has no such network, starts are refused and tried again."""
+        The node's status stays as it is: if the new host has no such network, starts are refused and tried again."""
         try:
             abilities = await connect_pod_host(self.host, self._settings.network, self.pod_states)
         except Unavailable as error:
@@ -356,7 +356,7 @@ class Kubelet:
         self.pod_workers.mark_dirty(*self.pod_states)
 
     async def _check_disk_usage(self, worker: PodWorker) -> None:
-        """Pods that have more on disk than they may."""
+        """Marks pods that use more disk than they may as evicted, every `measure` seconds."""
         while True:
             await asyncio.sleep(self._settings.measure)
             for uid, pod_state in list(self.pod_states.items()):
@@ -364,7 +364,7 @@ class Kubelet:
                     self.pod_workers.mark_dirty(uid)
 
     async def _collect_garbage(self) -> None:
-        """What deleted pods and claims left behind."""
+        """Removes what deleted pods and claims left behind."""
         await asyncio.to_thread(self.directories.finish_removals)
         await asyncio.to_thread(self.directories.forget_old_logs)
         await self._runtime.remove_orphans()
@@ -372,7 +372,9 @@ class Kubelet:
         for job in await asyncio.to_thread(remove_expired, live_owner_uids(self._view), self._settled_clock()):
             log.info("the checkpoints of job %s, which was deleted, are removed", job)
         pods = [self._view.get(kinds.POD, *pod_state.card.key) for pod_state in self.pod_states.values()]
-        with contextlib.suppress(Unavailable, NotFound):  # the store is busy, or a claim went: the next look will do
+        with contextlib.suppress(
+            Unavailable, NotFound
+        ):  # the store is busy, or a claim was deleted: the next sweep does it
             in_use = claims.used_claims(p for p in pods if p)
             await claims.remove_unused(self._api, self._volume_directories, in_use, self._settled_clock())
             await claims.correct_directories(self._api, self._view, self._volume_directories)
@@ -380,7 +382,7 @@ class Kubelet:
 
 
 READ_BYTES = 8192
-"""Of hints that are read at once; no line of a shim's is as long."""
+"""Bytes of hints read at once; longer than any line that a shim writes."""
 
 
 class ShimHints:
@@ -396,8 +398,8 @@ class ShimHints:
         self._partial_line = b""
 
     def read_lines(self) -> None:
-        """A piece of what is there: what is left comes with the next round of the event loop, for programs of this user
-        can write here, too, and without end."""
+        """Reads one piece of what is there and leaves the rest to the next round of the event loop: any program of this user can
+        write here, without end."""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self.fd, READ_BYTES)
             *lines, rest = (self._partial_line + data).split(b"\n")
@@ -414,7 +416,7 @@ class ShimHints:
 async def connect_pod_host(
     host: PodHostClient, network_mode: str, pod_states: Mapping[str, PodState]
 ) -> PodHostAbilities:
-    """To the pod host that is there, or to a new one inside the fabric of the pods that run; tells it of these pods."""
+    """Connects to the existing pod host, or starts one inside the fabric of the running pods; makes it adopt these pods."""
     alive = [(uid, run) for uid, pod_state in pod_states.items() for run in pod_state.live_runs()]
     join = [run.shim for _, run in alive if run.pid][:MAX_JOIN_CANDIDATES]
     hello = await host.connect("none" if network_mode == "rewrite" else "auto", join)
@@ -425,7 +427,7 @@ async def connect_pod_host(
 
 
 def _allow_many_files() -> tuple[int, int] | None:
-    """A pidfd per pod, a connection per client. The limits of before; None where nothing had to change."""
+    """Raises the limit of open files: a pidfd per pod, a connection per client. Returns the old limits; None if nothing changed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     new_limit = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
     if soft == resource.RLIM_INFINITY or soft >= new_limit:

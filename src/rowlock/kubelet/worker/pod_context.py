@@ -1,6 +1,6 @@
-"""What this node gives one pod: the same for all its containers and volumes, found out once a turn.
+"""What this node provides to one pod: the same for all its containers and volumes, computed once a turn.
 
-Addresses, the API server and its tokens, the way out, the pods beside it. What a container is given beside that follows
+Addresses, the API server and its tokens, the proxy, the other pods of the job. Everything else that a container gets follows
 from these values, the pod's spec and the image (`starting.py`).
 """
 
@@ -24,7 +24,7 @@ from rowlock.objects import Key, name, namespace
 
 PROXY_URL = "http://10.77.0.1:3128"
 MAX_NO_PROXY_PEERS = 128
-"""Pods of a job in no_proxy; HTTP to others goes through the proxy."""
+"""Pods of a job that no_proxy lists; HTTP to the others goes through the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,25 @@ class PodContext:
     card: PodCard
     node: NodePlan
     has_own_address: bool
-    """Has it an address, names and ports of its own?"""
+    """Whether the pod has an address, names and ports of its own."""
     has_token: bool
-    """Does it see the token that admission adds?"""
+    """Whether its containers see the token that admission adds."""
     environment: EnvironmentContext
     rewrite_hostfile: Callable[[str], str] | None
-    """How an MPI hostfile reads for a pod without an address of its own; None = it has one."""
+    """Rewrites an MPI hostfile for a pod without an address of its own; None = the pod has one."""
 
 
 @dataclass(slots=True)
 class _Neighbours:
-    """What pods that start together see of each other. To a thousand of a job it is the same, and each of them would look
-    at all others."""
+    """Cache of what pods that start together see of each other: the same for all of a job, though each of a thousand would scan
+    all the others."""
 
     revision: int = -1
     _peers: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     _pods_on_node: dict[str, int] = field(default_factory=dict)
 
     def at(self, revision: int) -> _Neighbours:
-        """As it is at this revision of the view."""
+        """This cache, emptied if it is of another revision of the view."""
         if revision != self.revision:
             self.revision = revision
             self._peers.clear()
@@ -61,7 +61,7 @@ class _Neighbours:
         return self
 
     def peers_of(self, pod: PodSpec, view: View, addresses: Mapping[Key, str]) -> tuple[str, ...]:
-        """The names and addresses of the pod and of others of its job."""
+        """Names and known addresses of the pods of its job, at most MAX_NO_PROXY_PEERS of them; of the pod alone if it has no owner."""
         if not pod.owner_uid:
             return (pod.name, *filter(None, (addresses.get(Key(pod.namespace, pod.name)),)))
         peers = self._peers.get((pod.namespace, pod.owner_uid))
@@ -74,7 +74,7 @@ class _Neighbours:
         return peers
 
     def count_pods(self, node: str, count: Callable[[str], int]) -> int:
-        """Pods at work on a node, this one among them."""
+        """Active pods on a node, at least 1."""
         if node not in self._pods_on_node:
             self._pods_on_node[node] = max(1, count(node))
         return self._pods_on_node[node]
@@ -82,7 +82,7 @@ class _Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class PodContexts:
-    """Knows where everything is that a pod's context says."""
+    """Computes a pod's context from its sources."""
 
     node: NodeContext
     view: View
@@ -91,13 +91,13 @@ class PodContexts:
     data_directory: str
     """`PodDirectories.identity`."""
     count_active_pods: Callable[[str], int]
-    """A node's name → how many pods at work share its CPUs."""
+    """A node's name → the number of active pods that share its CPUs."""
     _neighbours: _Neighbours = field(default_factory=_Neighbours)
 
     def find_context(self, pod: PodSpec, card: PodCard) -> PodContext:
-        """What the node gives the pod now."""
+        """The pod's context at this moment."""
         plan, has_own_address = self.node.nodes[card.node], self.network.has_own_address(card)
-        # containers of an engine do not reach the API server, and where nothing can be mounted no token is
+        # containers of an engine do not reach the API server; without mounts there is no token
         reaches_server = not (card.contained or self.node.mount_problem)
         has_token = reaches_server and self.tokens.are_wanted(pod)
         has_links = not card.contained and pod.object["spec"].get("enableServiceLinks") is not False
@@ -125,7 +125,7 @@ class PodContexts:
         )
 
     def _proxy_url(self, *, contained: bool) -> str:
-        """The way out: of the pods' network; in containers the engine has one, unless the machine itself needs a proxy."""
+        """The pod network's proxy for processes. Engines have their own way out: containers get the machine's proxy, unless on loopback."""
         if not contained:
             return PROXY_URL if self.network.has_namespaces else ""
         env, names = self.node.server_env, ("https_proxy", "HTTPS_PROXY", "http_proxy")

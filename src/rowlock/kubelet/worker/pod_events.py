@@ -14,13 +14,13 @@ class PodEventRecorder:
         self._record = record
 
     def record_event(self, pod: Object, kind: str, reason: str, message: str, container: str) -> None:
-        """`kind` is Normal or Warning; `container` the name of the one it is about, "" = the pod."""
+        """`kind` is Normal or Warning; `container` is the name of the container concerned, "" = the pod itself."""
         record = Record(pod, kind, reason, message, "kubelet", _field_path(pod, container))  # type: ignore[arg-type] # Normal, Warning
         self._record(record)
 
 
 def _field_path(pod: Object, container: str) -> str:
-    """Where the pod speaks of the container, as Kubernetes writes it in events."""
+    """The container's field path in the pod, as Kubernetes writes it in events; "" = the pod itself."""
     if not container:
         return ""
     fields = {"initContainers": init_containers(pod), "ephemeralContainers": ephemeral_containers(pod)}

@@ -1,6 +1,6 @@
-"""The volumes of a pod, brought up to date: before its first program, and again when what they show has changed.
+"""Keeps a pod's volumes up to date: before its first program starts, and whenever their contents change.
 
-What they are says `volumes/volumes.py` (pure), `volumes/directories.py` makes them.
+`volumes/volumes.py` (pure) determines what they are, `volumes/directories.py` makes them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class PodVolumes:
     directories: VolumeDirectories
 
     async def sync_volumes(self, context: PodContext, state: PodState) -> Problem | None:
-        """Makes the pod's volumes as they should be now; what stands in the way."""
+        """Brings the pod's volumes up to date. Returns the problem that prevents it, if any."""
         pod = context.pod
         try:
             if volumes.may_need_tokens(pod, has_token=context.has_token):
@@ -53,7 +53,7 @@ class PodVolumes:
                 current = tuple(replace(v, kind=_DISK_KINDS.get(v.kind, v.kind)) for v in current)
             if current != state.volumes:
                 group = pod.fs_group if os.geteuid() == 0 else None
-                if current:  # to change threads takes longer than all else that happens here
+                if current:  # switching threads takes longer than the rest of this method
                     await asyncio.to_thread(self.directories.make_volumes, pod.uid, current, group)
                     await claims.bind(self.api, self.view, pod.namespace, self.directories, current)
                 state.volumes = current

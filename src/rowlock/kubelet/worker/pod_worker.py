@@ -1,6 +1,6 @@
-"""One pod's turn, done: reads its facts, carries out the chores that `sync` names, publishes its status.
+"""One pod's turn: reads its facts, carries out the actions that `sync` decides, publishes its status.
 
-Few writes: a healthy pod's status is written when it runs and when it has ended. Events go aside through the recorder.
+Few writes: a healthy pod's status is written when it runs and when it has ended. Events go through the recorder.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ from rowlock.objects import Object, meta, phase, revision, uid
 
 IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull": "ErrImageNeverPull"}
 HOSTS_TO_TRY = 3
-"""Pod hosts in a row that may end while they start a pod, before it waits as after any other failure: others start meanwhile."""
+"""Pod hosts in a row that may die while they start one pod. After that it backs off as after any failure, so that others start."""
 FAILED_MOUNT = "FailedMount"
-"""Problem → the reason of the event that tells its cause (else Failed)."""
+"""Reason of a problem and of its event, which is about the pod, not the container."""
 EXIT_EVENTS = {
     "OOMKilled": ("OOMKilled", "container {name} was killed: {why}; raise resources.limits.memory, or use less"),
     "StartError": ("Failed", "Error: {why}"),
 }
-"""How a program ended → reason and message of the event that says so."""
+"""Exit reason → reason and message of its event."""
 SIGNAL_NOT_PASSED_ON = (
     "container {name}: its first process does not pass SIGTERM on, so rowlock asked what it had left running to end. On a cluster"
     " nothing below it would be asked before it is killed: start the program with `exec`"
@@ -54,7 +54,7 @@ SIGNAL_NOT_PASSED_ON = (
 
 
 class PodWorker:
-    """The doing half of the kubelet, for one pod at a time."""
+    """Carries out the turns of pods, with their side effects."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PodWorker:
         self._recreations, self._owners = recreations, owners
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None:
-        """Does what is due for the pod; returns when to look again."""
+        """Does what is due for the pod; returns the seconds until it needs another turn, None = only after a change."""
         spec = state.spec_of(pod)
         await self._end_lost_runs(state)
         self._prober.sync_probes(spec, state)
@@ -108,7 +108,7 @@ class PodWorker:
                 return 0.0
             for first in range(0, len(starts), CONTAINERS_PER_SLICE):
                 some = [self._start_container(context, state, s) for s in starts[first : first + CONTAINERS_PER_SLICE]]
-                await (asyncio.gather(*some) if len(some) > 1 else some[0])  # no task for the only one
+                await (asyncio.gather(*some) if len(some) > 1 else some[0])  # a single one needs no task
         for number, action in enumerate(actions.actions, 1):
             if number % CONTAINERS_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -122,7 +122,7 @@ class PodWorker:
         return 0.0 if any(k.problem or k.pull.under_way for k in started_facts) else actions.requeue_after
 
     async def _end_lost_runs(self, state: PodState) -> None:
-        """What shims that were killed have left, before a container starts anew."""
+        """Kills what killed shims have left running, before a container is restarted."""
         if not state.has_lost_shim:
             return
         state.has_lost_shim = False
@@ -135,7 +135,7 @@ class PodWorker:
             raise
 
     def _report_unsupported(self, pod: PodSpec, state: PodState) -> None:
-        """What the pod asks for and does not get, once: before its first program."""
+        """Records events about what the pod requests and does not get: once, before its first program starts."""
         if state.are_warnings_sent:
             return
         state.are_warnings_sent = True
@@ -204,7 +204,7 @@ class PodWorker:
             f"Started container {container_name}{_warm_start_note(answer)}",
             container_name,
         )
-        if container.is_ephemeral and not state.card.contained:  # the others' were said with the pod
+        if container.is_ephemeral and not state.card.contained:  # those of other containers were reported with the pod
             for sentence in unsupported.unapplied_warnings(container.security_context, container_name):
                 self._record_event(pod.object, "Warning", "Unsupported", sentence, container_name)
         for sentence in (
@@ -213,7 +213,7 @@ class PodWorker:
             self._record_event(pod.object, "Warning", "VolumeNotWritable", sentence, container_name)
 
     def _record_problem(self, pod: PodSpec, state: PodState, container: str, problem: Problem) -> None:
-        """Remembers why, says so in events; a pull that fails again is a back-off, as on a real node."""
+        """Stores the problem and records its events; a pull that fails again is reported as a back-off, as on a real node."""
         facts = state.containers.get(container, NO_FACTS)
         image, is_repeated = pod.container(container).image, facts.problem is not None
         cause = problem.message
@@ -241,18 +241,18 @@ class PodWorker:
         self._runs.stop_container(state, stop.container, stop.grace)
 
     def _stop_reason(self, pod: PodSpec, state: PodState) -> str:
-        """What stands in the objects now; the job may have gone when the program has ended."""
+        """Why the pod is being stopped, as the objects say now: the job may be deleted by the time the program has ended."""
         failure = kubelet_failure(pod, state.facts(), self._node.clock())
         is_over = failure is not None and failure[0] == "DeadlineExceeded"
         return stop_reason(pod, state.evicted, self._owners.owner_of(pod), deadline_over=is_over)
 
     async def _publish_status(self, pod: PodSpec, state: PodState) -> None:
-        """One patch, if anything is new; refused (and tried again) when somebody else wrote in between."""
+        """Patches the status if anything in it is new. Raises Conflict if another writer came between; the turn is then repeated."""
         progress = assess_progress(pod, state.facts(), self._node.clock(), self._backoff)
         status = generate_pod_status(progress)
         state.finished = status["phase"] in ("Succeeded", "Failed")
         if status["phase"] == "Failed" and pod.deletion_time is None and not state.evicted:
-            self._recreations.note_failure(state.card, self._node.clock())  # before its owner can make the next one
+            self._recreations.note_failure(state.card, self._node.clock())  # before its owner can create the next pod
         current = pod.object.get("status") or {}
         if any(current.get(k) != v for k, v in status.items()):
             for container in status["containerStatuses"]:
@@ -266,7 +266,7 @@ class PodWorker:
             await self._release_resources(state)
 
     async def _release_resources(self, state: PodState) -> None:
-        """Nothing of it runs any more: its network, its memory and its containers go."""
+        """Releases the network, the memory volumes and the containers of a pod that no longer runs."""
         self._image_puller.forget(state.card.uid)
         if not state.is_released:  # a finished pod has more turns: each would cost the pod host as much as the first
             state.is_released = "error" not in await self._host.ask("forget", uid=state.card.uid)
@@ -274,8 +274,8 @@ class PodWorker:
             await self._runtime.remove_pod(state.card.uid)
 
     def _report_exits(self, pod: PodSpec, state: PodState, *, is_last: bool = False) -> None:
-        """An event for every program that could not begin, ended for want of memory, was stopped or left others to end after it,
-        once: before its status says so. `is_last`: the pod's object has gone."""
+        """Records events, once and before the status, about each program that could not start, ran out of memory or processes, was
+        stopped, or did not pass SIGTERM on. `is_last`: the pod's object is deleted."""
         for name, facts in state.containers.items():
             run, reported = facts.run, pod.reported.containers.get(name)
             if run is None or run.exit is None or (name, run.number) in state.reported_exits:
@@ -291,12 +291,12 @@ class PodWorker:
     def _exit_events(
         self, pod: PodSpec, state: PodState, name: str, run: Run, *, is_last: bool
     ) -> Iterator[tuple[str, str, str]]:
-        """Type, reason and message of what is said of the end of a run."""
+        """Type, reason and message of each event about the end of a run."""
         end = run.exit
         assert end is not None
         why = "" if end.stop_grace is None else self._why_stopped(pod, state, name, run.number)
         if why == POD_DELETED and pod.owner_uid and not is_last:
-            return  # its job may say more in a moment: all is told when the object has gone
+            return  # the job may give the cause in a moment: report it when the pod's object is deleted
         if end.reason in EXIT_EVENTS:
             reason, text = EXIT_EVENTS[end.reason]
             yield "Warning", reason, text.format(name=name, why=end.message)
@@ -308,7 +308,7 @@ class PodWorker:
             yield "Normal", "Stopped", stop_sentence(name, why, end)
 
     def _why_stopped(self, pod: PodSpec, state: PodState, name: str, number: int) -> str:
-        """Why this run was asked to end: what stood in the objects then, or what they say by now, if that was nothing."""
+        """Why this run was asked to end: the reason noted at that time, else what the objects say now."""
         if probe := state.failed_probes.get((name, number)):
             return f"liveness: {probe}"
         why = state.stop_reasons.get((name, number)) or self._stop_reason(pod, state)
@@ -319,7 +319,7 @@ class PodWorker:
         return why
 
     async def _delete_pod(self, pod: PodSpec) -> None:
-        """One that never started and is kept by a finalizer has failed: its Job may wait for that before it makes another."""
+        """Deletes the pod's object. One that a finalizer keeps is first marked Failed: its Job may wait for that to replace it."""
         options = DeleteOptions(grace=0, uid=pod.uid)
         with contextlib.suppress(NotFound):
             if meta(pod.object).get("finalizers") and phase(pod.object) not in ("Succeeded", "Failed"):
@@ -328,7 +328,7 @@ class PodWorker:
             await self._api.delete(kinds.POD, pod.namespace, pod.name, options=options)
 
     async def measure_disk(self, state: PodState) -> bool:
-        """Looks at what the pod has on disk; True when that is more than it may."""
+        """Measures the pod's disk usage; True if it exceeds a limit, which evicts the pod."""
         card = state.card
         pod_object = self._view.get(kinds.POD, card.namespace, card.name)
         if pod_object is None or uid(pod_object) != card.uid or state.finished or state.evicted:
@@ -343,7 +343,7 @@ class PodWorker:
         return bool(state.evicted)
 
     async def kill_orphaned_pod(self, state: PodState) -> bool:
-        """Ends what runs of a pod that is no more; True when nothing does."""
+        """Ends all programs of a pod that is no longer stored; True when none runs any more."""
         if state.removed is not None and not self._is_over(state.removed, state):
             return False
         self._prober.forget(state.card.uid)
@@ -360,7 +360,7 @@ class PodWorker:
         return True
 
     def _is_over(self, removed: Object, state: PodState) -> bool:
-        """Asks the programs of a pod that went without their knowledge to end; True when they have, or did not in time."""
+        """Stops the programs of a pod whose graceful deletion was not seen; True when none runs any more."""
         spec = state.spec_of(removed)
         progress = assess_progress(spec, state.facts(), self._node.clock(), self._backoff)
         for action in compute_pod_actions(progress, self._backoff).actions:

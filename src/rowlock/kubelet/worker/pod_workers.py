@@ -1,6 +1,6 @@
-"""The turns of all pods: what causes one, that turns of one pod never overlap, and what follows when a pod has gone.
+"""Schedules the turns of all pods: triggers them, never overlaps turns of one pod, and cleans up after deleted pods.
 
-Changes of pods, hints from shims, dead shims (pidfd) and timers cause turns; `PodWorker` does one.
+Changes of pods, hints from shims, dead shims (pidfd) and timers trigger turns; `PodWorker` carries one out.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ FIRST_RETRY = 0.5
 """Seconds until a pod whose turn raised gets its second one; doubled each time, up to `supervisor.MAX_DELAY`."""
 HOSTS_RETRY = 1.0
 PODS_PER_TURN = 8
-"""Pods whose facts are read, or whose turns begin, in one go: a restart begins with all of them."""
+"""Pods handled between two yields to the event loop: after a restart all of them are due."""
 READING_SLICE = 0.01
-"""Seconds for which facts are read before others have their turn."""
+"""Seconds for which facts are read before yielding to the event loop."""
 _REMOVAL_THREADS = 2
-"""Pods may have written millions of files: who removes them takes no thread from those that read logs and the archive."""
+"""A pool of its own: pods may have written millions of files, and removals must not block threads that read logs and the archive."""
 _MOST_CHARACTERS = 1000
-"""Of an error that an Event quotes."""
+"""Characters of an error that an Event quotes."""
 ExitListener = Callable[[PodState, str, Run], None]
 
 
@@ -71,7 +71,7 @@ class PodWorkers:
         prepare_network: Callable[[str, str], None] = lambda uid, address: None,
         backoff: float = FIRST_BACKOFF,
     ) -> None:
-        """`exit_listeners` are told of every run of a container that has ended, once or more; `record` takes events,
+        """`exit_listeners` are called for every container run that has ended, at least once; `record` takes events,
         `prepare_network` the uid and the address of a pod that will start."""
         self._record, self._failures = record, Counter[str]()
         self._view, self._node, self._pod_states = view, node, pod_states
@@ -85,14 +85,14 @@ class PodWorkers:
         self._busy: set[str] = set()
         self._wakeup = asyncio.Event()
         self._is_forgetting = False
-        """Whether a timer runs that has the names of what has gone forgotten."""
+        """Whether a timer is set that will drop the names of deleted objects."""
         self._hinted: dict[tuple[str, str], None] = {}
         self._removals = ThreadPoolExecutor(_REMOVAL_THREADS, "pod-removal")
 
     # ------------------------------------------------------------ what causes a turn
 
     def handle_change(self, change: Change) -> None:
-        """A pod, its names, or something that pods mount, has changed; or the watch says that it has told all (a bookmark)."""
+        """Handles a change of a pod, a Service, an owner or an object that pods mount; or the bookmark that ends the initial list."""
         if change.kind is kinds.POD:
             self._handle_pod_change(change)
         elif change.kind is kinds.SERVICE:
@@ -100,12 +100,12 @@ class PodWorkers:
             self._outdate_names(change)
             if not meta(change.object).get(
                 "ownerReferences"
-            ):  # a job's are made with its pods, whose turns come anyway
+            ):  # a job's Services come with its pods, which cause turns anyway
                 self._wakeup.set()
         elif change.kind in (kinds.CONFIG_MAP, kinds.SECRET, kinds.PERSISTENT_VOLUME_CLAIM):
             self._handle_mountable_change(change.object)
         elif change.type == "Bookmark" and change.kind is None:
-            # directories whose pod is not in the store any more: their turn ends them
+            # pods on disk that are no longer stored: their turn removes them
             self.mark_dirty(*self._pod_states)
         else:
             self.owners.note_change(change)
@@ -121,17 +121,17 @@ class PodWorkers:
         elif dig(pod, "spec.nodeName") in self._node.nodes:
             try:
                 if uid not in self._pod_states:
-                    if not self._is_stored(pod):  # a change from before its end: its directory may have gone already
+                    if not self._is_stored(pod):  # a stale change of a deleted pod, whose directory may be gone
                         return
                     self._add_pod(pod)
-            except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
+            except Exception as error:  # noqa: BLE001 (reported on the pod; other pods go on)
                 self._retry_after(self._report_error(pod, uid, error), self._add_again, uid, key(pod))
                 return
             self.mark_dirty(uid)
             self.mark_dirty(*self._master_waiters.get(key(pod), ()))
 
     def _note_removal(self, pod: Object, uid: str) -> None:
-        """A pod whose deletion was not seen before may have programs that were not asked to end."""
+        """Remembers a pod whose graceful deletion was not seen here: its programs have not been asked to end."""
         state = self._pod_states.get(uid)
         if state is not None and state.spec is not None and state.spec.deletion_time is None:
             state.removed = as_deleted_gracefully(pod, self._node.clock())
@@ -141,14 +141,14 @@ class PodWorkers:
         return stored is not None and uid_of(stored) == uid_of(pod)
 
     def _outdate_names(self, change: Change) -> None:
-        """A pod or a service has come or gone, or a service has changed."""
+        """Marks the hosts files as outdated: a pod or a Service was added or deleted, or a Service changed."""
         if change.type == "Deleted":
             self._network.note_gone()
         else:
             self._network.mark_dirty()
 
     def _handle_mountable_change(self, changed: Object) -> None:
-        """A ConfigMap, a Secret, a claim: pods may wait for it, or show it as files."""
+        """Triggers pods that may wait for a changed ConfigMap, Secret or claim, or show it as files."""
         for uid, pod_state in self._pod_states.items():
             if pod_state.card.namespace == namespace(changed) and (
                 pod_state.has_problem() or pod_state.has_file_volumes()
@@ -157,7 +157,7 @@ class PodWorkers:
                 self.mark_dirty(uid)
 
     def _add_pod(self, pod: Object) -> None:
-        """A pod has been bound to one of our nodes."""
+        """Admits a pod that was bound to one of our nodes: assigns devices and an address, writes its card."""
         uid, node = uid_of(pod), str(dig(pod, "spec.nodeName"))
         held_devices = {
             other: t.card.devices
@@ -179,7 +179,7 @@ class PodWorkers:
             self._record(Record(pod, "Warning", *failure, "kubelet"))
         if state.delay.remaining:
             self._record(Record(pod, "Normal", "BackOff", _delay_sentence(state.delay), "kubelet"))
-        if self._network.needs_namespace(pod):  # it is made while the pod's start is worked out here
+        if self._network.needs_namespace(pod):  # made while this process prepares the pod's start
             self._prepare_network(uid, address)
         self._on_pod_added(key(pod))
 
@@ -191,7 +191,7 @@ class PodWorkers:
             self._handle_pod_change(Change("Modified", 0, kinds.POD, pod))
 
     def _report_error(self, pod: Object | None, uid: str, error: Exception) -> float:
-        """What a pod made the kubelet raise ends that pod's turn and no other's. Seconds until the next attempt."""
+        """Reports an error of one pod's turn, which ends no other turn. Returns the seconds until the next attempt."""
         self._failures[uid] += 1
         delay = back_off(self._failures[uid], FIRST_RETRY)
         ERRORS.report("a pod's turn", error, "this pod is looked at again, the others are not held up")
@@ -211,8 +211,8 @@ class PodWorkers:
             self._wakeup.set()
 
     def hint(self, uid: str, container: str) -> None:
-        """Something may have happened to a container's program: its facts are read soon. Of a thousand that end at once
-        some are read in each round of the event loop."""
+        """Schedules a read of a container's facts: something may have happened to its program. If a thousand programs end at once,
+        each round of the event loop reads some."""
         if not self._hinted:
             asyncio.get_running_loop().call_soon(self._read_hinted)
         self._hinted[uid, container] = None
@@ -234,7 +234,7 @@ class PodWorkers:
             return
         try:
             self._read_facts(pod_state, uid, container)
-        except Exception as error:  # noqa: BLE001 (told to the pod; it is read again)
+        except Exception as error:  # noqa: BLE001 (reported on the pod; it is read again)
             pod = self._view.get(kinds.POD, pod_state.card.namespace, pod_state.card.name)
             self._retry_after(self._report_error(pod, uid, error), self.refresh_container, uid, container)
         self.mark_dirty(uid, *self._master_waiters.get(pod_state.card.key, ()))
@@ -250,7 +250,7 @@ class PodWorkers:
     # ------------------------------------------------------------ turns
 
     async def run(self, tasks: asyncio.TaskGroup, pod_worker: SyncsPods) -> None:
-        """Until cancelled."""
+        """Runs turns until cancelled."""
         for number, uid in enumerate(list(self._pod_states), 1):
             for container in self._directories.started_containers(uid):
                 self.refresh_container(uid, container)
@@ -262,7 +262,7 @@ class PodWorkers:
             if self._network.dirty:
                 try:
                     await self._network.refresh_hosts()
-                except Exception as error:  # noqa: BLE001 (a full disk: pods that start now do not find those that are new)
+                except Exception as error:  # noqa: BLE001 (a full disk: pods that start now lack new names)
                     ERRORS.report("the hosts files of pods", error, "they are written again")
                     self._retry_after(HOSTS_RETRY, self._wakeup.set)
             elif self._network.has_old_names and not self._is_forgetting:
@@ -274,7 +274,7 @@ class PodWorkers:
                 if uid in self._pod_states:
                     self._busy.add(uid)
                     tasks.create_task(self._sync_pod(pod_worker, uid, self._pod_states[uid]))
-                else:  # it has gone; a retry of an error comes after that
+                else:  # the pod is gone; this was a retry after an error
                     self._failures.pop(uid, None)
                 if number % PODS_PER_TURN == 0:
                     await asyncio.sleep(0)
@@ -297,8 +297,8 @@ class PodWorkers:
                 retry_after = await pod_worker.sync_pod(pod, pod_state)
             self._failures.pop(uid, None)
         except (Conflict, NotFound, TooManyRequests, Unavailable, Timeout):
-            retry_after = 0.2  # somebody wrote first, or the store is busy: look again
-        except Exception as error:  # noqa: BLE001 (told to the pod; the others have their turns)
+            retry_after = 0.2  # another writer was first, or the store is busy: retry
+        except Exception as error:  # noqa: BLE001 (reported on the pod; other pods go on)
             retry_after = self._report_error(pod, uid, error)
         finally:
             self._busy.discard(uid)
@@ -308,7 +308,7 @@ class PodWorkers:
             self._wakeup.set()
 
     def _await_master(self, pod: Object, pod_state: PodState) -> None:
-        """For the emulated init container: is the master's program running?"""
+        """For the emulated init container: notes whether the master's program has started, else waits for it."""
         master_name = pod_state.spec_of(pod).awaited_master
         if not master_name or pod_state.master_ready is not None:
             return
@@ -327,15 +327,15 @@ class PodWorkers:
             self._master_waiters.pop(master, None)
 
     async def _terminate_pod(self, pod_worker: SyncsPods, pod_state: PodState) -> float | None:
-        """The pod is not in the store any more: nothing of it may run, and its directory goes."""
+        """Ends the programs of a pod that is no longer stored and removes its directory. Returns the seconds until a retry, if any."""
         if not await pod_worker.kill_orphaned_pod(pod_state):
             return 0.2
         uid = pod_state.card.uid
-        # forgotten first: a dead shim noticed while its directory goes would be written a new end, and the directory stay
+        # forget it first: noticing its dead shim during the removal would write a new exit and keep the directory
         self._pod_states.pop(uid, None)
         try:
             is_retired = await asyncio.to_thread(self._directories.retire, pod_state.card)
-        except BaseException:  # no thread can be started now: nothing else would come to this directory again
+        except BaseException:  # no thread can be started now: without its state the directory would never be removed
             self._pod_states[uid] = pod_state
             raise
         self._directories.forget(pod_state.card)
@@ -347,13 +347,13 @@ class PodWorkers:
         return None
 
     def close(self) -> None:
-        """The server ends, at once: the next one removes what is left."""
+        """Stops removals at once, as the server ends: the next server removes what is left."""
         self._directories.stop_removals()
         self._removals.shutdown(wait=False, cancel_futures=True)
 
 
 def _delay_sentence(delay: StartDelay) -> str:
-    """The same words for the same wait, so that such Events are counted together."""
+    """The text is the same for the same wait, so that such Events are aggregated."""
     return (
         f"Starting {delay.seconds:.3g} s after the failure of the pod before it: pods of this name fail again and again. "
         "On a cluster each start takes a node a second or two"

@@ -1,4 +1,4 @@
-"""Containers as processes of this machine: who the program is, what it sees of the file system, how it may start warm."""
+"""Containers as processes of this machine: the program's user, its view of the file system, its warm start."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,16 +46,16 @@ class ProcessBackend:
     network: PodNetwork
     volume_directories: VolumeDirectories
     warm_start: bool = True
-    """May programs start warm?"""
+    """Whether programs may start warm."""
 
     def prepare_program(
         self, start: ContainerStart, image: Image, checkpoints: str
     ) -> tuple[EffectiveSecurityContext, dict[str, str]]:
-        """Who the program is: the pod says so, else the image; and a small set of the server's own variables."""
+        """The program's user (the pod's choice, else the image's), and its base environment: a few of the server's own variables."""
         of_image = security.Account(*image.account) if image.account else None
         user = security.effective_security_context(start.pod, start.container, of_image=of_image)
         path_prefix = ":".join((*image.path, interpreter_path()))
-        # what belongs to the shell that started the server is no part of another shell's environment
+        # a pod that brings another shell's environment must not see the variables of the server's shell
         has_own_shell = SHELL_ENVIRONMENT_ANNOTATION in start.pod.annotations
         server_env = self.node.server_env
         if image.layers:
@@ -73,7 +73,7 @@ class ProcessBackend:
         return user, env | {CHECKPOINT_DIR_VARIABLE: visible}
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
-        """The process, its mounts and its root file system."""
+        """Adds the command, its mounts, namespaces and root file system. Raises ContainerConfigError."""
         image, container, user = program.image, start.container, program.user
         image_copy = ImageCopy(image.root, str(start.directory / "rootfs"))
         rootfs = self._root_spec(start, program) if image.layers else None
@@ -135,8 +135,8 @@ class ProcessBackend:
         line: tuple[list[str], dict[str, str], ContainerPaths],
         mounts: list[dict[str, Any]],
     ) -> list[str]:
-        """What lets mpirun in where the key of an MPI job is mounted: `ssh` in PATH; and the command, which changes where it is an
-        sshd that is not there."""
+        """Where the key of an MPI job is mounted: puts a program `ssh` for mpirun into PATH. Returns the command, which is rowlock's own
+        server if the container's is an sshd that is not installed."""
         words, env, paths = line
         source = start.directory / "shell"
         source.mkdir(parents=True, exist_ok=True)
@@ -154,10 +154,10 @@ class ProcessBackend:
         return [*server.command, str(port), *(() if start.context.has_own_address else (LOOPBACK,))]
 
     def _namespaces(self, start: ContainerStart, program: Program) -> tuple[str, ...]:
-        """Which of PID and IPC namespace the program has for itself.
+        """The PID and IPC namespaces that the program gets.
 
-        Ranks with real GPUs keep the machine's: NCCL compares /dev/shm and the IPC namespace, and without both in common
-        it goes through sockets between ranks of one machine."""
+        Programs with real GPUs keep the machine's IPC namespace: NCCL compares it and /dev/shm, and unless both are shared it uses
+        sockets between ranks of one machine."""
         pod = start.pod
         if self.node.process_problem:
             return ()
@@ -169,7 +169,7 @@ class ProcessBackend:
         return (*processes, "pod-ipc" if len(pod.real_containers) > 1 else "ipc")
 
     def _joined_run(self, start: ContainerStart) -> str:
-        """Whose processes an ephemeral container sees: those of its target, or of the only container of a pod that shares them."""
+        """The run whose processes an ephemeral container sees: its target's, or that of the pod's only container; "" = none."""
         pod, target = start.pod, start.pod.process_target(start.container)
         if not target or target not in start.running or pod.host_pid or pod.shares_processes_of_several:
             return ""
@@ -178,7 +178,7 @@ class ProcessBackend:
         )
 
     def _shared_memory(self, start: ContainerStart, program: Program) -> int:
-        """The most bytes of the pod's /dev/shm; 0 where a volume is mounted there."""
+        """Size limit of the pod's /dev/shm in bytes; 0 = a volume is mounted there."""
         if any(mount.target.rstrip("/") == SHARED_MEMORY_PATH for mount in program.mounts):
             return 0
         return shared_memory_limit(start.pod.annotations)
@@ -190,9 +190,9 @@ class ProcessBackend:
         paths: ContainerPaths,
         line: tuple[list[str], dict[str, str], str],
     ) -> dict[str, Any] | None:
-        """How the program of this command line, environment and directory may start warm; None = it starts cold."""
+        """How the program may start warm, given its arguments, environment and directory (`line`); None = it starts cold."""
         is_wanted = start.pod.annotations.get(eligibility.WARM_START_ANNOTATION) != "false"
-        # A warm parent would import as us what another user's interpreter says.
+        # A warm parent would execute another user's interpreter and packages as our user.
         is_own = program.user.account is None
         if not (self.warm_start and is_wanted and is_own):
             return None
@@ -202,36 +202,36 @@ class ProcessBackend:
         return plan.spec() if plan else None
 
     def _hiding_mount(self, mount_paths: Iterable[str]) -> str:
-        """The volume that is mounted above the data directory, for example at /tmp or at a home; "" mostly."""
+        """The mount path of a volume that hides the data directory, for example /tmp or a home; "" = none does."""
         data = f"{self.node.data_dir}/"
         return next((path for path in mount_paths if path != "/" and data.startswith(path.rstrip("/") + "/")), "")
 
     def _mounts_own_files(self, user: EffectiveSecurityContext, hiding: str) -> bool:
-        """Another user cannot enter the data directory, and nobody sees it below a volume: what the program is to see of it is
-        mounted elsewhere."""
+        """Whether checkpoints and error files are mounted elsewhere: another user cannot enter the data directory, and a volume mounted
+        above it hides it."""
         return (user.account is not None or bool(hiding)) and not self.node.mount_problem
 
     def _checkpoints_mount(self, program: Program, group: int | None) -> dict[str, Any]:
-        """The directory of checkpoints at its own place. `group`: the pod's fsGroup."""
+        """Mounts the checkpoint directory at MOUNT_PATH, writable for the program's user. `group`: the pod's fsGroup."""
         account = program.user.account
         if account is None:
             return {"source": program.checkpoints, "target": MOUNT_PATH, "volume": "checkpoints", "read_only": False}
         return give_to_user(program.checkpoints, account.uid, None if group == account.gid else group)
 
     def _shim_mounts(self, start: ContainerStart, program: Program, image_copy: ImageCopy) -> list[dict[str, Any]]:
-        """What the shim mounts. Raises ContainerConfigError where nothing can be mounted."""
+        """The volume mounts for the shim. Raises ContainerConfigError where nothing can be mounted."""
         if program.mounts and self.node.mount_problem:
             first = program.mounts[0]
             raise ContainerConfigError(
                 f"container {start.container.name} mounts {first.volume} at {first.target}: {self.node.mount_problem}"
             )
         mounts = self.volume_directories.mount_specs(start.card.uid, start.volumes, program.mounts)
-        if image_copy.image:  # the image's own `/` is elsewhere: what it names by relative paths is there
+        if image_copy.image:  # relative paths of the image lead into its copy: mount there, too
             mounts += [{**m, "target": image_copy.copy + m["target"]} for m in mounts]
         return mounts
 
     def _root_spec(self, start: ContainerStart, program: Program) -> RootfsSpec:
-        """The container's own root file system. Raises ContainerConfigError where there can be none."""
+        """The container's own root file system. Raises ContainerConfigError where this machine cannot make one."""
         if self.node.rootfs_problem:
             raise ContainerConfigError(
                 f"container {start.container.name}: image {program.image.name} has a root file system of its own, and here there"
@@ -241,7 +241,7 @@ class ProcessBackend:
         scratch, data = start.directory / "rootfs", str(self.node.data_dir)
         own, shared = [(str(start.directory.parent), "rw"), (program.checkpoints, "rw")], interpreter_directories(data)
         if any(images.is_kubectl_delivery(images.normalise(c.image)) for c in start.pod.init_containers):
-            # mpirun's way into the workers leads through the pod host's socket (`images/kubectl_delivery.py`)
+            # mpirun reaches the workers through the pod host's socket (`images/kubectl_delivery.py`)
             own, shared = [], [(data, "rw"), *shared]
         return RootfsSpec(
             layers=program.image.layers,
@@ -256,7 +256,7 @@ class ProcessBackend:
         )
 
     def _work_directory(self, start: ContainerStart, user: EffectiveSecurityContext) -> str:
-        """The pod's own empty directory."""
+        """Makes the pod's working directory, owned by the program's user, unless it exists."""
         work = start.directory.parent / WORK_DIRECTORY
         try:
             os.mkdir(work)
@@ -267,16 +267,16 @@ class ProcessBackend:
         return str(work)
 
     def _message_path(self, container: ContainerSpec, argv: Sequence[str], env: Mapping[str, str]) -> str:
-        """Where the program leaves its last words (`terminationMessagePath`); "" = nowhere.
+        """The path of the termination message file (`terminationMessagePath`); "" = none.
 
-        The machine has no such file, so it costs a mount: the default path is given to who names it."""
+        The file costs a mount, so the default path is provided only if the command or the environment mentions it."""
         path = container.termination_message_path or MESSAGE_PATH
         is_named = path != MESSAGE_PATH or any(path in text for text in (*argv, *env.values()))
         return path if is_named and not self.node.mount_problem else ""
 
 
 def _mount_paths(volume_mounts: Iterable[Fields], pod_volumes: Iterable[Fields]) -> list[str]:
-    """Where a container's volumes are mounted, without directories of this machine that are mounted at their own path."""
+    """Mount paths of a container's volumes, except directories of this machine that are mounted at their own path."""
     sources = {volume["name"]: (volume.get("hostPath") or {}).get("path") for volume in pod_volumes}
     paths = [(str(mount.get("mountPath") or ""), sources.get(mount.get("name"))) for mount in volume_mounts]
     return [path for path, source in paths if path != source]

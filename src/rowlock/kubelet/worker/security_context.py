@@ -1,8 +1,8 @@
-"""Who a container's program is: `securityContext` for processes of this machine.
+"""The user of a container's program: `securityContext` for processes of this machine.
 
-Root can become anybody, so `runAsUser`, `runAsGroup`, `supplementalGroups` and `fsGroup` are applied where the cluster
-was started by root; elsewhere programs are the user who started it, which `unapplied_warnings` says. The rest of a
-`securityContext` belongs to containers: what a process does not get is said, too.
+Only root can change users, so `runAsUser`, `runAsGroup`, `supplementalGroups` and `fsGroup` are applied where root started the
+cluster; elsewhere programs run as the user who started it, which `unapplied_warnings` reports. The rest of a
+`securityContext` applies to containers only: what a process does not get is reported, too.
 """
 
 import os
@@ -31,7 +31,7 @@ AccountLookup = Callable[[int], Account | None]
 
 
 def find_account(number: int) -> Account | None:
-    """The machine's user with this number."""
+    """The machine's user with this number; None = there is none."""
     try:
         entry = pwd.getpwuid(number)
     except KeyError:
@@ -41,7 +41,7 @@ def find_account(number: int) -> Account | None:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSecurityContext:
-    """What becomes of the program before exec; None and () = as the cluster's own process."""
+    """The identity that the program takes on before exec; None and () = as the cluster's own process."""
 
     account: Account | None = None
     group: int | None = None
@@ -49,7 +49,7 @@ class EffectiveSecurityContext:
     no_new_privileges: bool = False
 
     def user_spec(self) -> UserSpec:
-        """For the shim."""
+        """The user as the shim's request states it."""
         spec: UserSpec = {"no_new_privileges": True} if self.no_new_privileges else {}
         if self.account is not None or self.group is not None or self.groups:
             gid = self.group if self.group is not None else self.account.gid if self.account else None
@@ -57,7 +57,7 @@ class EffectiveSecurityContext:
         return spec
 
     def environment(self) -> dict[str, str]:
-        """The variables that say who one is."""
+        """Variables that name the user; {} for the server's own."""
         if self.account is None:
             return {}
         return {"HOME": self.account.home, "USER": self.account.name, "LOGNAME": self.account.name}
@@ -71,9 +71,9 @@ def effective_security_context(
     euid: int = os.geteuid(),
     accounts: AccountLookup = find_account,
 ) -> EffectiveSecurityContext:
-    """`of_image`: the user that the image names, as far as it has users of its own.
+    """The identity of a container's program. `of_image`: the user that the image names, if the image has users of its own.
 
-    Raises ContainerConfigError with a sentence when the program may not run as it would."""
+    Raises ContainerConfigError with a sentence when `runAsNonRoot` forbids the user, or the user does not exist."""
     security_context = pod.container_security_context(container)
     if of_image is not None and security_context.get("runAsUser") is None:
         security_context = {**security_context, "runAsUser": of_image.uid}
@@ -117,9 +117,9 @@ def _verify_run_as_non_root(
 def unwritable_mounts(
     mounts: Sequence[Mapping[str, Any]], user: Mapping[str, Any], *, euid: int = os.geteuid()
 ) -> list[str]:
-    """What a program of this user (see `EffectiveSecurityContext.user_spec`) cannot write to though it is mounted to be written, a sentence each.
+    """Writable mounts that a program of this user (see `EffectiveSecurityContext.user_spec`) cannot write to, one sentence each.
 
-    Files of ConfigMaps and Secrets are there to be read."""
+    Files of ConfigMaps and Secrets are left out: they are meant to be read."""
     user_id, sentences = user.get("uid") if user.get("uid") is not None else euid, []
     groups = {user["gid"], *user["groups"]} if "gid" in user else {os.getegid(), *os.getgroups()}
     for mount in mounts:
@@ -143,7 +143,7 @@ def unwritable_mounts(
 
 
 def _may_write(file_stat: os.stat_result, user_id: int, groups: Collection[int | None]) -> bool:
-    """By the bits of the mode."""
+    """Whether the mode bits let the user write."""
     if file_stat.st_uid == user_id:
         return bool(file_stat.st_mode & stat.S_IWUSR)
     return bool(file_stat.st_mode & (stat.S_IWGRP if file_stat.st_gid in groups else stat.S_IWOTH))

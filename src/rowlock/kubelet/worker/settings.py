@@ -21,11 +21,11 @@ class KubeletSettings:
     node_name: str = ""
     network: str = "auto"
     max_pods: int = MAX_PODS
-    """Pods that each node holds."""
+    """Most pods per node."""
     restart_backoff: float = 10.0
     """Seconds before a second restart; doubles up to thirty times as much."""
     warm_start: bool = True
-    """May programs that import torch be forked from a parent that has done so?"""
+    """Whether programs that import torch may be forked from a parent that has done so."""
     keep_checkpoints: float = RETENTION_SECONDS
     """Seconds for which a deleted job's checkpoints are kept."""
     log_limit: int = DEFAULT_LOG_LIMIT
@@ -35,11 +35,11 @@ class KubeletSettings:
     pids_limit: int = 0
     """The most processes and threads of each container; 0 = no limit of its own."""
     measure: float = 10.0
-    """Seconds between looks at what pods with a limit have on disk."""
+    """Seconds between measurements of the disk usage of pods with a limit."""
     runtime: str = "auto"
     """`auto` (images of the container engine run in containers, others as processes), `process` or `container`."""
     api_port: int = 0
-    """The API server's port on loopback, which pods are led to; 0 = there is none."""
+    """The API server's port on loopback, to which pods are directed; 0 = there is none."""
     host_ports: tuple[int, ...] = ()
     """Ports of this machine's loopback that pods reach as `host.rowlock.internal`."""
     sweep: float = 60.0

@@ -1,8 +1,8 @@
-"""From a container of a pod to the request that starts its program, in one line: image, user, environment, GPUs, mounts.
+"""Makes the request that starts a container's program: image, user, environment, GPUs, mounts.
 
-What differs between a process of this machine and a container of an engine stands in two back ends, `process_backend.py`
-and `engine_backend.py`. All lookups are in memory or in small files; what cannot be started is a Problem, in Kubernetes'
-words and one sentence.
+What differs between a process of this machine and a container of an engine is in two back ends, `process_backend.py` and
+`engine_backend.py`. All lookups are in memory or in small files. What cannot be started is a Problem: Kubernetes' reason and
+one sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,14 +46,14 @@ class ContainerStart:
     context: PodContext
     container: ContainerSpec
     directory: Path
-    """Where its facts and its log lie."""
+    """The directory of its facts and its log."""
     volumes: tuple[Volume, ...]
-    """The pod's, as they are on disk."""
+    """The pod's volumes, as they are on disk."""
     number: int
-    """Of the run that begins."""
+    """Number of the run that begins."""
     backoff: int
     running: Mapping[str, int] = field(default_factory=dict)
-    """The pod's other containers that run: the number of each one's run."""
+    """The pod's other running containers → the number of each one's run."""
 
     @property
     def pod(self) -> PodSpec:
@@ -66,11 +66,11 @@ class ContainerStart:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What shall run in the container, as the pod, its image and the platform say."""
+    """The program of a container, as determined by the pod, its image and the platform."""
 
     image: Image
     command: Sequence[str]
-    """As it is written: variables and paths are not resolved."""
+    """As written: variables and paths are not resolved."""
     user: EffectiveSecurityContext
     env: Mapping[str, str]
     gpus: ContainerGpus
@@ -78,7 +78,7 @@ class Program:
     checkpoints: str
     """The directory of the job's checkpoints on this machine."""
     space: ExecSpace
-    """What the variables have left of exec's limits for the arguments."""
+    """What the variables leave of exec's size limits for the arguments."""
 
 
 def shared_memory_limit(pod_annotations: Mapping[str, str]) -> int:
@@ -92,16 +92,16 @@ def shared_memory_limit(pod_annotations: Mapping[str, str]) -> int:
 
 
 class Backend(Protocol):
-    """What runs a container's program. Everything raises ContainerConfigError where the program cannot run so."""
+    """Runs a container's program. Both methods raise ContainerConfigError if it cannot run this way."""
 
     def prepare_program(
         self, start: ContainerStart, image: Image, checkpoints: str
     ) -> tuple[EffectiveSecurityContext, dict[str, str]]:
-        """Who the program is, as far as this back end decides it; and what lies under the variables of image and pod."""
+        """The program's user, if this back end decides it, and the environment below the variables of image and pod."""
         ...
 
     def complete_request(self, request: ShimRequest, start: ContainerStart, program: Program) -> ShimRequest:
-        """The request with all that this back end needs to run the program."""
+        """The request, completed with what this back end needs to run the program."""
         ...
 
 
@@ -119,7 +119,7 @@ class ContainerStarter:
     """Bytes of a run's log that are kept."""
 
     def start_request(self, start: ContainerStart) -> tuple[ShimRequest, Image] | Problem:
-        """What to send to the pod host, or why the container cannot start."""
+        """The request for the pod host and the image, or the problem that prevents the start."""
         pod, container, context = start.pod, start.container, start.context
         request, space = self._common_request(start), ExecSpace(container.name)
         try:
@@ -147,7 +147,7 @@ class ContainerStarter:
             return missing.problem
 
     def _common_request(self, start: ContainerStart) -> ShimRequest:
-        """What does not depend on who runs the program."""
+        """The fields that do not depend on the back end."""
         container = start.container
         return ShimRequest(
             directory=str(start.directory),

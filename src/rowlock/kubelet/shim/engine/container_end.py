@@ -1,8 +1,8 @@
-"""The end of an engine's container: how its program is asked to end, also where a shell stands before it, and how it ended.
+"""The end of an engine's container: asks its program to end, even one behind a shell, and reads how it ended.
 
-An engine signals its own init, which passes the signal to the first program and ends with it; then the kernel ends all else in the
-container. A shell without a handler dies of SIGTERM, and would take along what it waits for, unasked. So here such a program
-is stopped first (SIGSTOP). What it has started is asked in its place, and gets the grace; when that has ended, the program dies of the
+An engine signals its own init, which passes the signal to the first program and ends with it; then the kernel kills all else in
+the container. A shell without a handler dies of SIGTERM, and what it waits for would be killed without being asked. So such a
+program is stopped first (SIGSTOP). Its children get the signal and the grace in its place; when they have ended, it dies of the
 signal before it can begin another command. Standard library only; it needs the right to signal the container's processes.
 """
 
@@ -21,20 +21,20 @@ KILLED_EXIT_CODE = 137
 
 
 class ContainerStop:
-    """One container's way to its end, from the first signal on."""
+    """Stops one container's processes, from the first signal on."""
 
     def __init__(self, pid: int, number: int, *, has_init: bool) -> None:
-        """`pid` of the container's first process on this machine; `has_init`: is that the engine's, with the program below it?"""
+        """`pid` of the container's first process on this machine; `has_init`: whether that is the engine's init, above the program."""
         self._init, self._number = (pid if has_init else 0), number
         below = process_tree.living_children(pid) if has_init else [pid]
-        self._program = min(below, key=ticks, default=0)  # an orphan of the program would have come later
+        self._program = min(below, key=ticks, default=0)  # orphans of the program are younger
         self._stopped: list[int] = []
         self.asked: list[int] = []
-        """Those that were asked in the place of their parents, after the program itself."""
+        """Processes that got the signal in place of their stopped parents."""
 
     def begin(self) -> bool:
-        """Takes it on where the program would die before what it has started: `ask_more` is to be called again and again from now on.
-        False where it need not, or where we may not: then the engine asks."""
+        """Takes over if the program would die before its children: `ask_more` must then be called repeatedly. False if it would not, or if
+        we may not signal it: then the engine sends the signal."""
         if not self._program or not self._must_be_stopped(self._program):
             return False
         try:
@@ -45,7 +45,7 @@ class ContainerStop:
         return True
 
     def ask_more(self) -> None:
-        """Asks what has come below the stopped ones, and lets those die that have nothing below them any more.
+        """Signals new children of the stopped processes, and lets those die that have no children left.
 
         Programs with a handler come first: what they write through (`python train.py | tee log`) must live while they save."""
         for pid in list(self._stopped):
@@ -70,7 +70,7 @@ class ContainerStop:
             _signal(pid, self._number)
 
     def _must_be_stopped(self, pid: int) -> bool:
-        """Would it die of the signal, before what it has started?"""
+        """Whether it would die of the signal before its children."""
         return process_tree.dies_of_signal(pid, self._number) and bool(process_tree.living_children(pid))
 
 
@@ -87,7 +87,7 @@ def inspect_state(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) -> dict[str, Any]:
-    """In the shim, when the fork has gone: how the container ended, as the exit fact says it; and it is removed."""
+    """In the shim, after its fork has exited: the container's exit fact. Removes the container."""
     engine, name = connect_engine(engine_spec["socket"]), engine_spec["name"]
     exit_fact: dict[str, Any] = {"code": code}
     try:
@@ -96,7 +96,7 @@ def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) ->
             exit_fact = {"code": KILLED_EXIT_CODE}
         elif state:
             exit_fact["code"] = int(state.get("ExitCode", code))
-            if state.get("OOMKilled"):  # with code 0 the kernel killed what it had started, and it went on without
+            if state.get("OOMKilled"):  # code 0: only a child was killed, and the program went on
                 told = _oom_message(engine_spec)
                 exit_fact |= {"reason": "OOMKilled", "message": told} if exit_fact["code"] else {"overuse": told}
     except EngineError as error:
@@ -109,13 +109,13 @@ def collect_exit(request: ShimRequest, engine_spec: EngineRunSpec, code: int) ->
     exit_fact |= _start_error_fact(request)
     exit_fact["passed_on"] = (untrusted.read_object(run_fact_path(request, "passed_on")) or {}).get("pids") or []
     exit_fact["signal"] = exit_fact["code"] - 128 if 128 < exit_fact["code"] < 160 else 0
-    with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
+    with contextlib.suppress(EngineError):  # the kubelet removes it later
         engine.request("DELETE", f"/containers/{name}?force=1&v=1")
     return exit_fact
 
 
 def _start_error_fact(request: ShimRequest) -> dict[str, Any]:
-    """Of a program that is not there: in the words of every other start that failed."""
+    """The exit fact's fields for a program that could not be started, worded like every other failed start; {} if it was."""
     reason = untrusted.text_of(untrusted.read_object(run_fact_path(request, "refused")) or {}, "why")
     if not reason:
         return {}
@@ -123,7 +123,7 @@ def _start_error_fact(request: ShimRequest) -> dict[str, Any]:
 
 
 def exec_error_message(program: str, reason: str) -> str:
-    """The sentence that a process would have got."""
+    """The sentence for a program that cannot be executed, the same as for a process."""
     if "/" not in program and "o such file" in reason:
         reason = "executable file not found in $PATH"
     return f'exec: "{program}": {reason[:1].lower()}{reason[1:]}'

@@ -1,9 +1,9 @@
-"""A container's program where a container engine runs it, as its shim sees it.
+"""Stands in, as the shim's child, for a program that a container engine runs.
 
-What the shim starts instead of the program is this: a fork that creates the container, is attached to it before it
-starts, passes everything on between it and its own stdin, stdout and stderr, and ends when it has ended. So logs,
-terminals, stop and exit facts keep the shim's one path. SIGTERM is passed on; when the fork has gone, for whatever
-reason, `collect_exit` (`container_end.py`, in the shim) asks the engine how the container ended and removes it. Standard library only.
+Instead of the program the shim starts this fork. It creates the container, attaches before it starts, copies data between it and
+its own stdin, stdout and stderr, and exits with it. So logs, terminals, stop and exit facts use the shim's one code path. SIGTERM
+is passed on. When the fork has exited, for whatever reason, `collect_exit` (`container_end.py`, in the shim) asks the engine how
+the container ended and removes it. Standard library only.
 """
 
 import contextlib
@@ -23,32 +23,32 @@ from rowlock.kubelet.shim.fact_files import UNCREATED, run_fact_path, ticks, wri
 from rowlock.kubelet.shim.shim_request import ConsoleSpec, EngineRunSpec, ShimRequest
 
 RECONNECT_TIMEOUT = 10.0
-"""Seconds in which an engine that has gone may come back without the container being given up."""
+"""Seconds to wait for an engine to come back before its container is given up."""
 _START_ERROR = re.compile(r'(exec: ".*?"): (?:stat [^:]*: )?(.*?)(?:: unknown)?$')
 _NO_SPACE = "no space left on device"
 _INIT_EXEC_ERROR = re.compile(
     rb"(?:\[FATAL tini \(\d+\)\] exec .* failed: |(?:ERROR )?\(?catatonit.*?: )(No such file[^\r\n]*|Perm[^\r\n]*)"
 )
-"""What the engine's init says when there is no such program."""
+"""What the engine's init prints when the program does not exist."""
 _INIT_ERROR_PREFIXES = (b"[FATAL tini (", b"ERROR catatonit", b"ERROR (catatonit", b"catatonit")
-"""How such a line begins; it comes in several pieces."""
+"""The beginnings of such a line, which arrives in several pieces."""
 _EXIT_CODE_MEANINGS = {126: "permission denied", 127: "no such file or directory"}
-"""What the exit code of a program that could not begin means, where the engine does not say it better."""
+"""Exit code of a program that could not begin → its meaning, if the engine gives no better one."""
 _STOP_INTERVAL = 0.05
-"""Seconds between looks whether those that were asked to end have done so."""
+"""Seconds between checks of the processes that were asked to end."""
 _CHUNK = 1 << 16
 _FRAME_HEADER_SIZE = 8
-"""Bytes before each piece of output without a terminal: which stream it is of, and how long."""
+"""Bytes before each piece of output without a terminal: its stream and its length."""
 
 
 def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
-    """In the shim's fork, where another program would be exec'ed: runs the container to its end and never returns,
-    except with why it could not be started."""
+    """In the shim's fork, in place of exec: runs the container to its end. Returns only if it could not be started, with the
+    reason."""
     engine, console = connect_engine(engine_spec["socket"]), request.console
     name, fact, is_created = engine_spec["name"], dict[str, Any](), False
     start_fact_path = f"{run_fact_path(request, 'start')}.begun"
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(run_fact_path(request, UNCREATED))  # of an earlier try that nobody has read
+        os.unlink(run_fact_path(request, UNCREATED))  # left by an earlier attempt
     try:
         if engine_spec["sandbox"]:
             _ensure_sandbox(engine, engine_spec["sandbox"])
@@ -85,7 +85,7 @@ def run_container(request: ShimRequest, engine_spec: EngineRunSpec) -> str:
 
 
 def _stop_container(request: ShimRequest, engine_spec: EngineRunSpec, pid: int) -> bool:
-    """The program is asked by us, where its first process would not pass the signal on; False = the engine is to ask it."""
+    """Signals the program from here if its first process would not pass the signal on; False = the engine is to signal it."""
     if not pid:
         return False
     has_init = bool(engine_spec["create"]["HostConfig"].get("Init"))
@@ -106,7 +106,7 @@ def _stop_container(request: ShimRequest, engine_spec: EngineRunSpec, pid: int) 
 
 
 def _close_other_fds(kept_fd: int) -> None:
-    """As exec would: nothing of the shim's stays open. So the shim learns that the program runs."""
+    """Closes all inherited descriptors, as exec would; by that the shim learns that the program runs."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != kept_fd:
             with contextlib.suppress(OSError):  # the listing's own descriptor
@@ -114,7 +114,7 @@ def _close_other_fds(kept_fd: int) -> None:
 
 
 def _ensure_sandbox(engine: Engine, sandbox_spec: Mapping[str, Any]) -> None:
-    """What holds the pod's network and memory volumes, however often its containers start; there already, mostly."""
+    """Starts the container that holds the pod's network and memory volumes across restarts; mostly it runs already."""
     for volume in sandbox_spec["volumes"]:
         engine.request("POST", "/volumes/create", volume)
     deadline = time.monotonic() + RECONNECT_TIMEOUT
@@ -127,7 +127,7 @@ def _ensure_sandbox(engine: Engine, sandbox_spec: Mapping[str, Any]) -> None:
         try:
             engine.request("POST", f"/containers/{sandbox_spec['name']}/start")
             return
-        except EngineError as error:  # 404: another container of the pod is just making it
+        except EngineError as error:  # 404: another container of the pod is just creating it
             if error.status != 404 or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
@@ -140,7 +140,7 @@ def _attach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stream
 
 
 def _pump_until_exit(engine: Engine, name: str, request: ShimRequest, stream: Stream, pump: "StreamPump") -> int:
-    """Passes on until the container has ended; its exit code. An engine that is restarted beneath it is waited for."""
+    """Copies data until the container has ended; returns its exit code. Waits for an engine that is being restarted."""
     while True:
         with stream:
             pump.run(stream)
@@ -160,7 +160,7 @@ def _pump_until_exit(engine: Engine, name: str, request: ShimRequest, stream: St
 
 
 def _reattach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stream | None:
-    """An engine that has gone may come back, and find its containers alive."""
+    """Attaches again if the engine comes back in time and the container still runs; else None."""
     deadline = time.monotonic() + RECONNECT_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(EngineError):
@@ -171,7 +171,7 @@ def _reattach_container(engine: Engine, name: str, console: ConsoleSpec) -> Stre
 
 
 def start_error_message(error: EngineError, engine: str) -> str:
-    """The engine's sentence, without its own insides."""
+    """The engine's error message without its internals, with a hint where there is one."""
     if error.status == 0:
         return f"{error}: start the engine again, or give the pod an image that runs as a process"
     if _NO_SPACE in str(error):
@@ -181,8 +181,8 @@ def start_error_message(error: EngineError, engine: str) -> str:
 
 
 def _start_fact(engine: Engine, name: str) -> dict[str, Any]:
-    """What `start.N` says of it. The pid is the container's own where this user may look into it (stacks, ports), else
-    the fork's."""
+    """The fields of `start.N` for the container. The pid is the container's own if this user may enter its namespaces (stacks,
+    ports), else the fork's."""
     fact: dict[str, Any] = {"started": time.time()}
     with contextlib.suppress(EngineError, KeyError):
         inspected = engine.request("GET", f"/containers/{name}/json")
@@ -193,7 +193,7 @@ def _start_fact(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def can_enter_namespaces(pid: int, container: str) -> bool:
-    """Is that process of this machine, and may we into its namespaces? (An engine may live in a virtual machine.)"""
+    """Whether the process is on this machine and we may enter its namespaces. (An engine may live in a virtual machine.)"""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/cgroup") as file:
             if container not in file.read():
@@ -204,7 +204,7 @@ def can_enter_namespaces(pid: int, container: str) -> bool:
 
 
 def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:
-    """A program that has begun, or could not."""
+    """Waits until the program has begun or failed to; returns the engine's state of it."""
     while True:
         state = dict(engine.request("GET", f"/exec/{exec_id}/json"))
         if state.get("Pid") or not state.get("Running"):
@@ -213,19 +213,19 @@ def _wait_exec_started(engine: Engine, exec_id: str) -> dict[str, Any]:
 
 
 def _read_all(stream: Stream) -> str:
-    """What the engine says instead of a program."""
+    """What the engine sends in place of the program's output."""
     return b"".join(iter(lambda: stream.recv(_CHUNK), b"")).decode(errors="replace").strip()
 
 
 class StreamPump:
-    """Passes on, both ways, between a stream of the engine and this process's stdin, stdout and stderr."""
+    """Copies data both ways between a stream of the engine and this process's stdin, stdout and stderr."""
 
     def __init__(self, terminal: bool, *, stdin: bool) -> None:
         self._terminal, self._stdin = terminal, stdin
         self._frames = b""
         self._output_started = False
         self._pending = b""
-        """The beginning of what may be a line of the engine's init."""
+        """Output that is held back because it may be an error line of the engine's init."""
         self.start_error = ""
         """Why the engine's init could not start the program."""
         if terminal:
@@ -243,7 +243,7 @@ class StreamPump:
         send_size()
 
     def run(self, stream: Stream) -> None:
-        """Until the engine's end is closed."""
+        """Copies data until the engine closes its end."""
         connection, unsent = stream.socket, b""
         connection.settimeout(None)
         self._write_frames(stream.take_buffered())
@@ -267,7 +267,7 @@ class StreamPump:
 
     def _read_stdin(self, connection: Any) -> bytes:
         piece = b""
-        with contextlib.suppress(OSError):  # nobody has the other end of the terminal any more
+        with contextlib.suppress(OSError):  # the other end of the terminal is closed
             piece = os.read(0, _CHUNK)
         if not piece:
             self._stdin = False
@@ -284,7 +284,7 @@ class StreamPump:
             size = int.from_bytes(self._frames[4:_FRAME_HEADER_SIZE], "big")
             payload = self._frames[_FRAME_HEADER_SIZE : _FRAME_HEADER_SIZE + size]
             self._write_output(2 if self._frames[0] == 2 else 1, payload)
-            if len(payload) < size:  # the rest of it comes with the same head
+            if len(payload) < size:  # the rest still belongs to this frame
                 self._frames = self._frames[:4] + (size - len(payload)).to_bytes(4, "big")
                 return
             self._frames = self._frames[_FRAME_HEADER_SIZE + size :]
@@ -302,7 +302,7 @@ class StreamPump:
         _write(fd, data)
 
     def _flush_pending(self) -> None:
-        """Nothing more will come: what was held back is looked at as it is."""
+        """At the end of the stream: handles the output that was held back."""
         pending, self._pending = self._pending, b""
         if match := _INIT_EXEC_ERROR.match(pending):
             self.start_error = match[1].decode(errors="replace")
@@ -311,7 +311,7 @@ class StreamPump:
 
 
 def _receive_chunk(connection: Any) -> bytes:
-    """The next piece; none at the end, however that came."""
+    """The next piece; b"" at the end and after any error."""
     with contextlib.suppress(OSError):
         return bytes(connection.recv(_CHUNK))
     return b""
@@ -328,8 +328,8 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def exec_in_container(engine_spec: EngineRunSpec, argv: Sequence[str], *, terminal: bool) -> str:
-    """In a fork of the pod host whose stdin, stdout and stderr are the client's: runs a program in the container to its
-    end and never returns, except with why it could not be started."""
+    """In a fork of the pod host whose stdin, stdout and stderr are the client's: runs a program in the container to its end.
+    Returns only if it could not be started, with the reason."""
     engine = connect_engine(engine_spec["socket"])
     exec_config = {
         "AttachStdin": True,
@@ -352,7 +352,7 @@ def exec_in_container(engine_spec: EngineRunSpec, argv: Sequence[str], *, termin
     _close_other_fds(stream.socket.fileno())
 
     def on_hangup(*_: object) -> None:
-        """Engines do not end what they have executed: where we may, we do."""
+        """Kills the program, if we may: engines do not end what they have exec'ed."""
         with contextlib.suppress(OSError, EngineError):
             os.kill(int(engine.request("GET", f"/exec/{exec_id}/json")["Pid"]), signal.SIGKILL)
         os._exit(129)
