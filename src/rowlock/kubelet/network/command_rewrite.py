@@ -1,7 +1,7 @@
-"""Names of pods in commands, where pods have no network of their own: what launchers are told of the rendezvous is rewritten. Pure.
+"""Rewrites the rendezvous address in launchers' commands, where pods have no network of their own. Pure.
 
-`env_rewrite.py` does the same for variables. A command may say it too: `torchrun --rdzv-endpoint=job-master-0:29500`, in a
-word, in two, or inside a shell's script. All else that names a pod or service is found by `unknown_names`, to be said.
+`env_rewrite.py` does the same for variables. A command may name it, too: `torchrun --rdzv-endpoint=job-master-0:29500`, as one
+word, as two, or inside a shell script. All other names of pods and services are found by `unknown_names`, to be reported.
 """
 
 import re
@@ -10,26 +10,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from rowlock.kubelet.network.env_rewrite import LOOPBACK, PodResolver, PortLookup
 
 ENDPOINT_FLAGS: Mapping[str, int] = {"--rdzv-endpoint": 29400}
-"""A flag whose value is `name:port`, and the port that is meant where it has none."""
+"""Flag whose value is `name:port` → the default port."""
 HOST_FLAGS: Mapping[str, tuple[str, int]] = {
     "--master-addr": ("--master-port", 29500),
     "--main-process-ip": ("--main-process-port", 29500),
     "--main-address": ("--main-port", 29400),
 }
-"""A flag whose value is a name, the flag with its port, and the port that is meant where that is not given. They are those of torchrun
-and DeepSpeed, of accelerate, of Lightning's Fabric; all take `_` for `-`."""
+"""Flag whose value is a name → the flag with its port, and the default port. They are those of torchrun and DeepSpeed, of accelerate,
+and of Lightning's Fabric; all take `_` for `-`."""
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _SCHEME = r"(?<!\w)\w{1,32}://"
 _ADDRESS = re.compile(rf"(?<![\w.@/$-])(?:{_SCHEME})?({_HOST}):(\d{{1,5}})(?![\w.])|{_SCHEME}({_HOST})(?![\w.:@-])")
-"""`name:port`, also in a URL, or a URL without a port. Each part has a length, as no word of a pod need have one."""
+"""`name:port`, also in a URL, or a URL without a port. Every part has a bounded length, since words of a pod may be long."""
 MOST_ADDRESSES, MOST_CHARACTERS = 64, 128 << 10
-"""Addresses behind one flag that are rewritten in a command; characters in which unknown names are looked for."""
+"""Most addresses of one flag that are rewritten; most characters that are searched for unknown names."""
 
 
 def rewrite_command(argv: Sequence[str], resolve: PodResolver, port_of: PortLookup) -> list[str]:
-    """The command as a pod on this machine's own network needs it."""
+    """The command for a pod that has this machine's network: names become loopback, ports those of `port_of`."""
     words = list(argv)
-    text = "\0".join(words)  # a flag and its value are two words of the command, or of a script in one of them
+    text = "\0".join(words)  # a flag and its value may be two words, or both in one word (a script)
     for flag, default in ENDPOINT_FLAGS.items():
         pattern = re.compile(rf"({_flag_pattern(flag)}[=\0\s]+[\"']?)({_HOST})(?::(\d{{1,5}}))?(?![\w.:])")
 
@@ -60,17 +60,17 @@ def _rewrite_host_flag(
 
 
 def _flag_pattern(flag: str) -> str:
-    """A flag as a pattern, with either spelling, and not the end of a longer one."""
+    """A pattern for the flag in either spelling, but not as the end of a longer one."""
     return rf"(?<![\w-])--{flag.removeprefix('--').replace('-', '[-_]')}"
 
 
 def unknown_names(texts: Iterable[str], resolve: PodResolver) -> list[str]:
-    """The addresses in these texts (words of commands, values of variables) that name a pod or service, as they are written."""
+    """The addresses in these texts (words of commands, values of variables) that name a pod or service, as written."""
     found: dict[str, None] = {}
     left = MOST_CHARACTERS
     for text in texts:
         left -= len(text)
-        if left < 0:  # the names are said for people, who write less
+        if left < 0:  # only a hint for users: text this long is not written by hand
             break
         for match in _ADDRESS.finditer(text):
             if resolve(match[1] or match[3]):

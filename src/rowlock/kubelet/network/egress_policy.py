@@ -1,7 +1,7 @@
-"""Which addresses the pods' proxy connects to: the outside, and nothing of this machine that is not everybody's.
+"""Which addresses the pods' proxy may connect to: the outside, but nothing that is private to this machine.
 
-As a NetworkPolicy with `ipBlock` and `except` would say it. What is judged is the address that is connected to, after
-names were resolved: a name that resolves to something else the second time (DNS rebinding) gains nothing.
+As a NetworkPolicy with `ipBlock` and `except` would state it. The check applies to the address that is connected to, after
+names were resolved: a name that resolves differently the second time (DNS rebinding) gains nothing.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ POD_NETWORK = ipaddress.ip_network("10.77.0.0/16")
 
 
 def denial(host: str, port: int) -> str:
-    """Why no pod may be connected to this numeric address and port; "" when it may."""
+    """Why pods may not connect to this numeric address and port; "" = they may."""
     try:
         address = plain_address(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
@@ -40,7 +40,7 @@ def denial(host: str, port: int) -> str:
 
 
 def plain_address(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one, where the kernel or a gateway would take it out."""
+    """The IPv4 address embedded in an IPv6 one, if the kernel or a gateway would extract it; else the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
@@ -50,7 +50,7 @@ def plain_address(address: Address) -> Address:
 
 
 def is_own_address(address: Address) -> bool:
-    """Is it one of this machine's? Only those can be bound."""
+    """Whether it is an address of this machine: only those can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -61,6 +61,6 @@ def is_own_address(address: Address) -> bool:
 
 
 def listening_ports() -> set[int]:
-    """The ports on which this process, the server, accepts connections."""
+    """The TCP ports on which this process, the server, listens."""
     connections = psutil.Process().net_connections(kind="tcp")
     return {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}

@@ -1,9 +1,9 @@
-"""The way out for pods: an HTTP(S) proxy. Pods in namespaces have no route to the world, only this listener.
+"""The way out for pods: an HTTP(S) proxy. Pods in namespaces have no route to the outside, only this listener.
 
-The listening socket is made inside the fabric and served here, outside, by the server: CONNECT for TLS, absolute URLs for
-plain HTTP. If the server itself lives behind a proxy (`https_proxy`, `http_proxy`), connections go through that one.
-Only HTTP gets out; nothing gets in. Pods and services are reached as the pod itself reaches them (`pod_reach.py`). Any other name is resolved here, and the address that is connected to is judged
-(`egress_policy.py`). Pods can hold only so many connections, and none that is idle: the server needs descriptors, too.
+The listening socket is made inside the fabric and served outside, by the server: CONNECT for TLS, absolute URLs for plain HTTP. If the
+server itself is behind a proxy (`https_proxy`, `http_proxy`), connections go through that one. Only HTTP gets out; nothing gets in.
+Pods and services are reached as the pod itself reaches them (`pod_reach.py`). Other names are resolved here, and the address is checked
+(`egress_policy.py`). Connections of pods are limited in number and idle time: the server needs descriptors, too.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _MAX_CONNECTIONS = 1024
 """Connections of all pods at a time; fewer where the server may open few files."""
 _LOOKUP_THREADS = 16
-"""For names that pods ask for, and for nothing else: a lookup may take a thread for many seconds."""
+"""A pool for pods' names only: a lookup may block a thread for many seconds."""
 _FILES_PER_CONNECTION = 8
-"""Each has two descriptors, and the server needs most for other things."""
+"""Open files per connection: each has two descriptors, and the server needs most files for other things."""
 
 Policy = Callable[[str, int], str]
-"""A numeric address and a port → why no pod may be connected to it, "" when it may."""
+"""A numeric address and a port → why pods may not connect to it; "" = they may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ProxyLimits:
 
     @classmethod
     def of_process(cls) -> "ProxyLimits":
-        """What this process can afford."""
+        """The limits that this process's limit of open files allows."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         affordable = _MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // _FILES_PER_CONNECTION
         connections = max(1, min(_MAX_CONNECTIONS, affordable))
@@ -55,7 +55,7 @@ class ProxyLimits:
 
 
 class RefusedRequest(Exception):
-    """A request that gets an answer of ours: status line and sentence."""
+    """A request that the proxy answers itself; its arguments are the status line and a sentence."""
 
 
 class EgressProxy:
@@ -71,8 +71,8 @@ class EgressProxy:
         api_port: int = 0,
         reach: PodReach | None = None,
     ) -> None:
-        """`api_port` is the API server's on loopback: clients that know a proxy and no exceptions from it ask for it here.
-        `reach`: how pods are reached; without it none is."""
+        """`api_port` is the API server's on loopback, for clients that send even its address to their proxy.
+        `reach`: how pods are reached; None = they are not."""
         self._listener, self._policy, self._api_port, self._reach = listener, policy or denial, api_port, reach
         self._limits = limits or ProxyLimits.of_process()
         upstream = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or environment.get("http_proxy")
@@ -82,7 +82,7 @@ class EgressProxy:
 
     async def run(self) -> None:
         self._listener.setblocking(False)
-        # It serves from within the block: a task that is cancelled meanwhile leaves no listener open.
+        # Starts serving inside the block: a task that is cancelled before leaves no listener open.
         server = await asyncio.start_server(
             self._serve, sock=self._listener, limit=_MAX_HEADER_BYTES, start_serving=False
         )
@@ -130,7 +130,7 @@ class EgressProxy:
                 upstream[1].close()
 
     async def _open_upstream(self, pod: str, request: "ProxyRequest") -> tuple["Streams", bool]:
-        """A connection to the host, or to the proxy of this machine (True). Raises OSError, TimeoutError, RefusedRequest."""
+        """Connects to the host, or (True) to the proxy of this machine. Raises OSError, TimeoutError, RefusedRequest."""
         async with asyncio.timeout(self._limits.connect):
             known = self._reach.find_addresses(request.host, pod) if self._reach is not None else []
             tries: list[Callable[[], Awaitable[Streams]]] = []
@@ -151,9 +151,9 @@ class EgressProxy:
             raise failure
 
     async def _allowed_addresses(self, host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
-        """Where the host is, as far as pods may go there. A name that only the proxy of this machine knows has none.
+        """The host's addresses that pods may connect to; [] for a name that only the proxy of this machine can resolve.
 
-        Raises RefusedRequest when they may go to none of its addresses, OSError when it has none."""
+        Raises RefusedRequest if pods may connect to none of them, OSError if there is none."""
         try:
             look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
             found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
@@ -170,7 +170,7 @@ class EgressProxy:
         return allowed
 
     async def _relay(self, client: "Streams", upstream: "Streams") -> None:
-        """Until both sides have finished, or neither has said anything for too long."""
+        """Copies data until both sides have finished, or neither has sent anything for `ProxyLimits.idle` seconds."""
         async with asyncio.timeout(self._limits.idle) as deadline:
 
             def postpone() -> None:
@@ -186,7 +186,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class ProxyRequest:
-    """The beginning of a request: its first line in parts, and all of it."""
+    """The head of a request: its parsed first line, and all its bytes."""
 
     method: str
     target: str
@@ -200,7 +200,7 @@ class ProxyRequest:
         return self.method == "CONNECT"
 
     def origin_header(self) -> bytes:
-        """As the host itself wants it; one request per connection, because the next one may be for another host."""
+        """The head as the host expects it. One request per connection, because the next may be for another host."""
         parts = urlsplit(self.target)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = [h for h in self.header.split(b"\r\n")[1:] if not h.lower().startswith((b"proxy-", b"connection:"))]
@@ -214,7 +214,7 @@ async def _connect_outside(family: int, address: tuple[str, int]) -> Streams:
 def _begin(
     request: ProxyRequest, client: asyncio.StreamWriter, upstream: asyncio.StreamWriter, *, is_proxy: bool
 ) -> None:
-    """The first bytes: another proxy gets the request as it is; a host as hosts want it, and of a tunnel nothing."""
+    """Sends the first bytes: the request as it is to another proxy, an origin-form request to a host, or the answer to CONNECT."""
     if is_proxy:
         upstream.write(request.header)
     elif request.is_tunnel:
@@ -224,7 +224,7 @@ def _begin(
 
 
 def _parse_request(header: bytes) -> ProxyRequest:
-    """Raises RefusedRequest for anything but a request to a proxy."""
+    """Parses a request's head. Raises RefusedRequest for anything but a request to a proxy."""
     try:
         method, target, version = header.partition(b"\r\n")[0].decode("latin-1").split(" ")
         is_tunnel = method == "CONNECT"

@@ -1,8 +1,8 @@
-"""The pod network where namespaces are not to be had: names become 127.0.0.1 and ports become free ones. Pure.
+"""The pod network without namespaces: names become 127.0.0.1, and ports become free ones. Pure.
 
-All pods share the machine's network, and torch and TensorFlow listen on every address, so two jobs may not keep one
-port. TABLE says which variables carry addresses and in which form; every (pod, port) of the cluster has one free port,
-given by `port_of`. Text that is not in the table is not touched: a program that has a name elsewhere must use these.
+All pods share the machine's network, and torch and TensorFlow listen on every address, so two jobs cannot use the same
+port. ADDRESS_VARIABLES says which variables carry addresses and in which form; every (pod, port) of the cluster has one free
+port, given by `port_of`. No other text is changed: a program that has a name elsewhere must use these variables.
 """
 
 import json
@@ -15,7 +15,7 @@ from rowlock.objects import is_digits
 PortLookup = Callable[[str, int], int]
 """(pod name as written, port as written) → the port on this machine."""
 PodResolver = Callable[[str], str]
-"""A name as written → the pod it means, "" for a stranger."""
+"""A name as written → the pod that it means; "" = none."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -36,7 +36,7 @@ _SLOTS = re.compile(r"\bslots=([0-9]{1,6})")
 
 
 def rewrite_environment(env: Mapping[str, str], pod: str, resolve: PodResolver, port_of: PortLookup) -> dict[str, str]:
-    """`env` as a pod on this machine's own network needs it."""
+    """`env` for a pod that has this machine's network."""
     new_env = dict(env)
     for variable, (form, port_variable) in ADDRESS_VARIABLES.items():
         if variable in env:
@@ -65,7 +65,7 @@ def _rewrite_endpoint_variable(
 
 
 def rewrite_endpoint(text: str, context: RewriteContext) -> str:
-    """`name:port` → `127.0.0.1:free port`; without a port only the name."""
+    """`name:port` → `127.0.0.1:free port`; without a port, only the name is replaced."""
     pod, resolve, port_of = context
     host, _, port = text.partition(":")
     target = resolve(host) or (pod if host in ("localhost", LOOPBACK) else "")
@@ -106,7 +106,7 @@ def _rewrite_addresses(value: Any, context: RewriteContext) -> Any:
 
 
 def rewrite_hostfile(text: str, resolve: PodResolver) -> str:
-    """An MPI hostfile (`name slots=n` a line): every rank is here, on one line, since Open MPI 5 refuses a host that it reads twice."""
+    """An MPI hostfile (`name slots=n` a line) with all local ranks on one line: Open MPI 5 refuses a host that it reads twice."""
     others, slots, place = list[str](), 0, 0
     for line in text.splitlines(keepends=True):
         found = _HOST_LINE.match(line)

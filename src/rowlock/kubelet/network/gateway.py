@@ -1,6 +1,6 @@
-"""What listens at the gateway's address in the pods' network: the proxy, the API server, ports of the machine that are opened.
+"""The listeners at the gateway's address in the pods' network: the proxy, the API server, and opened ports of the machine.
 
-The pod host makes the listening sockets there, and makes them anew when another one has taken its place.
+The pod host makes the listening sockets; they are requested again whenever a new pod host has taken its place.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ from rowlock.kubelet.network.pod_reach import PodReach
 from rowlock.kubelet.shim import netns
 
 _DIAL_THREADS = 8
-"""For connections that pods make to each other through the proxy, and for nothing else: pods may ask for many, and stop the
+"""A pool for connections between pods through the proxy only: pods may request many, and can stop the
 pod host."""
 _RETRY = 0.2
-"""Seconds until a socket is asked for again."""
+"""Seconds until a socket is requested again."""
 
 
 class SocketSource(Protocol):
     """The pod host's client."""
 
     disconnected: asyncio.Event
-    """Set when the pod host has gone."""
+    """Set when the connection to the pod host is lost."""
 
     async def request_socket(
         self, op: str, *, threads: ThreadPoolExecutor | None = None, **request: Any
     ) -> socket.socket:
-        """Raises ApiError."""
+        """Requests a socket from the pod host. Raises ApiError."""
 
     async def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """The pod host's answer to any other request."""
@@ -45,7 +45,7 @@ class SocketSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Of the pods' network; only where pods have namespaces."""
+    """The gateway of the pods' network; only where pods have namespaces."""
 
     host: SocketSource
     network: PodNetwork
@@ -55,7 +55,7 @@ class Gateway:
     """Ports of this machine's loopback that the owner has opened to pods."""
 
     def services(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What each of them is called, and what serves it until cancelled."""
+        """Name of each listener → what serves it until cancelled."""
         if not self.network.has_namespaces:
             return {}
         services: dict[str, Callable[[], Awaitable[None]]] = {"the pods' proxy": self._serve_proxy}
@@ -80,7 +80,7 @@ class Gateway:
             threads.shutdown(wait=False, cancel_futures=True)
 
     async def _serve_port(self, port: int, local_port: int, host: str = "127.0.0.1") -> None:
-        """A port of the gateway, which leads to one of this machine's loopback."""
+        """Serves a port of the gateway that leads to a port of this machine's loopback."""
         await self._serve(lambda listener: LoopbackRelay(listener, local_port, host).run(), "port", port=port)
 
     async def _serve(self, serve: Callable[[socket.socket], Awaitable[None]], op: str, **request: Any) -> None:

@@ -1,7 +1,7 @@
 """`hostPort`: a port of this machine's loopback that leads to a port of a pod, from when the pod is bound until it has ended.
 
 On a cluster the port is open at every address of the node. Here it is open on loopback only, so that other machines do not
-reach every pod. Where a pod has the machine's own network, its program listens itself.
+reach every pod. Where a pod has the machine's network, its program listens itself.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from rowlock.kubelet.pod.spec import PodSpec
 from rowlock.objects import Key, Object
 
 MAX_CONNECTIONS = 64
-"""Of one host port."""
+"""Most connections of one client address to a host port."""
 _LOOK = 0.5
-"""Seconds between looks whether pods with such ports have ended."""
+"""Seconds between checks for ended pods with such ports."""
 _PRIVILEGED = 1024
 
 
@@ -34,7 +34,7 @@ class HostPort:
     number: int
     pod_port: int
     is_allowed: bool
-    """Could the pod's program listen there itself?"""
+    """Whether the pod's program could listen there itself."""
 
 
 @dataclass(slots=True)
@@ -43,11 +43,11 @@ class _PodPorts:
     ports: tuple[HostPort, ...]
     open: dict[HostPort, "asyncio.Task[None]"] = field(default_factory=dict)
     told: dict[HostPort, str] = field(default_factory=dict)
-    """What the last event of each port said that stands in its way; "" = nothing."""
+    """Port → the problem that its last event reported; "" = none."""
 
 
 def host_ports(pod: PodSpec) -> Iterator[HostPort]:
-    """The ports over TCP that the pod asks for; a hostIP of loopback is kept."""
+    """The TCP host ports that the pod requests; a hostIP of loopback is kept."""
     for container in (*pod.main_containers, *pod.sidecars):
         user = pod.container_security_context(container).get("runAsUser") or 0
         for port in container.ports:
@@ -59,7 +59,7 @@ def host_ports(pod: PodSpec) -> Iterator[HostPort]:
 
 @dataclass(slots=True)
 class HostPorts:
-    """Of all pods of this machine."""
+    """The host ports of all pods of this machine."""
 
     view: View
     pod_states: Mapping[str, PodState]
@@ -67,12 +67,12 @@ class HostPorts:
     """A connection to a pod's port. Raises ApiError, OSError."""
     record_event: Callable[[Object, str, str, str, str], None]
     has_namespaces: bool
-    """Have pods networks of their own?"""
+    """Whether pods have networks of their own."""
     _pods: dict[str, _PodPorts] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note_pod(self, pod_key: Key) -> None:
-        """A pod has been bound to a node of this machine."""
+        """Notes a pod that has been bound to a node of this machine."""
         pod = self.view.get(kinds.POD, *pod_key)
         state = self.pod_states.get(str(pod["metadata"]["uid"])) if pod else None
         if pod is None or state is None or (spec := state.spec_of(pod)).uid in self._pods:
@@ -88,7 +88,7 @@ class HostPorts:
         return self.has_namespaces or port.number != port.pod_port
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Opens and closes host ports until cancelled."""
         for state in list(self.pod_states.values()):
             self.note_pod(state.card.key)
         try:
@@ -108,7 +108,7 @@ class HostPorts:
         await self._close([task for uid in ended for task in self._pods.pop(uid).open.values()])
 
     async def _close(self, tasks: list["asyncio.Task[None]"]) -> None:
-        """Nobody listens any more when it returns; connections that are open may last."""
+        """Ends the listeners; open connections may last longer."""
         for task in tasks:
             task.cancel()
         if tasks:
@@ -136,13 +136,13 @@ class HostPorts:
         async def connect(_: str) -> Streams:
             try:
                 return await asyncio.open_connection(sock=await self.dial(key, port.pod_port))
-            except ApiError as error:  # it does not run
+            except ApiError as error:  # the pod does not run
                 raise ConnectionError(str(error)) from None
 
         return connect
 
     def _tell(self, ports: _PodPorts, port: HostPort, problem: str = "") -> None:
-        """Once for each port: where it leads, or why it does not."""
+        """Records an event when a port's problem changes: where the port leads, or why it does not."""
         if ports.told.get(port) == problem:
             return
         ports.told[port] = problem

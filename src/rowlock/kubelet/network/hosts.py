@@ -1,9 +1,9 @@
-"""Names and addresses of the pod network: who has which IP, and the hosts file that says so. Pure.
+"""Names and addresses of the pod network: which pod has which IP, and the hosts files with them. Pure.
 
 Every pod gets an address when it is first seen, bound or not, so that all ranks of a gang are in the file before the
 first one starts. A pod's name resolves as Kubernetes resolves a headless service of that name: `p`, `p.ns`,
-`p.ns.svc`, `p.ns.svc.cluster.local`; services with selectors resolve to all their pods, and a pod with `hostname` is
-found under that, and with `subdomain` under both (`h.s`) where a service of the subdomain's name chooses it. There is one file a namespace,
+`p.ns.svc`, `p.ns.svc.cluster.local`. Services with selectors resolve to all their pods. A pod with `hostname` is found under that,
+and with `subdomain` under both (`h.s`) where a service of the subdomain's name selects it. There is one file per namespace,
 because short names belong to one, and one more for every pod that adds names of its own (`spec.hostAliases`).
 """
 
@@ -16,7 +16,7 @@ from rowlock.objects import Key
 
 DOMAIN = "cluster.local"
 HOST_NAME = "host.rowlock.internal"
-"""What pods call the machine they run on."""
+"""The name by which pods reach the machine that they run on."""
 PREFIX = "10.77"
 _FIRST, _LAST = ipaddress.IPv4Address("10.77.1.1"), ipaddress.IPv4Address("10.77.254.254")
 HOSTS_HEADER = (
@@ -26,20 +26,20 @@ HOSTS_HEADER = (
 
 @dataclass(slots=True)
 class PodAddresses:
-    """The address of each pod; given in order, reused only after the whole range was given once."""
+    """The address of each pod; assigned in order, and reused only after the whole range was assigned once."""
 
     _by_uid: dict[str, str] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
     _next: int = int(_FIRST)
 
     def address_of(self, uid: str) -> str:
-        """The pod's address, given at the first call. Raises LookupError when all are taken."""
+        """The pod's address, assigned at the first call. Raises LookupError when all are taken."""
         if uid not in self._by_uid:
             self.restore(uid, self._next_free())
         return self._by_uid[uid]
 
     def restore(self, uid: str, ip: str) -> None:
-        """What a pod had before this server started."""
+        """Records the address that a pod had before this server started."""
         self._by_uid[uid] = ip
         self._taken.add(ip)
 
@@ -58,14 +58,14 @@ class PodAddresses:
 
 @dataclass(frozen=True, slots=True)
 class PodNames:
-    """Who is called what in the pod network at one moment."""
+    """The names in the pod network at one moment."""
 
     pods: dict[Key, str] = field(default_factory=dict)
     """A pod's namespace and name → its address."""
     hostnames: dict[Key, str] = field(default_factory=dict)
     """A pod's namespace and `hostname`, or `hostname.subdomain` → its address."""
     services: dict[Key, list[str]] = field(default_factory=dict)
-    """A service's namespace and name → the addresses of the pods that it stands for."""
+    """A service's namespace and name → the addresses of its pods."""
     aliases: dict[Key, list[dict[str, Any]]] = field(default_factory=dict)
     """A pod's namespace and *uid* → the names that it adds for itself."""
     owners: dict[str, Key] = field(default_factory=dict)
@@ -73,17 +73,17 @@ class PodNames:
     virtual: dict[Key, str] = field(default_factory=dict)
     """A service's namespace and name → its own address, from which connections are led to its pods."""
     contained: set[Key] = field(default_factory=set)
-    """Of `owners` those in containers of an engine."""
+    """Those of `owners` that run in containers of an engine."""
     machine: str = ""
     """The address at which pods reach ports of the machine, if any."""
 
     def add_hostname(self, name: Key, address: str, *, is_leaving: bool) -> None:
-        """Of two pods with one hostname the one that stays is meant: a Job replaces a pod before it is gone."""
+        """Adds a hostname. Of two pods with one hostname the one that stays wins: a Job replaces a pod before it is gone."""
         if not is_leaving or name not in self.hostnames:
             self.hostnames[name] = address
 
     def find_addresses(self, host: str, client: Key) -> list[str]:
-        """What the hosts file of a pod (`client`: namespace and uid) says about a name; [] when it is not in it."""
+        """The addresses of a name in the hosts file of a pod (`client`: namespace and uid); [] = it is not in it."""
         host = host.lower().rstrip(".")
         if own := [a["ip"] for a in self.aliases.get(client, ()) if host in a.get("hostnames", ())]:
             return own
@@ -98,7 +98,7 @@ class PodNames:
 
 
 def _meanings(host: str, home: str) -> Iterator[Key]:
-    """Which pods or services of a name `host` may mean for somebody in namespace `home`: `dns_names`, read backwards."""
+    """Namespace and name of the pods or services that `host` may mean in namespace `home`: the inverse of `dns_names`."""
     name = host.removesuffix(f".svc.{DOMAIN}").removesuffix(".svc")
     if name == host:  # a short name; a name with a dot may end with a namespace, or be `hostname.subdomain`
         yield Key(home, name)
@@ -108,7 +108,7 @@ def _meanings(host: str, home: str) -> Iterator[Key]:
 
 
 def dns_names(name: str, namespace: str, home: str) -> list[str]:
-    """All spellings of a pod or service for somebody in namespace `home`."""
+    """All spellings of the name of a pod or service, as seen from namespace `home`."""
     short = [name] if namespace == home else []
     return [*short, f"{name}.{namespace}", f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.{DOMAIN}"]
 
@@ -116,8 +116,8 @@ def dns_names(name: str, namespace: str, home: str) -> list[str]:
 def render_hosts_file(home: str, names: PodNames) -> str:
     """The hosts file of namespace `home`.
 
-    A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch asks for their names: those have
-    a line of their own, under a name that nobody asks the address of."""
+    A server that listens for IPv6 and IPv4 sees its clients at `::ffff:10.77.…`, and torch looks up their names: those addresses
+    have a line of their own, under a name that is not used for lookups."""
     lines = [f"{names.machine}\t{HOST_NAME}\n"] if names.machine else []
     pods, hostnames = sorted(names.pods.items()), sorted(names.hostnames.items())
     lines += [_hosts_line(ip, service, home) for service, ip in sorted(names.virtual.items())]
@@ -135,9 +135,9 @@ def _hosts_line(ip: str, named: Key, home: str) -> str:
 
 
 def add_host_aliases(text: str, aliases: Sequence[Mapping[str, Any]]) -> str:
-    """A namespace's hosts file with a pod's `spec.hostAliases`. Admission has checked their addresses and names.
+    """A namespace's hosts file with a pod's `spec.hostAliases`, whose addresses and names admission has checked.
 
-    An alias hides a pod or service of its name: elsewhere those are in the cluster's DNS, which is asked after the file."""
+    An alias hides a pod or service of the same name: on a cluster those are in DNS, which is asked after the file."""
     lines = ["\t".join([alias["ip"], *alias.get("hostnames", ())]) + "\n" for alias in aliases]
     hidden = {name for alias in aliases for name in alias.get("hostnames", ())}
     for line in text.removeprefix(HOSTS_HEADER).splitlines():

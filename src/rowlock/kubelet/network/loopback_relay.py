@@ -1,8 +1,8 @@
 """Ports of this machine's loopback in the pods' network: the API server's, and those that the owner has opened to pods
-(`up --host-ports`). Connections to an address there are carried to the port, byte by byte.
+(`up --host-ports`). Connections to an address there are relayed to the port, byte by byte.
 
-TLS goes through unopened, so the API server asks for tokens as it does of everybody. Pods can hold only so many connections: they
-all come from loopback, where the owner's own must find room.
+TLS passes through unopened, so the API server requires tokens as from every client. The connections of pods are limited: they all
+come from loopback, where the owner's own must find room.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ class LoopbackRelay:
         per_peer: int = 0,
         limit: int = 0,
     ) -> None:
-        """`connect_for` makes a connection to the other side for a client's address; else it is `port` of `host`. `per_peer`: how
-        many connections one address may hold, `limit`: all of them; 0 = `MAX_PER_POD`, `MAX_CONNECTIONS`."""
+        """`connect_for` connects to the other side for a client's address; without it, that is `port` of `host`. `per_peer`: most
+        connections of one address, `limit`: of all; 0 = `MAX_PER_POD`, `MAX_CONNECTIONS`."""
         self._listener, self._per_peer, self._limit = listener, per_peer, limit
         self._waits_for_answer = connect_for is not None
         self._connect_for = connect_for or (lambda _: asyncio.open_connection(host, port))
@@ -40,7 +40,7 @@ class LoopbackRelay:
 
     @property
     def open_connections(self) -> int:
-        """Of all pods."""
+        """The number of open connections of all pods."""
         return self._open.total()
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class LoopbackRelay:
 
 
 def is_api_server(host: str, port: int) -> bool:
-    """Is this how pods call the API server?"""
+    """Whether this is the address by which pods reach the API server."""
     return (host, port) == (netns.GATEWAY, netns.API_PORT)
 
 
@@ -78,8 +78,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def carry_both_ways(pod: Streams, server: Streams, *, waits_for_answer: bool = False) -> None:
-    """Bytes between a pod and the server, until one side has ended; `waits_for_answer`: a client that ends its own half still
-    gets what the server says."""
+    """Copies bytes between a pod and the server until one side has ended; `waits_for_answer`: a client that closes only its own half
+    still gets the server's answer."""
     directions = [
         asyncio.ensure_future(_carry(pod[0], server[1])),
         asyncio.ensure_future(_carry(server[0], pod[1])),
@@ -98,7 +98,7 @@ async def carry_both_ways(pod: Streams, server: Streams, *, waits_for_answer: bo
 
 
 def _refuse(writer: asyncio.StreamWriter) -> None:
-    """Nobody answers behind it: the client is told so by a reset, not by an empty answer."""
+    """Makes the connection end with a reset, not with an empty answer: nothing answers behind it."""
     raw = writer.get_extra_info("socket")
     with contextlib.suppress(OSError):
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -112,5 +112,5 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
-    with contextlib.suppress(OSError):  # the other side has gone before
+    with contextlib.suppress(OSError):  # the other side has closed it before
         await writer.wait_closed()

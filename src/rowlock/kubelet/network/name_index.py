@@ -1,7 +1,7 @@
-"""Who has a name in the pod network: pods that have not ended, and the services that stand for them.
+"""The pods that have names in the network, those that have not ended, and the services that select them.
 
-Kept up to date by the keys that have changed, so that a new pod costs the price of itself and not that of all pods and
-services that are there. What is so is read from the view each time; a key that is noted once too often costs a look.
+Updated by the keys that have changed, so that a new pod costs the work for itself and not for all pods and
+services that exist. The state is read from the view each time; a key that is noted once too often costs a look.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,29 +15,29 @@ from rowlock.objects import Key, Object, dig, key, labels, namespace, phase
 _Pair = tuple[str, str, str]
 """Namespace, and a label with its value."""
 SLICE = 100
-"""Objects that are looked at before others have a turn."""
+"""Objects that are read before yielding to the event loop."""
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
 class NameIndex:
-    """Begins with everything in the view, at the first `update`."""
+    """An index that is filled with everything in the view at the first `update`."""
 
     pods: dict[Key, Object] = field(default_factory=dict)
-    """Those that have not ended."""
+    """The pods that have not ended."""
     _selectors: dict[_Pair, dict[Key, Object]] = field(default_factory=dict)
-    """Services under one pair of each one's selector: the one that fewest others are found under."""
+    """Services by one pair of their selector: the one under which the fewest others are."""
     _pair_of_service: dict[Key, _Pair] = field(default_factory=dict)
     _changed: dict[tuple[Kind, Key], None] = field(default_factory=dict)
     _has_begun: bool = False
 
     def note_change(self, kind: Kind, changed: Key) -> None:
-        """A pod or a service has come, changed or gone."""
+        """Notes that a pod or a service was added, changed or deleted."""
         if self._has_begun:
             self._changed[kind, changed] = None
 
     def update(self, view: View) -> Iterator[None]:
-        """Takes in what was noted; a pause after each slice."""
+        """Applies the noted changes; yields after each slice."""
         if not self._has_begun:
             self._has_begun = True
             self._changed = {(kind, key(obj)): None for kind in (kinds.POD, kinds.SERVICE) for obj in view.all(kind)}
@@ -55,7 +55,7 @@ class NameIndex:
                 yield
 
     def services_of(self, pod: Object) -> Iterator[Key]:
-        """The services whose selector chooses the pod."""
+        """The services whose selector matches the pod."""
         pod_labels, pod_namespace = labels(pod), namespace(pod)
         for label, value in pod_labels.items():
             for service_key, service in self._selectors.get((pod_namespace, label, value), {}).items():

@@ -1,7 +1,7 @@
-"""Which pod network is in force, and what a pod needs of it: names and addresses, or names and ports rewritten.
+"""Which pod network is in use, and what a pod needs of it: names and addresses, or names and ports rewritten.
 
 `namespaces`: the fabric (`netns.py`) with hosts files (`hosts.py`), kept here. `rewrite`: everything on loopback,
-`env_rewrite.py` with the free ports that are handed out here. The choice is made once, at the start, by trying.
+`env_rewrite.py` with the free ports that are assigned here. The choice is made once, at the start, by trying.
 """
 
 import asyncio
@@ -33,23 +33,23 @@ from rowlock.system.service_addresses import has_address
 
 LOOPBACK = env_rewrite.LOOPBACK
 _MANY_PODS = 500
-"""Pods from which hosts files are written in a thread."""
+"""Number of pods from which on hosts files are written in a thread."""
 _FORGET_SHARE, _MAX_FORGET_DELAY = 20.0, 2.0
-"""Names of what has gone stay for so many times what a refresh takes, and for so many seconds at most."""
+"""How long names of deleted objects stay: this many times the duration of a refresh, and at most this many seconds."""
 PORT_RANGE = (20000, 30000)
-"""Where ports are taken from that stand for the pods' own."""
+"""The range of ports that stand for the pods' own."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkChoice:
-    """The mode in force and why, in one sentence."""
+    """The mode in use and why, in one sentence."""
 
     mode: str
     reason: str
 
 
 def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
-    """What to do, after trying. Raises Invalid when namespaces were demanded and are not to be had."""
+    """The network to use, after trying. Raises Invalid if namespaces were requested and cannot be made."""
     if requested == "rewrite":
         return NetworkChoice(
             "rewrite", "chosen by --network rewrite: names become 127.0.0.1, and ports become free ones"
@@ -65,46 +65,46 @@ def choose_network(requested: str, fabric: bool, problem: str) -> NetworkChoice:
 
 @dataclass(slots=True)
 class PodNetwork:
-    """What the kubelet asks about the network; knows the mode."""
+    """The pod network of the kubelet; hides the mode."""
 
     data: Path
     view: View
     choice: NetworkChoice
     runs_in_containers: Callable[[Object], bool]
-    """Does the pod run in containers? They have the engine's network, whatever the mode."""
+    """Whether the pod runs in containers; those have the engine's network, whatever the mode."""
     has_host_ports: bool = False
-    """Do ports of this machine's loopback lead into the pods' network? Then that has a name for this machine."""
+    """Whether ports of this machine's loopback are open in the pods' network, which then has a name for this machine."""
     _addresses: hosts.PodAddresses = field(default_factory=hosts.PodAddresses)
     _ports: dict[str, int] = field(default_factory=dict)
     _hosts_texts: dict[str, str] = field(default_factory=dict)
     _names: NameIndex = field(default_factory=NameIndex)
     names: hosts.PodNames = field(default_factory=hosts.PodNames)
-    """What the hosts files say."""
+    """The contents of the hosts files."""
     dirty: bool = True
-    """Somebody's name is missing in the hosts files, or wrong: no pod starts before they are written."""
+    """A name is missing or wrong in the hosts files: no pod starts before they are written."""
     has_old_names: bool = False
-    """Names of pods and services that have gone stand in the hosts files."""
+    """The hosts files have names of deleted pods or services."""
     refresh_seconds: float = 0.0
-    """How long the last refresh took."""
+    """Seconds that the last refresh took."""
     addressed: dict[Key, Object] = field(default_factory=dict)
     """Services with an address of their own."""
     services_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when `addressed` is new."""
+    """Set when `addressed` has changed."""
     _external: dict[Key, str] = field(default_factory=dict)
-    """Services that are other names (`ExternalName`)."""
+    """Services that are aliases of other names (`ExternalName`)."""
     prefix: str = ""
-    """How the addresses of pods in containers begin (`10.77`); "" while there are none."""
+    """The first two bytes of addresses of pods in containers (`10.77`); "" while there are none."""
 
     @property
     def has_namespaces(self) -> bool:
         return self.choice.mode == "namespaces"
 
     def has_own_address(self, pod: PodCard) -> bool:
-        """Has this pod an address, names and ports of its own?"""
+        """Whether the pod has an address, names and ports of its own."""
         return self.has_namespaces or pod.contained
 
     def note_change(self, kind: Kind, changed: Key) -> None:
-        """A pod or a service has come, changed or gone."""
+        """Notes that a pod or a service was added, changed or deleted."""
         self._names.note_change(kind, changed)
         if kind is kinds.SERVICE:
             self._note_service(changed)
@@ -125,7 +125,7 @@ class PodNetwork:
             )
 
     def service_place(self, service: Key, address: str, port: int) -> tuple[str, int]:
-        """Where pods that are processes find a port of a Service with an address of its own."""
+        """The address and port at which pods run as processes find a port of a Service with an address of its own."""
         if self.has_namespaces:
             return address, port
         entry = f"service {service.namespace}/{service.name}:{port}"
@@ -136,36 +136,36 @@ class PodNetwork:
         return LOOPBACK, number
 
     def variables_of_services(self, own_namespace: str) -> dict[str, str]:
-        """What a kubelet tells containers of the Services in their pod's namespace, by variables."""
+        """The variables by which a kubelet tells containers about the Services in their pod's namespace."""
         services = [service for own, service in sorted(self.addressed.items()) if own.namespace == own_namespace]
         return service_variables(services, self.service_place)
 
     def mark_dirty(self) -> None:
-        """Pods or services have come or changed: the hosts files are out of date."""
+        """Notes added or changed pods or services: the hosts files are out of date."""
         self.dirty = True
 
     def note_gone(self) -> None:
-        """Pods or services have gone: nobody waits for the hosts files to forget them."""
+        """Notes deleted pods or services: no pod waits until the hosts files drop them."""
         self.has_old_names = True
 
     @property
     def forget_delay(self) -> float:
-        """Seconds for which names of what has gone gather: each refresh looks at all pods, and a thousand may go one by one."""
+        """Seconds to collect names of deleted objects: each refresh scans all pods, and a thousand may be deleted one by one."""
         return min(_FORGET_SHARE * self.refresh_seconds, _MAX_FORGET_DELAY)
 
     def set_engine_prefix(self, prefix: str) -> None:
-        """The engine's network is there."""
+        """Sets the prefix of the engine's network, which now exists."""
         self.dirty = self.dirty or self.prefix != prefix
         self.prefix = prefix
 
     def container_address(self, uid: str, *, host_network: bool) -> str:
-        """The address of a pod in containers: the same in another network; with `hostNetwork` the machine's in it."""
+        """The address of a pod in containers: its own with the engine's prefix; with `hostNetwork` the machine's in that network."""
         if host_network:
             return f"{self.prefix}.0.1"
         return f"{self.prefix}.{'.'.join(self._addresses.address_of(uid).split('.')[2:])}"
 
     def restore(self, cards: Iterable[PodCard]) -> None:
-        """What was given out before this server started."""
+        """Restores addresses and ports that were assigned before this server started."""
         for card in cards:
             if card.contained:
                 self.prefix = ".".join(card.ip.split(".")[:2])
@@ -186,25 +186,25 @@ class PodNetwork:
         self._forget_ports(lambda owner: owner == f"{pod.namespace}/{pod.name}")
 
     def _forget_ports(self, is_gone: Callable[[str], bool]) -> None:
-        """Of owners that are gone: pods, and hostnames in the domain of a Service."""
+        """Frees the ports of deleted owners: pods, and hostnames in the domain of a Service."""
         for entry in [entry for entry in self._ports if is_gone(entry.rpartition(":")[0])]:
             del self._ports[entry]
 
     def hosts_file(self, pod: PodSpec) -> Path:
-        """What is mounted at the pod's /etc/hosts: its namespace's file, or its own where it adds names to it."""
+        """The file to mount at the pod's /etc/hosts: its namespace's, or its own if it adds names to it."""
         return (
             self.data / "hosts" / (_own_hosts_file(pod.namespace, pod.uid) if pod.has_host_aliases else pod.namespace)
         )
 
     def write_hosts(self) -> None:
-        """Brings the hosts files up to date, in place: they are mounted in pods. Raises OSError; the next call tries anew."""
+        """Brings the hosts files up to date, in place: they are mounted in pods. Raises OSError; the next call tries again."""
         collecting = self._collect_addresses()
         while (entries := next(collecting)) is None:
             continue
         self._write_hosts_files(entries)
 
     async def refresh_hosts(self) -> None:
-        """The same, without keeping the event loop where there are many pods."""
+        """`write_hosts` for the event loop: it yields between slices, and uses a thread where there are many pods."""
         began = time.monotonic()
         collecting = self._collect_addresses()
         while (entries := next(collecting)) is None:
@@ -216,7 +216,7 @@ class PodNetwork:
         self.refresh_seconds = time.monotonic() - began
 
     def _collect_addresses(self) -> Iterator[hosts.PodNames | None]:
-        """What the hosts files are to say now, at the end; None after each slice of the work."""
+        """Yields None after each slice of the work, and at the end the new contents of the hosts files."""
         self.dirty = self.has_old_names = False
         if not self.has_namespaces and not self.prefix:
             yield hosts.PodNames()
@@ -226,9 +226,9 @@ class PodNetwork:
         pods = [pod for _, pod in sorted(self._names.pods.items())]
         pods = pods if self.has_namespaces else [p for p in pods if self.runs_in_containers(p)]
         entries = hosts.PodNames(machine=netns.GATEWAY if self.has_namespaces and self.has_host_ports else "")
-        with contextlib.suppress(LookupError):  # no address is left: these pods are told so when their turn comes
+        with contextlib.suppress(LookupError):  # no address is left: the turns of these pods report it
             for number, pod in enumerate(pods, 1):
-                if self._is_present(pod):  # else its address may have been given back, and would be taken for ever
+                if self._is_present(pod):  # else its released address would be taken again for ever
                     self._add_names(entries, pod)
                 if number % name_index.SLICE == 0:
                     yield None
@@ -236,7 +236,7 @@ class PodNetwork:
         yield entries
 
     def _add_services(self, entries: hosts.PodNames) -> None:
-        """Services with an address of their own, where processes answer for it; and those that are other names."""
+        """Adds Services with an address of their own, unless containers are behind them, and those that are aliases of other names."""
         if self.has_namespaces:
             for service, obj in self.addressed.items():
                 behind = entries.services.get(service, ())
@@ -247,14 +247,14 @@ class PodNetwork:
                 entries.services[service] = found
 
     def _add_names(self, entries: hosts.PodNames, pod: Object) -> None:
-        """What the pod is called, and what it calls others. Raises LookupError when no address is left."""
+        """Adds the pod's names, and the aliases that it uses itself. Raises LookupError when no address is left."""
         address = entries.pods[key(pod)] = self._pod_address(pod)
         identity = Key(namespace(pod), uid_of(pod))
         entries.owners[address] = identity
         if self.prefix and self.runs_in_containers(pod):
             entries.contained.add(identity)
         host, subdomain = dig(pod, "spec.hostname"), dig(pod, "spec.subdomain")
-        if host and host != key(pod).name:  # programs ask for the address of their own hostname
+        if host and host != key(pod).name:  # programs look up the address of their own hostname
             entries.add_hostname(Key(namespace(pod), host), address, is_leaving=is_deleting(pod))
         for service in self._names.services_of(pod):
             entries.services.setdefault(service, []).append(address)
@@ -282,7 +282,7 @@ class PodNetwork:
             raise
 
     def _pod_address(self, pod: Object) -> str:
-        """Where others find it."""
+        """The address at which others find the pod."""
         inside = self.prefix and self.runs_in_containers(pod)
         if inside:
             return self.container_address(uid_of(pod), host_network=bool(dig(pod, "spec.hostNetwork")))
@@ -304,7 +304,7 @@ class PodNetwork:
         self._hosts_texts[name] = text
 
     def rewrite_environment(self, pod: PodSpec, env: dict[str, str]) -> dict[str, str]:
-        """The environment as a pod without an address of its own needs it."""
+        """The environment of a pod without an address of its own, rewritten."""
         changed = env_rewrite.rewrite_environment(
             env, f"{pod.namespace}/{pod.name}", self._pod_resolver(pod.namespace), self._assign_port
         )
@@ -313,7 +313,7 @@ class PodNetwork:
         return changed
 
     def rewrite_command(self, own_namespace: str, argv: list[str]) -> list[str]:
-        """The command of a pod of this namespace as one without an address of its own needs it."""
+        """The command of a pod of this namespace without an address of its own, rewritten."""
         changed = command_rewrite.rewrite_command(argv, self._pod_resolver(own_namespace), self._assign_port)
         if changed != argv:
             write_fact(str(self.data / "ports.json"), self._ports)
@@ -322,14 +322,14 @@ class PodNetwork:
     def unknown_names(
         self, own_namespace: str, commands: Iterable[list[str]], variables: Iterable[Mapping[str, Any]]
     ) -> list[str]:
-        """Addresses in commands and variables by which a pod without an address of its own finds nobody."""
+        """Addresses in commands and variables that a pod without an address of its own cannot resolve."""
         resolve = self._pod_resolver(own_namespace)
         left = [command_rewrite.rewrite_command(words, resolve, lambda _, port: port) for words in commands]
         values = [str(v.get("value") or "") for v in variables if v["name"] not in env_rewrite.ADDRESS_VARIABLES]
         return command_rewrite.unknown_names([*(word for words in left for word in words), *values], resolve)
 
     def rewrite_hostfile(self, pod: PodSpec, text: str) -> str:
-        """An MPI hostfile as a pod without an address of its own needs it."""
+        """The MPI hostfile of a pod without an address of its own, rewritten."""
         return env_rewrite.rewrite_hostfile(text, self._pod_resolver(pod.namespace))
 
     def _pod_resolver(self, own_namespace: str) -> Callable[[str], str]:
@@ -350,11 +350,11 @@ class PodNetwork:
         return resolve
 
     def port(self, pod: Key, port: int) -> int:
-        """Where a pod's port is found: itself, or what stands for it on this machine."""
+        """A pod's port, or the port of this machine that stands for it."""
         return port if self.has_namespaces else self._ports.get(f"{pod.namespace}/{pod.name}:{port}", port)
 
     def claim_port(self, pod: Key, port: int) -> int:
-        """Where a program of ours may listen that stands for one of the pod's."""
+        """The port on which a program of ours listens in place of a pod's port."""
         if self.has_namespaces:
             return port
         number = self._assign_port(f"{pod.namespace}/{pod.name}", port)
@@ -362,25 +362,25 @@ class PodNetwork:
         return number
 
     def _assign_port(self, pod: str, port: int) -> int:
-        """The machine's port that stands for a pod's port; the same whenever asked."""
+        """The machine's port that stands for a pod's port; the same at each call."""
         entry = f"{pod}:{port}"
         if entry not in self._ports:
             self._ports[entry] = _unused_port(set(self._ports.values()))
         return self._ports[entry]
 
     def needs_namespace(self, pod: Object) -> bool:
-        """Will it have a network namespace that the pod host makes?"""
+        """Whether it will have a network namespace made by the pod host."""
         return self.has_namespaces and not self.runs_in_containers(pod)
 
     def namespace_request(self, pod: PodSpec, ip: str) -> NetworkSpec | None:
-        """What the pod host is told about a pod's network."""
+        """The request to the pod host for a pod's network; None = the pod has the machine's."""
         if not self.has_namespaces:
             return None
         return {"uid": pod.uid, "ip": ip, "hosts": str(self.hosts_file(pod)), "hostname": pod.hostname}
 
 
 def _own_hosts_file(pod_namespace: str, uid: str) -> str:
-    """The name of a pod's own hosts file: no namespace's name has a dot."""
+    """The name of a pod's own hosts file; namespaces' files have no dot in their name."""
     return f"{pod_namespace}.{uid}"
 
 

@@ -1,8 +1,8 @@
-"""Pods and services for clients that ask the proxy for them: many read no address ranges in `no_proxy` (urllib, httpx,
-aiohttp), and none a short name.
+"""Reaches pods and services for clients that ask the proxy for them: many do not read address ranges in `no_proxy` (urllib, httpx,
+aiohttp), and none knows short names.
 
 A name means what the pod's hosts file says, and the connection is made *in the pod's own network*. So the proxy leads a pod
-to nothing that it does not reach by itself, and the other side sees the pod's address, as without a proxy.
+to nothing that it cannot reach itself, and the other side sees the pod's address, as without a proxy.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from rowlock.kubelet.shim import netns
 
 @dataclass(frozen=True, slots=True)
 class PodReach:
-    """Knows who is called what, and how to get a socket of a pod's network."""
+    """Resolves names as a pod does, and connects from its network."""
 
     names: Callable[[], PodNames]
-    """What the hosts files say now."""
+    """Returns the contents of the hosts files."""
     open_socket: Callable[[str], Awaitable[socket.socket]]
-    """A pod's uid → a socket of its network, not connected yet. Raises ApiError."""
+    """A pod's uid → an unconnected socket in its network. Raises ApiError."""
 
     def find_addresses(self, host: str, client: str) -> list[str]:
-        """What the pod at address `client` calls `host`: itself if it is an address of the pods' network; [] for all else."""
+        """The addresses of `host` for the pod at address `client`; an address of the pods' network is its own; [] for all else."""
         names = self.names()
         owner = names.owners.get(client)
         if owner is None:
@@ -40,14 +40,14 @@ class PodReach:
         return [str(address)] if address in POD_NETWORK else []
 
     def is_inside(self, address: str, port: int) -> bool:
-        """Is it a pod's, or the pod's own loopback, which only an alias of its own can name? The proxy leads not to itself."""
+        """Whether the address is a pod's, or the pod's own loopback, which only its own alias can name. The proxy's own is not."""
         found = plain_address(ipaddress.ip_address(address))
         if (str(found), port) == (netns.GATEWAY, netns.PROXY_PORT):
             return False
         return found in POD_NETWORK or found.is_loopback
 
     async def connect(self, client: str, address: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """From the pod at address `client`. Raises OSError."""
+        """Connects from the pod at address `client`. Raises OSError."""
         owner = self.names().owners.get(client)
         if owner is None:
             raise OSError(f"there is no pod at {client} any more")

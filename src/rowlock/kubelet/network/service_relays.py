@@ -1,8 +1,8 @@
-"""Services with addresses of their own: connections to one go to a pod that is ready, as kube-proxy's do.
+"""Services with addresses of their own: connections to one are relayed to a ready pod, as kube-proxy does.
 
-The pod host listens at the address in the pods' network, and the server carries the bytes. Where pods have no networks of
+The pod host listens at the address in the pods' network, and the server copies the bytes. Where pods have no networks of
 their own, a port of this machine stands for the Service's, and the variables of pods name it. A node port is a port of this
-machine's loopback. All of it is TCP.
+machine's loopback. Only TCP is supported.
 """
 
 import asyncio
@@ -25,28 +25,28 @@ from rowlock.kubelet.network.pod_reach import PodReach
 from rowlock.objects import Key, Object, dig, is_deleting, key, labels, namespace, phase
 
 MAX_CONNECTIONS, MAX_PER_CLIENT = 1024, 128
-"""Of one port of a Service."""
+"""Limits for one port of a Service."""
 _RETRY = 1.0
 """Seconds until a port that could not be opened is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a port of a Service is open."""
+    """A listener for a port of a Service."""
 
     service: Key
     address: str
     number: int
     """The port at that address."""
     port: int
-    """Which of the Service's ports it leads to."""
+    """The Service's port that it leads to."""
     is_inside: bool
-    """Is it in the pods' network? Else on this machine."""
+    """Whether it is in the pods' network; if not, it is on this machine."""
 
 
 @dataclass(slots=True)
 class ServiceRelays:
-    """Of all Services of this machine's cluster."""
+    """The relays of all Services of this machine's cluster."""
 
     view: View
     network: PodNetwork
@@ -58,7 +58,7 @@ class ServiceRelays:
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Opens and closes relays until cancelled."""
         try:
             while True:
                 self.network.services_changed.clear()
@@ -98,7 +98,7 @@ class ServiceRelays:
             try:
                 listener = await self._listen(door)
             except (ApiError, OSError) as error:
-                if not door.is_inside and told != str(error):  # inside, the pod host is being started anew
+                if not door.is_inside and told != str(error):  # inside, a new pod host is being started
                     told = str(error)
                     self._tell_closed(door, getattr(error, "strerror", None) or told)
             else:
@@ -146,7 +146,7 @@ class ServiceRelays:
         return await self.host.request_socket("socket", uid=uid)
 
     def _backends(self, service: Object, port: Mapping[str, Any]) -> list[tuple[Key, int]]:
-        """Pods that the Service stands for now, and their ports."""
+        """The pods behind the Service now, and their ports."""
         selector, has_unready = dig(service, "spec.selector") or {}, dig(service, "spec.publishNotReadyAddresses")
         if not selector:
             return []

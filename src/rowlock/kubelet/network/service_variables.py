@@ -1,4 +1,4 @@
-"""The variables by which a kubelet tells a pod of the Services in its namespace (pkg/kubelet/envvars). Pure."""
+"""The variables by which a kubelet tells a pod about the Services in its namespace (pkg/kubelet/envvars). Pure."""
 
 from collections.abc import Callable, Iterable
 

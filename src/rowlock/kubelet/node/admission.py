@@ -1,6 +1,6 @@
-"""Whether a node has room for a pod that names it itself (`spec.nodeName`), past the scheduler: as a kubelet admits. Pure.
+"""Whether a node has room for a pod that names it in `spec.nodeName`, past the scheduler: as a kubelet admits pods. Pure.
 
-A pod that the scheduler has put there has been counted already. The words are the kubelet's: people search for them.
+A pod placed by the scheduler is counted already. The messages are a kubelet's, so that a search finds them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SHARES = ("gpu-fraction", "gpu-memory")
 
 
 def is_placed(pod: PodSpec) -> bool:
-    """Has a scheduler put it on its node? Who makes a pod cannot write its status."""
+    """Whether a scheduler has put it on its node. The creator of a pod cannot write this condition in its status."""
     return is_condition_true(pod.object, "PodScheduled")
 
 
 def admission_failure(
     pod: PodSpec, node: NodePlan, others: Sequence[PodSpec], held_devices: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, str] | None:
-    """Reason and message of a pod that is not let onto the node; None = there is room. `others`: pods on it that have not ended;
-    `held_devices`: who holds which GPUs."""
+    """Reason and message if the pod is not admitted to the node; None = there is room. `others`: pods on it that have not ended;
+    `held_devices`: uid of a pod → the GPUs that it holds."""
     if any(pod.annotations.get(note) for note in _SHARES):
         return (
             f"OutOf{GPU_RESOURCE}",
@@ -49,7 +49,7 @@ def admission_failure(
 
 
 def requested_amount(pod: PodSpec, resource: str) -> Decimal:
-    """What the pod asks for: all its main containers and sidecars together, or its largest init container."""
+    """The pod's request: all its main containers and sidecars together, or its largest init container."""
     mains = sum((_amount(c, resource) for c in (*pod.main_containers, *pod.sidecars)), Decimal())
     return max(mains, *(_amount(c, resource) for c in pod.init_containers), Decimal())
 

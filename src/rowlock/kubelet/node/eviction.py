@@ -1,4 +1,4 @@
-"""Pods that fill the disk beyond what they may: which pod is over which limit, in the kubelet's words.
+"""Finds pods that use more disk than they may; the messages are a kubelet's.
 
 Two limits count: `sizeLimit` of an emptyDir on disk (one in memory is held by its tmpfs) and `ephemeral-storage` of a
 container or of all of them: logs, the copy of the image's files, the pod's own directory and its emptyDirs on disk.
@@ -18,7 +18,7 @@ SizeOf = Callable[[str], int]
 
 
 def has_storage_limit(pod: PodSpec) -> bool:
-    """Is there anything to measure?"""
+    """Whether the pod has any limit to check."""
     return bool(_volume_limits(pod)) or any(_storage_limit(c) for c in pod.containers)
 
 
@@ -33,7 +33,7 @@ def _storage_limit(container: ContainerSpec) -> str:
 
 
 def eviction_message(pod: PodSpec, size_of: SizeOf) -> str:
-    """Why the pod must go; "" when it may stay."""
+    """Why the pod is to be evicted; "" = it is within its limits."""
     for volume, limit in _volume_limits(pod).items():
         if size_of(f".volumes/{volume}") > integer_value(limit) > 0:
             return f'Usage of EmptyDir volume "{volume}" exceeds the limit "{limit}". '
@@ -53,7 +53,7 @@ def _quote_limit(limit: str) -> str:
 
 
 def _total_usage(pod: PodSpec, size_of: SizeOf) -> int:
-    """Everything of the pod that is on disk and goes with it."""
+    """Bytes on disk of all that is removed with the pod."""
     disks = [v["name"] for v in pod.volumes if "emptyDir" in v and (v["emptyDir"] or {}).get("medium") != "Memory"]
     return (
         size_of(WORK_DIRECTORY)
@@ -63,5 +63,5 @@ def _total_usage(pod: PodSpec, size_of: SizeOf) -> int:
 
 
 def size_reader(directories: PodDirectories, uid: str) -> SizeOf:
-    """Measures below the pod's directory; what is not there has no size."""
+    """Measures paths below the pod's directory; missing ones have size 0."""
     return lambda path: disk_usage(str(directories.pod_directory(uid) / path))

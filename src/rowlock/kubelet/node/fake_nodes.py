@@ -1,8 +1,8 @@
-"""Pretend nodes: they take pods and say that they run, and nothing runs. For trying the scheduler at any size.
+"""Pretend nodes: they accept pods and report them as running, but run nothing. For trying the scheduler at any size.
 
-`rowlock up --pretend-nodes 500 --simulated-gpus 8 --without kubelet` is what kwok is to Kubernetes. Every such node
-says so in its annotations and its pods in their status message; one status write makes a pod Running, a
-deleted pod goes at once. A pod with the annotation `rowlock.dev/pretend-seconds` succeeds after that long.
+`rowlock up --pretend-nodes 500 --simulated-gpus 8 --without kubelet` is what kwok is to Kubernetes. Every such node is
+marked in its annotations, and its pods in their status message. One status write makes a pod Running; a deleted pod is
+removed at once. A pod with the annotation `rowlock.dev/pretend-seconds` succeeds after that long.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def make_fake_nodes(count: int, gpus: int, now: float, *, cpus: float = 64.0, me
 
 
 def superfluous_nodes(view: View, current_nodes: Iterable[Object]) -> list[str]:
-    """Names of pretend nodes of an earlier start that are not wanted now."""
+    """Names of pretend nodes of an earlier start that are not among `current_nodes`."""
     current_names = {name(node) for node in current_nodes}
     return [
         name(n)
@@ -44,7 +44,7 @@ def superfluous_nodes(view: View, current_nodes: Iterable[Object]) -> list[str]:
 
 
 class FakeKubelet:
-    """A controller that plays the kubelets of all pretend nodes; one key per pod."""
+    """A controller that acts as the kubelet of all pretend nodes; one key per pod."""
 
     name = "pretend-kubelet"
     kinds: tuple[Kind, ...] = (POD,)
@@ -79,7 +79,7 @@ def _duration(pod: Object) -> float | None:
 
 
 def _remaining_seconds(pod: Object, now: float) -> float | None:
-    """Seconds until the pod is to succeed; None when it runs until it is deleted."""
+    """Seconds until the pod is to succeed; None = it runs until it is deleted."""
     lasts = _duration(pod)
     return None if lasts is None else seconds(dig(pod, "status.startTime", "")) + lasts - now
 

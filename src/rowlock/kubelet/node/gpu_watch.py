@@ -1,7 +1,7 @@
-"""Looks every few seconds how much memory of each card the pods' processes hold (NVML), and tells who exceeds its share.
+"""Measures every few seconds how much memory of each card the pods' processes hold (NVML), and warns pods that exceed their share.
 
-A process belongs to the pod whose mark it carries in its environment. Runs only on nodes with real cards, and looks
-only while a pod has a share of one. It warns and never kills: a share is an agreement (`gpus.py`).
+A process belongs to the pod whose mark is in its environment. Runs only on nodes with real cards, and measures only while
+a pod has a share of one. It warns and never kills: a share is an agreement (`gpus.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Measure = Callable[[], Mapping[str, list[tuple[int, int]]]]
 
 
 def pod_of_process(pid: int) -> str:
-    """The uid of the pod that the process belongs to; "" for strangers."""
+    """The uid of the pod that the process belongs to; "" = none."""
     mark_prefix = f"{POD_UID_VARIABLE}=".encode()
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
         for part in file.read().split(b"\0"):
@@ -37,7 +37,7 @@ def pod_of_process(pid: int) -> str:
 
 
 def read_gpu_memory() -> dict[str, list[tuple[int, int]]]:
-    """(pid, MiB) of the computing processes on every card. What the driver does not tell is left out."""
+    """(pid, MiB) of the compute processes on every card. What the driver does not report is left out."""
     import pynvml
 
     memory_by_card: dict[str, list[tuple[int, int]]] = {}
@@ -77,7 +77,7 @@ async def warn_overusers(
     measure: Measure = read_gpu_memory,
     interval: float = WATCH_INTERVAL,
 ) -> None:
-    """Until cancelled. `allowed` says who may hold how much, `tell` takes a pod's uid and a sentence."""
+    """Runs until cancelled. `get_allowed` returns the MiB that each pod may hold, `warn` takes a pod's uid and a sentence."""
     overuse = OveruseTracker()
     while True:
         await asyncio.sleep(interval)
@@ -110,7 +110,7 @@ def allowed_memory(view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str,
 async def watch_gpu_memory(
     view: View, nodes: Mapping[str, NodePlan], pods: Mapping[str, PodState], recorder: Recorder
 ) -> None:
-    """The kubelet's watch over its pods: until cancelled, or at once over where no card is real."""
+    """Warns the kubelet's pods until cancelled; returns at once if no card is real."""
     if not any(plan.gpus and not plan.simulated for plan in nodes.values()):
         return
 

@@ -1,8 +1,8 @@
 """The GPUs of pods: which of them a container gets, what its programs are told, and shares of one. Pure.
 
-A share has three layers, none of which is called isolation: it sees only its cards; the caching allocator of PyTorch (2.9 and newer
-read it from the environment) stops at the share, and so does JAX's, while TensorFlow grows as needed instead of taking the whole
-card; and a watch (`gpu_watch.py`) warns when the pod holds more of the card's memory than its share. Compute time is not
+A share has three layers, none of which is isolation: the pod sees only its cards; the caching allocator of PyTorch (2.9 and newer
+read the limit from the environment) stops at the share, and so does JAX's, while TensorFlow grows as needed instead of taking the
+whole card; and a watch (`gpu_watch.py`) warns when the pod holds more of the card's memory than its share. Compute time is not
 divided: programs on one card take turns.
 """
 
@@ -23,19 +23,19 @@ ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """PyTorch's name since 2.9, and the one before; a program reads the first that is set."""
 FRACTION_OPTION = "per_process_memory_fraction"
 JAX_VARIABLES = ("XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION")
-"""JAX takes three quarters of the card at its start, unless told. Every version reads the first name; one that knows the
-second refuses a program that has both."""
+"""JAX takes three quarters of the card at its start, unless told otherwise. Every version reads the first name; one that knows
+the second refuses a program that has both."""
 CUDA_CONTEXT_MIB = 600
-"""MiB that a CUDA context and the libraries' workspaces take beside the allocator: not held against the pod."""
+"""MiB that a CUDA context and the libraries' workspaces take beside the allocator; not counted as overuse."""
 TOLERANCE = 1.05
 LOOKS_BEFORE_WARNING = 3
-"""Looks in a row that must see too much before it is told."""
+"""Measurements in a row that must exceed the share before the pod is warned."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFraction:
-    """Hundredths of each of the pod's cards, and the same in MiB. Of a request for memory, four places, rounded down: as many
-    as the card has room for must not be told more than the card together."""
+    """Percent of each of the pod's cards, and the same in MiB. A request for memory is rounded down to four places: the shares of as
+    many pods as fit on the card must not add up to more than the card."""
 
     percent: float
     mebibytes: int
@@ -43,26 +43,26 @@ class GpuFraction:
 
 @dataclass(frozen=True, slots=True)
 class ContainerGpus:
-    """The GPUs of one container, and what its programs are told of them."""
+    """The GPUs of one container, and what its programs are told about them."""
 
     devices: tuple[str, ...] | None = None
-    """UUIDs of its GPUs; () = none; None = this machine has none that could be seen.
+    """UUIDs of its GPUs; () = none; None = no GPU of this machine needs to be hidden.
 
-    Then CUDA_VISIBLE_DEVICES is unset, as in a cluster's pod without a GPU. Empty or -1 means "no GPU" to CUDA, and so to PyTorch,
-    TensorFlow and JAX; Paddle's launcher takes any value that is set for the name of a GPU, and then no group is made on CPUs."""
+    With None, CUDA_VISIBLE_DEVICES is unset, as in a cluster's pod without a GPU. Empty or -1 means "no GPU" to CUDA, and so to PyTorch,
+    TensorFlow and JAX; Paddle's launcher takes any value that is set for the name of a GPU, and then makes no group on CPUs."""
     simulated: str | None = None
-    """The numbers of its simulated ones; None = its node has none."""
+    """The numbers of its simulated GPUs, separated by commas; None = its node has none."""
     fraction: GpuFraction | None = None
-    """Of a GPU, when it has less than a whole one."""
+    """Its share of a GPU; None = it has whole ones, or none."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What else its programs are told."""
+    """Further variables for its programs."""
 
 
 def assign_devices(
     pod: PodSpec, node: NodePlan, held_devices: Mapping[str, tuple[str, ...]], *, is_placed: bool = True
 ) -> tuple[str, ...]:
-    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: who holds what; `is_placed`: has a
-    scheduler put the pod on its node? Else nobody but who made the pod has chosen."""
+    """The pod's devices, as UUIDs: the scheduler's choice, else free whole ones. `held_devices`: pod → its devices; `is_placed`: whether
+    a scheduler has put the pod on its node; if not, its annotation is only its creator's wish and is ignored."""
     if is_placed and (chosen := pod.annotations.get(DEVICES_ANNOTATION)):
         indices = [int(i) for i in chosen.split(",") if is_digits(i.strip())]
         return tuple(node.gpus[i].uuid for i in indices if i < len(node.gpus))
@@ -76,8 +76,8 @@ def container_gpus(
 ) -> ContainerGpus:
     """The container's part of the pod's devices: as many as it asks for, in order of the containers.
 
-    NCCL: whole GPUs of one node are one host (its fast path); who shares a card must be a host of its own. Between
-    network namespaces NCCL's newer memory handles cannot be passed, so the older way is asked for."""
+    NCCL: whole GPUs of one node are one host (its fast path); a pod that shares a card must be a host of its own. NCCL's newer
+    memory handles cannot be passed between network namespaces, so the older way is selected."""
     whole_gpus, devices, variables = _whole_gpus(pod), tuple[str, ...](), dict[str, str]()
     is_fractional = any(pod.annotations.get(k) for k in ("gpu-fraction", "gpu-memory"))
     if is_fractional:
@@ -109,12 +109,12 @@ def _visible_devices(devices: tuple[str, ...], node: NodePlan) -> tuple[str, ...
 
 
 def _whole_gpus(pod: PodSpec) -> dict[str, int]:
-    """How many each of the pod's main containers asks for."""
+    """Number of whole GPUs that each of the pod's main containers requests."""
     return {c.name: integer_value(c.limits.get(GPU_RESOURCE, 0)) for c in pod.main_containers}
 
 
 def gpu_environment(gpus: ContainerGpus, pod_env: Mapping[str, str]) -> dict[str, str]:
-    """What the container's programs learn of its GPUs, whatever the pod says."""
+    """The GPU variables of the container's programs, whatever the pod sets."""
     env: dict[str, str] = {}
     if gpus.devices is not None:
         env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -128,7 +128,7 @@ def gpu_environment(gpus: ContainerGpus, pod_env: Mapping[str, str]) -> dict[str
 
 
 def requested_fraction(pod: PodSpec, card: Gpu | None) -> GpuFraction | None:
-    """The pod's share of a card of this kind; None when it asks for none, or for what admission has held anyway."""
+    """The pod's share of a card of this kind; None if it requests none, or a value that is not valid."""
     pod_annotations = pod.annotations
     memory = card.memory if card else 0
     try:
@@ -143,14 +143,14 @@ def requested_fraction(pod: PodSpec, card: Gpu | None) -> GpuFraction | None:
 
 
 def pod_fraction(pod: PodSpec, plan: NodePlan, devices: Sequence[str]) -> GpuFraction | None:
-    """The share of the first card that the pod was given."""
+    """The pod's share of the first card that it was given."""
     return requested_fraction(
         pod, next((g for g in plan.gpus if g.uuid in devices), plan.gpus[0] if plan.gpus else None)
     )
 
 
 def fraction_environment(fraction: GpuFraction, pod_env: Mapping[str, str]) -> dict[str, str]:
-    """What a program learns of its share. What the user says about the allocator stays; the limit is added to it."""
+    """The variables that tell a program its share. The user's allocator settings stay; the limit is added to them."""
     text = f"{fraction.percent / 100:g}"
     env = {"GPU_PORTION": text, "RUNAI_NUM_OF_GPUS": text, "ROWLOCK_GPU_MEMORY_MIB": str(fraction.mebibytes)}
     if "TF_FORCE_GPU_ALLOW_GROWTH" not in pod_env:
@@ -167,7 +167,7 @@ def fraction_environment(fraction: GpuFraction, pod_env: Mapping[str, str]) -> d
 
 
 def remarks(pod: PodSpec, plan: NodePlan | None) -> list[str]:
-    """How far the share is kept, said once. Simulated cards limit nothing and hold nothing."""
+    """A sentence on how far the pod's share is enforced; [] without one. Simulated cards limit nothing."""
     fraction = requested_fraction(pod, plan.gpus[0]) if plan is not None and plan.gpus and not plan.simulated else None
     if fraction is None:
         return []
@@ -179,15 +179,15 @@ def remarks(pod: PodSpec, plan: NodePlan | None) -> list[str]:
 
 @dataclass(slots=True)
 class OveruseTracker:
-    """Which pods hold more memory of a card than their share, look after look."""
+    """Counts measurements in a row in which a pod held more memory of a card than its share."""
 
     over_counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def find_overusers(
         self, used: Mapping[tuple[str, str], int], allowed: Mapping[tuple[str, str], int]
     ) -> list[tuple[str, str, int, int]]:
-        """(pod's uid, card, MiB held, MiB allowed) of those who exceed for the `LOOKS_BEFORE_WARNING`-th time now. Keys of both
-        mappings are (uid, card); a pod is told again only after it was within its share."""
+        """(pod's uid, card, MiB held, MiB allowed) of pods that exceed their share for the `LOOKS_BEFORE_WARNING`-th time in a row. Keys of
+        both mappings are (uid, card). A pod is listed again only after it was within its share."""
         overusers = []
         for key, allowed_mib in allowed.items():
             held_mib = used.get(key, 0)

@@ -13,13 +13,13 @@ from rowlock.objects import Object, micro_timestamp, uid
 
 LEASE_NAMESPACE = "kube-node-lease"
 RENEW_INTERVAL = 10.0
-"""Between two renewals; a Lease lasts four times as long."""
+"""Seconds between two renewals; a Lease lasts four times as long."""
 
 log = logging.getLogger("rowlock.kubelet")
 
 
 async def renew_leases(api: Api, view: View, nodes: Iterable[str], clock: Callable[[], float]) -> None:
-    """For ever. A renewal that is refused is tried again with the next."""
+    """Renews the Leases of all nodes until cancelled. A refused renewal is tried again at the next interval."""
     while True:
         for node in list(nodes):
             try:

@@ -1,7 +1,7 @@
-"""What another cluster left in the data directory: set aside, never deleted and never adopted.
+"""Sets aside what another cluster left in the data directory; it is never deleted and never adopted.
 
-A cluster whose database is missing or empty knows no pod and no claim. To the kubelet everything on disk would then be
-rubbish of pods that are gone: it would kill programs and delete persistent volumes that only look unowned.
+A cluster whose database is missing or empty knows no pod and no claim. The kubelet would take everything on disk for
+leftovers of deleted pods: it would kill programs and delete persistent volumes that only look unowned.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rowlock.kubelet.volumes.volumes import claim_directory
 from rowlock.objects import uid
 
 _DIRECTORIES = ("pods", "logs", "claims", "checkpoints", "deaths", "remarks")
-"""What belongs to the objects of one cluster. Images belong to the machine."""
+"""Directories that belong to the objects of one cluster. Images belong to the machine."""
 _MOST_NAMED = 10
 
 
 def set_aside(data_dir: Path, now: float) -> str:
-    """Move what an unknown cluster left into one directory; returns a sentence for the user who starts the cluster, "" when nothing was left.
+    """Moves what an unknown cluster left into one directory. Returns a sentence for the user, "" when nothing was left.
 
     `now`: seconds since the epoch. Called before anything of the kubelet exists. Raises OSError."""
     found = [name for name in _DIRECTORIES if (data_dir / name).is_dir() and any((data_dir / name).iterdir())]
@@ -47,7 +47,7 @@ def set_aside(data_dir: Path, now: float) -> str:
 
 
 def describe_unknown(data_dir: Path, view: View) -> str:
-    """Directories of pods and claims whose objects the database lacks, in a sentence; "" where there are none."""
+    """A sentence on directories of pods and claims whose objects the database lacks; "" if there are none."""
     claims = set[str]()
     with contextlib.suppress(OSError):
         claims.update(name for name in os.listdir(data_dir / "claims") if name.count("_") == 2)
@@ -73,10 +73,10 @@ def _name_some(names: Iterable[str]) -> str:
 
 
 def refuse_copy(data_dir: Path) -> None:
-    """Raise Conflict when the directory is a copy and programs of the original's pods run: a server here would take them
-    for its own, and end them. Called before anything of the kubelet exists.
+    """Raises Conflict when the directory is a copy and programs of the original's pods run: a server here would take them
+    for its own and end them. Called before anything of the kubelet exists.
 
-    A directory that was moved within its file system is the same one; after a restart of the machine nothing of the
+    A directory that was moved within its file system counts as the same; after a restart of the machine nothing of the
     original runs."""
     original = _last_server(data_dir)
     directories = PodDirectories(data_dir)
@@ -95,7 +95,7 @@ def refuse_copy(data_dir: Path) -> None:
 
 
 def _last_server(data_dir: Path) -> dict[str, Any]:
-    """What the last server of the directory, or of what it was copied from, wrote of itself."""
+    """What the last server of this directory, or of the one that it was copied from, wrote about itself; {} = nothing."""
     with contextlib.suppress(OSError, ValueError):
         facts = json.loads((data_dir / "server.json").read_bytes())
         return facts if isinstance(facts, dict) else {}

@@ -1,7 +1,7 @@
 """What this machine has: CPUs, memory, GPUs (through NVML, silent where there is none); and the nodes made of it.
 
-Several nodes may share one machine: its resources are dealt out, so that their sum is what is there, unless the user
-says how much each node shall pretend to have. Simulated GPUs are accounted like real ones and marked as such.
+Several nodes may share one machine: its resources are divided among them, unless the user states how much each node shall
+pretend to have. Simulated GPUs are accounted like real ones and marked as such.
 """
 
 import os
@@ -36,7 +36,7 @@ LIMITS_MESSAGES = {
 }
 SIMULATED_PRODUCT, SIMULATED_MEMORY = "NVIDIA-H100-80GB-HBM3", 81559
 MAX_PODS = 1000
-"""Pods that a node holds, when nobody says how many (`--max-pods`; a kubelet's default is 110, for nodes that are one of many)."""
+"""Default for the most pods of a node (`--max-pods`). A kubelet's default is 110, for nodes that are one of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What was found."""
+    """What the machine has; `memory` in bytes."""
 
     cpus: int
     memory: int
@@ -68,19 +68,19 @@ class NodePlan:
     gpus: tuple[Gpu, ...] = ()
     simulated: bool = False
     has_hidden_gpus: bool = False
-    """Are its GPUs simulated on a machine that has real ones? Its programs must not see those."""
+    """Whether its GPUs are simulated on a machine that has real ones, which its programs must not see."""
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = MAX_PODS
 
 
 def inventory() -> Inventory:
-    """Looks at the machine, once."""
+    """Inspects the machine."""
     gpus, driver = _read_gpus()
     return Inventory(_usable_cpus(), _usable_memory(), gpus, driver)
 
 
 def _usable_cpus() -> int:
-    """CPUs we may use: affinity, and a CFS quota where a container engine set one."""
+    """CPUs that this process may use: its affinity, and a CFS quota where a container engine set one."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -129,7 +129,7 @@ def _decode_text(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What the user said about nodes; None = take the machine as it is."""
+    """The user's options for nodes; None = take the machine as it is."""
 
     nodes: int = 1
     gpus_per_node: int | None = None
@@ -141,7 +141,7 @@ class NodeOptions:
 
 
 def plan_nodes(inventory: Inventory, options: NodeOptions) -> tuple[NodePlan, ...]:
-    """The nodes. Raises ValueError with a sentence when the wish needs more real GPUs than there are."""
+    """The nodes to register. Raises ValueError with a sentence if the options need more real GPUs than there are."""
     base = (options.name or socket.gethostname().split(".")[0].lower() or "node").replace("_", "-")
     names = [base] if options.nodes == 1 else [f"{base}-{i}" for i in range(options.nodes)]
     gpus_per_node = len(inventory.gpus) // options.nodes if options.gpus_per_node is None else options.gpus_per_node
@@ -175,7 +175,7 @@ def _node_gpus(inventory: Inventory, options: NodeOptions, node: int, gpus_per_n
 
 
 def is_own_node(node: Object) -> bool:
-    """A node that a kubelet of this data directory registered: it has a network mode and is not pretended."""
+    """Whether a kubelet of this data directory registered the node: it has a network mode and is not a pretend node."""
     annotations = node["metadata"].get("annotations") or {}
     return NETWORK_ANNOTATION in annotations and annotations.get(FAKE_NODE_ANNOTATION) != "true"
 
@@ -186,7 +186,7 @@ def retired_node_plan(name: str, inventory: Inventory) -> NodePlan:
 
 
 def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: str = "") -> Object:
-    """The Node as its kubelet registers it; `network` is the mode and why, `limits` how they are kept."""
+    """The Node as its kubelet registers it; `network` is the mode and its reason, `limits` the mode of enforcement."""
     labels = {
         "beta.kubernetes.io/arch": _arch(),
         "beta.kubernetes.io/os": sys.platform,
@@ -216,7 +216,7 @@ def node_object(node: NodePlan, network: tuple[str, str], now: float, limits: st
 
 
 def set_runtime_info(node: dict[str, Any], engine: Engine | None, problem: str) -> None:
-    """What runs containers here, in the node's object."""
+    """Notes in the node's object what runs containers here."""
     if engine is not None:
         node["status"]["nodeInfo"]["containerRuntimeVersion"] = f"{engine.name}://{engine.version}"
         problem = f"{engine}: runs images that it has or pulls; what `rowlock image` knows runs as processes"
@@ -225,7 +225,7 @@ def set_runtime_info(node: dict[str, Any], engine: Engine | None, problem: str) 
 
 
 def set_rootfs_info(node: dict[str, Any], problem: str) -> None:
-    """What programs of built images see as their file system, in the node's object."""
+    """Notes in the node's object what programs of built images see as their file system."""
     node["metadata"]["annotations"][ROOTFS_ANNOTATION] = (
         f"copies of the image's files beside this machine's own: {problem}"
         if problem
@@ -234,14 +234,14 @@ def set_rootfs_info(node: dict[str, Any], problem: str) -> None:
 
 
 def add_limits_problem(node: dict[str, Any], problem: str) -> None:
-    """What programs do not see of their limits, in the node's object."""
+    """Notes in the node's object why programs do not see their limits."""
     if problem:
         annotations = node["metadata"]["annotations"]
         annotations[LIMITS_ANNOTATION] += f"; in /sys/fs/cgroup programs see the machine's ({problem})"
 
 
 def set_process_info(node: dict[str, Any], problem: str) -> None:
-    """Which processes, IPC objects and shared memory the programs of a pod see, in the node's object."""
+    """Notes in the node's object which processes, IPC objects and shared memory the programs of a pod see."""
     node["metadata"]["annotations"][PROCESSES_ANNOTATION] = (
         f"shared: pods see each other's processes, IPC and /dev/shm ({problem})"
         if problem

@@ -1,4 +1,4 @@
-"""What the kubelet's parts know of this machine: found out once, when the kubelet starts, and handed to each of them."""
+"""What the kubelet's parts know about this machine: determined once, when the kubelet starts, and passed to each of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from rowlock.kubelet.node.machine import NodePlan
 
 @dataclass(frozen=True, slots=True)
 class PodHostAbilities:
-    """What the pod host found that it can do here (its answer to `hello`)."""
+    """What the pod host can do on this machine (its answer to `hello`)."""
 
     fabric: bool
-    """Can it make network namespaces?"""
+    """Whether it can make network namespaces."""
     problem: str
-    """Why it cannot."""
+    """Why it cannot make network namespaces."""
     limits: str
     """How it keeps limits: `v2` or `v1` (control groups), or `watchdog`."""
     mount_problem: str
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool
-    """Can it make memory volumes?"""
+    """Whether it can make memory volumes."""
     rootfs_problem: str
     """Why containers cannot have root file systems of their own here; "" when they can."""
     process_problem: str
@@ -49,7 +49,7 @@ class PodHostAbilities:
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One machine, as its kubelet runs pods on it."""
+    """The machine on which a kubelet runs pods."""
 
     data_dir: Path
     nodes: Mapping[str, NodePlan]
@@ -60,11 +60,11 @@ class NodeContext:
     mount_problem: str
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool
-    """Can the pod host make memory volumes?"""
+    """Whether the pod host can make memory volumes."""
     rootfs_problem: str
     """Why containers cannot have root file systems of their own here; "" when they can."""
     server_env: Mapping[str, str]
-    """The environment the server was started in."""
+    """The environment in which the server was started."""
     clock: Callable[[], float]
     """Seconds since the epoch."""
     process_problem: str = ""
@@ -77,7 +77,7 @@ class NodeContext:
     """The soft and hard limit of open files that programs begin with; None = those of the server."""
 
     def unmet_isolation(self, *, has_limits: bool) -> list[str]:
-        """What a pod of processes shares with others because the kernel allows no better, a sentence each."""
+        """What a pod of processes shares with others because the kernel allows no better, one sentence each."""
         shared = f"the pod sees processes, IPC and /dev/shm of others: {self.process_problem}"
         limits = f"/sys/fs/cgroup shows the machine's limits, and those of the pod are kept all the same: {self.cgroup_problem}"
         wanted = ((shared, self.process_problem), (limits, self.cgroup_problem if has_limits else ""))

@@ -1,7 +1,7 @@
-"""Says of a container whose program runs on that it has as many processes and threads as it may have.
+"""Reports running containers that have as many processes and threads as they may have.
 
-The kernel refuses the next one (EAGAIN) and counts that in the control group; a program may wait, try again for ever, or go on
-with fewer helpers. What of it is known when the program ends is in the run's facts (`reached_pids_limit`).
+The kernel refuses the next one (EAGAIN) and counts that in the control group; the program may wait, retry without end, or go on
+with fewer helpers. What is known when the program ends is in the run's facts (`reached_pids_limit`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_TEXT = 1 << 16
 
 
 def refuse_unkept_limit(limit: int, problem: str) -> None:
-    """Raises Unavailable for a limit that would not hold. `problem`: why control groups cannot keep it here."""
+    """Raises Unavailable for a limit that cannot be enforced. `problem`: why control groups cannot do it here; "" = they can."""
     if limit and problem:
         raise Unavailable(
             f"--pids-limit {limit} cannot be kept here: {problem}. Start without it; `ulimit -u`, or TasksMax= of a systemd unit,"
@@ -32,7 +32,7 @@ def refuse_unkept_limit(limit: int, problem: str) -> None:
 
 
 def limit_sentence(container: str, limit: int) -> str:
-    """What a container met that wanted one process or thread too many."""
+    """The event's message for a container that was refused a process or thread."""
     return (
         f"container {container} has as many processes and threads as it may have ({limit}): its fork failed with EAGAIN, Resource"
         " temporarily unavailable. Let it start fewer (DataLoader workers, OMP_NUM_THREADS), or start the cluster with a larger --pids-limit"
@@ -50,23 +50,23 @@ def pids_directory(table: str, root: str = cgroups.ROOT) -> str:
 
 @dataclass(slots=True)
 class PidsWatch:
-    """Of all pods of this machine, where there is a limit."""
+    """Watches all pods of this machine, if there is a limit."""
 
     view: View
     pod_states: Mapping[str, PodState]
     limit: int
     record: Callable[[Record], None]
     _refused: dict[int, int] = field(default_factory=dict)
-    """How many were refused to each program, by its pid, at the last look."""
+    """Pid of a program → the refusals that the last look counted."""
 
     async def run(self) -> None:
-        """Until cancelled; at once where there is no limit."""
+        """Runs until cancelled; returns at once if there is no limit."""
         while self.limit:
             await asyncio.sleep(WATCH_INTERVAL)
             await self.look()
 
     async def look(self) -> None:
-        """Tell of what was refused since the last look."""
+        """Records an event for each program with refusals since the last look."""
         programs = {
             facts.run.pid: (uid, name)
             for uid, state in self.pod_states.items()

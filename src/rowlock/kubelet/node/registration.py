@@ -1,7 +1,7 @@
-"""The nodes of this start as objects, and what becomes of those of an earlier one that had other flags.
+"""Registers the nodes of this start, and retires those of an earlier start with other options.
 
-A node that is not wanted any more is deleted. While pods are on it, running or over, it stays, because their logs and ends
-are known by it; it is closed and marked as retired, until a start wants it again.
+A node that is no longer wanted is deleted. While it has pods, running or ended, it stays, because their logs and exits
+are found through it; it is cordoned and marked as retired until a start wants it again.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from rowlock.scheduling.model.from_objects import RETIRED_ANNOTATION
 
 
 async def register_node(api: Api, node: Object) -> None:
-    """Makes the node, or brings it up to date; one that was retired is open again, if nobody had cordoned it."""
+    """Creates or updates the node; one that was retired becomes schedulable again, unless it was cordoned before."""
     try:
         await api.create(kinds.NODE, node)
         return
@@ -31,7 +31,7 @@ async def register_node(api: Api, node: Object) -> None:
 
 
 async def retire_nodes(api: Api, current_nodes: Collection[str], with_pods: Collection[str]) -> list[str]:
-    """Deletes nodes of an earlier start, or closes them while pods are on them; returns those that stay."""
+    """Deletes nodes of an earlier start, or cordons them while they have pods; returns the names of those that stay."""
     remaining = []
     for node in (await api.list(kinds.NODE)).items:
         if not machine.is_own_node(node) or name(node) in current_nodes:

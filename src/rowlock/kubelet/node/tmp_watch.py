@@ -1,7 +1,7 @@
-"""Looks every few seconds whether jobs meet in this machine's /tmp, which all programs of this machine share, and says so.
+"""Warns jobs that use the same places in this machine's /tmp, which all programs of this machine share.
 
-Two kinds of meetings are seen: sockets of two jobs in one directory (two Ray heads in /tmp/ray, whose `ray stop` ends both), and
-programs of two jobs that name one `file:///tmp/…` (one process group of two jobs). Nothing is kept apart by it.
+Two kinds are found every few seconds: sockets of two jobs in one directory (two Ray heads in /tmp/ray, whose `ray stop` ends
+both), and programs of two jobs that name one `file:///tmp/…` (one process group of two jobs). It isolates nothing.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from rowlock.objects import Key
 
 WATCH_INTERVAL = 5.0
 _FILE_URL = re.compile(r"file://(/tmp/[\w./+@:-]+)(?![\w./+@:{-])")
-"""A whole address: not one that goes on with what is known at run time only (`{name}`)."""
+"""A complete address: not one that continues with a part known only at run time (`{name}`)."""
 _SOCKET = re.compile(r" (/tmp/[^/\s]+)/\S+$", re.MULTILINE)
 _MAX_TEXT = 1 << 18
 _MAX_SOCKETS = 1 << 20
 _SCRIPT_WORDS = 8
-"""Words of a command among which a script is looked for."""
+"""Words at the beginning of a command that are searched for a script."""
 _MAX_PLACES = 32
-"""Of one pod."""
+"""Most places of one pod."""
 
 Places = frozenset[str]
 
 
 def rendezvous_files(text: str) -> Places:
-    """The files below /tmp that a command, variables or a program's text name for a rendezvous."""
+    """The rendezvous files below /tmp that a text (command, variables or program) names."""
     return frozenset(f"file://{path}" for path in _FILE_URL.findall(text)[:_MAX_PLACES])
 
 
@@ -44,7 +44,7 @@ def socket_directories(table: str) -> Places:
 
 
 def find_meetings(places: Mapping[str, Iterable[str]], owners: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """(pod, place) → a pod of another job that is there, too. `places`: of each pod; `owners`: whose each pod is."""
+    """(pod, place) → a pod of another job that uses it, too. `places`: pod → its places; `owners`: pod → its job."""
     by_place: dict[str, list[str]] = {}
     for pod in sorted(places):
         for place in places[pod]:
@@ -59,7 +59,7 @@ def find_meetings(places: Mapping[str, Iterable[str]], owners: Mapping[str, str]
 
 
 def meeting_sentence(place: str, other: Key) -> str:
-    """What happens at a place that a pod shares with one of another job, and what to do."""
+    """The event's message about a place that a pod shares with a pod of another job: what happens, and what to do."""
     whose = f"{other.name} of another job"
     if place.startswith("file://"):
         return (
@@ -74,25 +74,25 @@ def meeting_sentence(place: str, other: Key) -> str:
 
 @dataclass(slots=True)
 class TmpWatch:
-    """Of all pods of this machine."""
+    """Watches all pods of this machine."""
 
     view: View
     pod_states: Mapping[str, PodState]
     record: Callable[[Record], None]
     has_namespaces: bool
-    """Have pods networks of their own? Else each sees the sockets of all."""
+    """Whether pods have networks of their own; if not, each sees the sockets of all."""
     _told: set[tuple[str, str]] = field(default_factory=set)
     _programs: dict[int, Places] = field(default_factory=dict)
-    """What programs name, by pid: it does not change while they run."""
+    """Pid → the files that the program names; this does not change while it runs."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Looks until cancelled."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             await self.look()
 
     async def look(self) -> None:
-        """Tell of what is new. One job alone meets nobody: then nothing is read."""
+        """Records events for places that are newly shared. Reads nothing while fewer than two jobs run."""
         states = {uid: s for uid, s in self.pod_states.items() if not s.card.contained and any(s.live_runs())}
         owners = {uid: state.card.owner or uid for uid, state in states.items()}
         if len(set(owners.values())) < 2:
@@ -127,13 +127,13 @@ class TmpWatch:
 
 
 def _files_of_program(pid: int) -> Places:
-    """What its command, its variables and the script that it runs say."""
+    """The rendezvous files that its command, its variables and its script name."""
     command, variables = (_read_words(f"/proc/{pid}/{name}") for name in ("cmdline", "environ"))
     text = "\n".join((*command, *variables, ""))
     script = next((word for word in command[:_SCRIPT_WORDS] if word.endswith(".py")), "")
     if script:
         where = f"/proc/{pid}/root" if script.startswith("/") else f"/proc/{pid}/cwd/"
-        with contextlib.suppress(OSError):  # not to be read by us, or no file: what the command line says remains
+        with contextlib.suppress(OSError):  # not readable or no file: the command line must do
             text += untrusted.read_file(where + script, _MAX_TEXT).decode(errors="replace")
     return rendezvous_files(text)
 

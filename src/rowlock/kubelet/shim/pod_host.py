@@ -3,9 +3,8 @@
     python -S -E -I -c BOOT SRC LISTENING-FD NETWORK [SHIM-PID]
 
 It owns the fabric (see `netns.py`) and listens on a unix socket: one JSON request a line, one JSON answer a line.
-It outlives the server and ends when nobody is connected and no shim is left, at once when the server takes its leave.
-Pods do not need it once they run.
-Only the standard library, because every shim is a copy of it.
+It outlives the server. It ends when no client is connected and no shim is left, or when the server dismisses it. Running pods
+do not need it. Only the standard library, because every shim is a copy of it.
 """
 
 import contextlib
@@ -28,16 +27,16 @@ from rowlock.kubelet.warm import warm_parents
 
 PROTOCOL = 13
 _IDLE_TIMEOUT = 3.0
-"""Seconds that it waits for the next server when one has died."""
+"""Seconds that it waits for the next server after one has died."""
 _DISMISS_TIMEOUT = 1.0
-"""Seconds that shims, whose programs have ended, may take to be gone when the server takes its leave."""
+"""Seconds that shims, whose programs have ended, may take to exit when the server dismisses the pod host."""
 _ACCEPT_PAUSE, _SEND_TIMEOUT = 0.05, 5.0
-"""Seconds: before the next look at a client that could not be accepted; for a client that takes no answer."""
+"""Seconds: to pause after a client could not be accepted; to wait for a client to take an answer."""
 MAX_REQUEST_BYTES = 32 << 20
 """Exec takes 6 MiB; a byte of it may be six in JSON (`\\u0001`)."""
 _MAX_FDS = 1 << 16
 _PRIMING_RUNS = 20
-"""As often as it takes until Python has specialised the instructions (8 calls, then some more)."""
+"""Enough runs for Python to specialise the instructions (8 calls, then some more)."""
 _SOURCE = os.path.abspath(__file__).rsplit("/rowlock/", 1)[0]
 """The directory that holds the package."""
 WARM_PARENT_BOOT = (
@@ -47,7 +46,7 @@ WARM_PARENT_BOOT = (
 
 
 class PodHost:
-    """The loop: connections in, forks out."""
+    """The event loop: accepts connections, answers requests, forks shims."""
 
     def __init__(self, listener: socket.socket, network: str, join: Sequence[int] = ()) -> None:
         self._listener = listener
@@ -71,9 +70,9 @@ class PodHost:
         self._ipc = pod_ipc.PodIpc()  # in the fabric's user namespace, if there is one
 
     def _make_fabric(self, network: str, join: Sequence[int]) -> None:
-        """The fabric of one of these shims; a new one when none of them is left, or there was none."""
+        """Joins the fabric of one of these shims; makes a new one if none of them is left, or there was none."""
         for pid in join:
-            with contextlib.suppress(OSError):  # it has ended meanwhile: the next one, or nobody needs that fabric
+            with contextlib.suppress(OSError):  # it has ended meanwhile: try the next one
                 self._fabric = netns.BridgeNetwork.join_existing(pid)
                 pod_mounts.leave_pod_namespaces()
                 return
@@ -85,7 +84,7 @@ class PodHost:
             self.problem = str(error)
 
     def run(self) -> None:
-        """Until idle: no connection and no shim; or until dismissed."""
+        """Runs until idle (no connection and no shim) or dismissed."""
         while not self._is_dismissed:
             pause = self._spare_roots.wait_seconds()
             events = self._selector.select(_IDLE_TIMEOUT if pause is None else pause)
@@ -103,7 +102,7 @@ class PodHost:
                 return
 
     def close(self) -> None:
-        """Nothing of it is left on the disk."""
+        """Removes what it has on disk."""
         self._spare_roots.close()
 
     def _reap(self) -> None:
@@ -114,7 +113,7 @@ class PodHost:
         self._warm_parents.make_due_parents()
 
     def _drop_ended_shims(self) -> None:
-        """Nobody tells us of the ends of grandchildren."""
+        """Forgets ended shims of the fork server: the kernel does not report exits of grandchildren."""
         self._forked_shims = {pid: began for pid, began in self._forked_shims.items() if _is_alive(pid, began)}
 
     def _accept(self) -> None:
@@ -231,7 +230,7 @@ class PodHost:
     def _fork_shim(
         self, shim_request: ShimRequest, plain_request: dict[str, Any], fds: dict[str, int]
     ) -> dict[str, Any]:
-        """The shim of a request, which is there as it came, too."""
+        """Forks the shim of a request. `plain_request` is the same request as JSON values."""
         cold_reason = ""
         if shim_request.warm:
             pid, cold_reason = self._warm_parents.fork(plain_request, fds)
@@ -242,7 +241,7 @@ class PodHost:
             pid = self._fork_server.fork(plain_request, fds)
             self._forked_shims[pid] = ticks(pid)
             return {"shim": pid, "cold": ""}
-        # one whose end we are told of: its environment gets a warm parent
+        # a direct child, whose exit is reported: then its environment gets a warm parent
         kept = [fd for fd in fds.values() if fd >= 0]
         pid = forked_shim.fork_shim(plain_request, fds, lambda: close_other_fds(*kept))
         self._shims.add(pid)
@@ -257,7 +256,7 @@ class PodHost:
         return self._fabric.pod_socket(request["uid"])
 
     def _enter_container(self, request: dict[str, Any]) -> socket.socket:
-        """One more program in a container that runs: what is returned leads to it (see `exec_process.py`)."""
+        """Starts one more program in a running container; returns a socket to it (see `exec_process.py`)."""
         host_end, shim_end = socket.socketpair()
         pid = os.fork()
         if pid == 0:
@@ -268,7 +267,7 @@ class PodHost:
         return host_end
 
     def _prepare_network(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A pod will start."""
+        """Makes the network of a pod that will start."""
         if self._fabric:
             self._fabric.pod_netns(request["uid"], request["ip"])
         return {}
@@ -291,7 +290,7 @@ class PodHost:
         return {}
 
     def _dismiss(self, _: dict[str, Any]) -> dict[str, Any]:
-        """The server ends on purpose: so does the pod host, but for programs that run on."""
+        """Ends the pod host because the server ends, unless programs still run. Returns their number."""
         deadline = time.monotonic() + _DISMISS_TIMEOUT
         while True:
             self._reap()
@@ -314,7 +313,7 @@ class PodHost:
         return self._listeners[address, port]
 
     def _end_service(self, request: dict[str, Any]) -> dict[str, Any]:
-        """A Service's port is refused from now on, to clients, too, that nobody has answered yet."""
+        """Closes a Service's port: from now on connections are refused, also those that were not accepted yet."""
         listener = self._listeners.pop((str(request["address"]), int(request["port"])), None)
         if listener is not None:
             with contextlib.suppress(OSError):
@@ -333,7 +332,7 @@ def _skip_near_pids() -> None:
 
 
 def _is_alive(pid: int, start_ticks: int) -> bool:
-    """Is it still that process? Where there is no /proc, any of that pid will do."""
+    """Whether it is still that process. Without /proc, any process of that pid counts."""
     if start_ticks:
         return ticks(pid) == start_ticks
     try:
@@ -344,9 +343,9 @@ def _is_alive(pid: int, start_ticks: int) -> bool:
 
 
 def close_other_fds(*kept: int) -> None:
-    """In a fork: of the pod host's descriptors none but these, stdin, stdout and stderr stay open.
+    """In a fork: closes all of the pod host's descriptors but these, stdin, stdout and stderr.
 
-    By number: an object that is told to close is a page of memory that the fork has for itself from then on."""
+    By number: to close an object would write to a page of memory that the fork then has for itself."""
     first = 3
     for fd in (*sorted(kept), _MAX_FDS):
         if fd >= first:

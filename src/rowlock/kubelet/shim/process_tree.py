@@ -1,10 +1,10 @@
-"""Parents and children, as the kernel tells: who is below a process, and how its children ended. Standard library only."""
+"""The process tree as the kernel reports it: what is below a process, and how its children ended. Standard library only."""
 
 import contextlib
 import os
 
 _FIRST_PID, _PID_STRIDE = 300, 1031
-"""Below the first one the kernel looks for no free pid when it begins again; between the first pids of two pods."""
+"""Where the kernel begins again after the last pid; the distance between the first pids of two pods."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -19,7 +19,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` is the parent of."""
+    """The children of `pid`."""
     pids: list[int] = []
     with contextlib.suppress(OSError):  # it ended while we looked
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -29,28 +29,28 @@ def children(pid: int) -> list[int]:
 
 
 def living_children(pid: int) -> list[int]:
-    """Those of them that have not ended."""
+    """The children of `pid` that have not ended."""
     return [child for child in children(pid) if _status_field(child, b"State:") not in (b"", b"(zombie)", b"(dead)")]
 
 
 def inner_pid(pid: int) -> int:
-    """The pid that a process of this machine has in the PID namespace that it lives in; the same one where it has ended."""
+    """The pid of a process in its own PID namespace; the given pid if it has ended."""
     return int(_status_field(pid, b"NSpid:") or pid)
 
 
 def handles_signal(pid: int, number: int) -> bool:
-    """Has a process a handler for this signal? False where it has ended."""
+    """Whether a process has a handler for this signal; False if it has ended."""
     return bool(int(_status_field(pid, b"SigCgt:") or b"0", 16) >> (number - 1) & 1)
 
 
 def dies_of_signal(pid: int, number: int) -> bool:
-    """Would it be ended by a signal whose default that is? False where it handles or ignores it, or has ended."""
+    """Whether a signal whose default is to terminate would end it; False if it handles or ignores the signal, or has ended."""
     ignored = _status_field(pid, b"SigIgn:")
     return bool(ignored) and not int(ignored, 16) >> (number - 1) & 1 and not handles_signal(pid, number)
 
 
 def _status_field(pid: int, name: bytes) -> bytes:
-    """The last word of a line of /proc/PID/status; nothing where the process has ended."""
+    """The last word of a line of /proc/PID/status; b"" if the process has ended."""
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
@@ -60,7 +60,7 @@ def _status_field(pid: int, name: bytes) -> bytes:
 
 
 def reap_children(child: int) -> tuple[bool, int | None]:
-    """Collects the dead: are children left, and the wait status of `child` if it was among them."""
+    """Reaps ended children. Returns whether others are left, and the wait status of `child` if it was among them."""
     child_status: int | None = None
     while True:
         try:
@@ -80,12 +80,12 @@ def decode_wait_status(status: int) -> tuple[int, int]:
 
 
 def skip_pids(last: int) -> None:
-    """In a PID namespace of its own: the next process that this one forks is `last` + 1, where the kernel allows that.
+    """In a PID namespace of its own: makes the next process that this one forks `last` + 1, where the kernel allows that.
 
-    Programs name themselves by host name and pid: torchrun's nodes, files of TensorBoard, workers of Dask. Where pods have one host name,
-    all of them as process 2 would be one: two nodes of torchrun wait for each other for ever. Others name what they leave in /tmp, which pods
-    of this machine share, by the pid alone: of two daemons of mpirun with one pid (`/tmp/prted.5`) one ends."""
-    with contextlib.suppress(OSError):  # a kernel without checkpoints of processes
+    Programs name themselves by host name and pid: torchrun's nodes, files of TensorBoard, workers of Dask. If pods share a host name and
+    all are process 2, these names collide: two nodes of torchrun wait for each other for ever. Others name what they leave in /tmp, which
+    pods of this machine share, by the pid alone: of two daemons of mpirun with one pid (`/tmp/prted.5`) one ends."""
+    with contextlib.suppress(OSError):  # a kernel without CONFIG_CHECKPOINT_RESTORE
         fd = os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(fd, str(last).encode())
@@ -94,7 +94,7 @@ def skip_pids(last: int) -> None:
 
 
 def distant_pid(pid: int) -> int:
-    """A pid far from those that pods get whose shims have pids near this one: each may start hundreds of processes."""
+    """A pid far from those of pods whose shims have pids near this one: each pod may start hundreds of processes."""
     return _FIRST_PID + pid * _PID_STRIDE % (_PID_LIMIT - 2 * _FIRST_PID) if _PID_LIMIT else pid
 
 
@@ -106,4 +106,4 @@ def _read_pid_limit() -> int:
 
 
 _PID_LIMIT = _read_pid_limit()
-"""The kernel's; 0 = not known. Read once, in the pod host: to read it costs each shim pages of memory."""
+"""The kernel's limit of pids; 0 = unknown. Read once, in the pod host: reading it would cost each shim pages of memory."""

@@ -1,17 +1,17 @@
-"""One shim per container: a forked copy of the pod host that starts the program, keeps its log and its end.
+"""One shim per container: a forked copy of the pod host that starts the program and records its log and its exit.
 
-It needs nobody: the server and the pod host may die. Everything it learns is on disk, written atomically:
-`claim.N` (who took this run), `start.N` (who runs), `program.N` (its environment, for who comes in later:
-`exec_process.py`), `log.N` (`time text` per line, stdout and stderr in order), `exit.N` (how it ended). A byte in the wake
-pipe tells a living server to look. SIGTERM asks it to stop the program: what and how fast is in `stop`.
-When the program ends, whatever it left running is killed. Standard library only, few imports: it is copied per pod.
+It depends on no other process: the server and the pod host may die. Everything it learns is on disk, written atomically:
+`claim.N` (which shim took this run), `start.N` (which processes run), `program.N` (the environment, for `exec_process.py`),
+`log.N` (`time text` per line, stdout and stderr in order), `exit.N` (how it ended). A line in the wake pipe makes a running
+server read them. SIGTERM asks the shim to stop the program, with the grace that `stop` says. When the program ends, whatever
+it left running is killed. Standard library only, few imports: it is copied per pod.
 
 In a PID namespace the shim is process 1, and not the program: the kernel keeps from process 1 every signal that it has no
-handler for, so a program without one would not end at SIGTERM, and could not even kill itself. The kernel ends what is
-in the namespace with the shim.
+handler for, so a program without one would not end at SIGTERM, and could not even kill itself. When the shim ends, the kernel
+kills what is left in the namespace.
 
-A shim lives as long as its program, and memory that it has once touched is its own for ever. So everything that is done
-once is done in the program's own process (`container_init.py`), which gives all that back when it becomes the program.
+A shim lives as long as its program and never gives back a page of memory that it has touched. So everything that is done
+once is done in the program's own process (`container_init.py`), which frees its memory when it becomes the program.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ from rowlock.kubelet.shim.shim_request import EngineRunSpec, ShimRequest
 
 CHUNK = 65536
 _MAX_MESSAGE_BYTES, _MAX_LOG_MESSAGE_BYTES, _MAX_LOG_MESSAGE_LINES = 4096, 2048, 80
-"""The most bytes of a termination message; of one taken from the log, and its lines."""
+"""Limits: bytes of a termination message; bytes and lines of one taken from the log."""
 SUBREAPER = 36
 _SIGCHLD, _SIGTERM, _SIG_IGN = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIG_IGN)
 _IGNORED_SIGNALS = tuple(int(n) for n in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ))
 
 
 def _noop_handler(*_: object) -> None:
-    """A signal that is there to wake us."""
+    """For signals that only interrupt the poll."""
 
 
 class Shim:
@@ -65,7 +65,7 @@ class Shim:
         self._reached_pids_limit = False
 
     def run(self) -> None:
-        """Everything, in order. Returns when the exit fact is on disk."""
+        """Runs the program. Returns when the exit fact is on disk."""
         self._set_up_signals()
         stdio = stdio_streams.Stdio(self._request.console)
         failure = self._fork_program(stdio)
@@ -77,7 +77,7 @@ class Shim:
             os.waitpid(self._child, 0)
             if self._request.engine and os.path.exists(self._fact_path(UNCREATED)):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._fact_path("start"))  # the claim: there was no run
+                    os.unlink(self._fact_path("start"))  # withdraw the claim: there was no run
                 return self._notify_server("exited")
             self._write_exit(128, 0, failure, "StartError")
             return
@@ -88,12 +88,12 @@ class Shim:
         if self._request.engine:
             return self._write_container_exit(self._request.engine, code)
         overuse = self._kernel_oom_message() or self._overuse_text
-        if not code:  # the kernel killed what it had started, and it went on without
+        if not code:  # only a child was killed for memory, and the program went on
             return self._write_exit(code, signal_number, "", "", overuse)
         self._write_exit(code, signal_number, overuse, "OOMKilled" if overuse else "")
 
     def prime_caches(self) -> None:
-        """What every shim does while it lives, without effect."""
+        """Performs what every shim does in its life, without effect."""
         self._set_up_signals()
         stdio = stdio_streams.Stdio({})
         stdio.close_child_fds()
@@ -147,7 +147,7 @@ class Shim:
         return self._read_start_failure(read_end)
 
     def _read_start_failure(self, read_end: int) -> str:
-        """What the program's process says until it is the program."""
+        """Reads why the program could not begin; "" = it runs."""
         failure = b""
         while piece := os.read(read_end, CHUNK):
             failure += piece
@@ -158,7 +158,7 @@ class Shim:
         return failure.decode(errors="replace")
 
     def _supervise_program(self, output: int) -> None:
-        """Copies output until the program and all it started are gone."""
+        """Copies output until the program has ended; then kills what it has left."""
         poll = self._register_poll(output)
         while self._exit_status is None or self._passes_stop_on():
             for fd, _ in poll.poll(self._poll_timeout_ms()):
@@ -184,7 +184,7 @@ class Shim:
         return int(min(waits) * 1000) + 1 if waits else None
 
     def _handle_due_work(self) -> None:
-        """Reaps; carries out a request to stop; kills when the grace is over."""
+        """Reaps children, begins a requested stop, kills when the grace is over, checks memory."""
         self._reap()
         if self._stop_requested:
             self._stop_requested = False
@@ -198,7 +198,7 @@ class Shim:
             self._check_memory()
 
     def _check_memory(self) -> None:
-        """The watchdog: the whole tree is killed when it has more memory than its limit."""
+        """The watchdog: kills the whole process tree if it uses more memory than its limit."""
         tree = process_tree.descendants(self._pid)
         if cgroups.resident_memory(tree) <= self._memory_limit:
             return
@@ -208,7 +208,7 @@ class Shim:
             self._overuse_text = _overuse_message(used, self._memory_limit, "found by the watchdog")
 
     def _kernel_oom_message(self) -> str:
-        """What the control group knows of a lack of memory; "" when there was none. The group goes."""
+        """The message if the kernel killed for lack of memory, "" if it did not. Removes the control group."""
         resource_limits = self._request.limits
         group = cgroups.Cgroup.by_name(container_init.cgroup_name(self._request), resource_limits)
         kills, peak = group.oom_kills(), group.peak_memory()
@@ -217,7 +217,7 @@ class Shim:
         return _overuse_message(peak, resource_limits.get("memory", 0), f"cgroup {group.version}") if kills else ""
 
     def _begin_stop(self) -> None:
-        """The program alone is asked to end: what it has started works on while it saves, as in every container."""
+        """Asks the program alone to end: its children work on while it saves, as in every container."""
         request = untrusted.read_object(f"{self._request.directory}/stop")
         if request is None and self._is_init:
             return signal_all([self._child], self._request.stop_signal)  # `kill 1` by the container itself
@@ -230,12 +230,12 @@ class Shim:
         self._stop_grace, self._stop_begun = max(0.0, self._kill_at - self._stop_at), True
 
     def _passes_stop_on(self) -> bool:
-        """Is the program still to be waited for, though its first process has ended?
+        """Whether to wait on, although the first process has died of the stop signal without passing it on.
 
-        A shell dies of SIGTERM and leaves what it waits for behind. On a cluster it would be process 1 and ignore the
-        signal; the program below it would work on, unasked, until it is killed. Here what the shell had started is asked, not
-        what lies below that, and gets the rest of the grace. Programs with a handler for the signal come first: what they
-        write through (`python train.py | tee log`) must live while they save."""
+        A shell dies of SIGTERM and leaves its children behind. On a cluster it would be process 1 and ignore the signal; the program
+        below it would work on, unasked, until it is killed. Here the shell's children, but not their descendants, get the signal and
+        the rest of the grace. Programs with a handler for the signal come first: what they write through (`python train.py | tee log`)
+        must live while they save."""
         if self._kill_at is None or self._exit_status is None or not self._reap():
             return False
         if process_tree.decode_wait_status(self._exit_status)[1] != self._request.stop_signal:
@@ -249,13 +249,13 @@ class Shim:
         return True
 
     def _signal_tree(self, number: int) -> None:
-        """Everything below us; where there is no /proc, the program's process group."""
+        """Signals everything below the shim; without /proc, the program's process group."""
         if self._is_init:
             return signal_all([-1], number)
         signal_all(process_tree.descendants(self._pid) or [-self._child], number)
 
     def _reap(self) -> bool:
-        """Collects the dead; True while children are left."""
+        """Reaps ended children; True while others are left."""
         has_children, status = process_tree.reap_children(self._child)
         self._exit_status = self._exit_status if status is None else status
         return has_children
@@ -268,17 +268,17 @@ class Shim:
                 os.read(self._waker[0], 4096)
 
     def _copy_output(self, output: int) -> int:
-        """One chunk from the program to its log; how many bytes, 0 = nothing there (any more)."""
+        """Copies one chunk of output to the log. Returns its size; 0 = nothing is there now, or it is closed."""
         try:
             chunk = os.read(output, CHUNK)
-        except OSError:  # nothing there now; EIO: nobody has the terminal any more
+        except OSError:  # nothing there now; EIO: the program has closed the terminal
             return 0
         if chunk:
             self._log.write(chunk)
         return len(chunk)
 
     def _write_container_exit(self, engine: EngineRunSpec, code: int) -> None:
-        """The engine knows how it ended."""
+        """Writes the exit fact of a container, as its engine reports it."""
         from rowlock.kubelet.shim.engine import container_end
 
         fact = container_end.collect_exit(self._request, engine, code)
@@ -306,21 +306,21 @@ class Shim:
         if self._reached_pids_limit:
             fact["reached_pids_limit"] = True
         while True:
-            self._log.write(b"")  # what a full disk lost last is said, if there is room by now
+            self._log.write(b"")  # notes lines that a full disk has lost, if there is room by now
             try:
                 write_fact(self._fact_path("exit"), fact, on_written=lambda: self._notify_server("exited"))
                 return
             except FileNotFoundError:
-                return  # the pod's directory was removed: nobody wants to know
+                return  # the pod's directory was removed: the exit is of no use
             except OSError:
                 time.sleep(1)  # a full disk: the fact must not be lost, so wait for room
 
     def _read_start_time(self) -> float:
-        """When the program began, as its own process wrote it down; 0 when it never came that far."""
+        """The program's start in seconds since the epoch, as its own process wrote it; 0 = it did not get that far."""
         return untrusted.time_of(untrusted.read_object(self._fact_path("start")) or {}, "started") or 0.0
 
     def _termination_message(self, code: int) -> str:
-        """What the program left in its message file; else, when it failed and that is asked for, the end of its log."""
+        """The program's message file; if that is empty and it failed, the end of its log, where the pod asks for that."""
         message = untrusted.read_tail(self._fact_path("message"), _MAX_MESSAGE_BYTES)
         if message or code == 0 or not self._request.message_from_log:
             return message.decode(errors="replace")
@@ -336,7 +336,7 @@ class Shim:
 
 
 def notify_server(path: str, line: str) -> None:
-    """Tells the server, if one listens; when not, it will read the facts."""
+    """Writes a line to the server's wake pipe; without a server it is lost, as the next one reads the facts."""
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         try:
@@ -350,8 +350,8 @@ def _overuse_message(used: int, limit: int, how: str) -> str:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """A signal to processes, or (negative) process groups, -1 to all that the caller sees but itself; what has gone is no
-    error."""
+    """Sends a signal to processes, (negative) process groups, or -1 = all that the caller sees but itself. Ended ones are
+    ignored."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if pid < -1:
@@ -361,10 +361,10 @@ def signal_all(pids: list[int], number: int) -> None:
 
 
 def prime_caches(times: int) -> None:
-    """In the pod host, once: a shim's steps, without a program.
+    """In the pod host, once: performs a shim's steps, without a program.
 
-    What Python remembers of code that runs for the first times (caches of types and of instructions) is written to
-    memory. Here that is memory which all shims share; each of them would have 0.2 MiB of it for itself."""
+    When code runs for the first times, Python writes caches of types and instructions to memory. Here all shims share that
+    memory; otherwise each of them would have 0.2 MiB of its own."""
     for _ in range(times):
         empty: dict[str, Any] = {
             "directory": "/proc/none",
@@ -385,5 +385,5 @@ def prime_caches(times: int) -> None:
 
 
 def set_close_on_exec(fd: int) -> None:
-    """An inherited descriptor that the program must not see."""
+    """Keeps an inherited descriptor from the program."""
     os.set_inheritable(fd, False)

@@ -1,7 +1,7 @@
-"""What a shim is asked for: one run of one container, as the kubelet hands it to the pod host, and that to the shim.
+"""The request for a shim: one run of one container, sent by the kubelet to the pod host, and by that to the shim.
 
-It travels as JSON. Keys that are not known are refused, so a kubelet and a pod host of different versions do not
-misunderstand each other silently. Standard library only.
+It travels as JSON. Unknown keys are refused, so that a kubelet and a pod host of different versions do not misunderstand
+each other silently. Standard library only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
 
 class NetworkSpec(TypedDict):
-    """The pod's own network: whose namespace, its address, the hosts file to mount and the host's name."""
+    """The pod's own network: the pod's uid and address, the hosts file to mount and the host name."""
 
     uid: str
     ip: str
@@ -21,7 +21,7 @@ class NetworkSpec(TypedDict):
 
 
 class UserSpec(TypedDict, total=False):
-    """Who the program is; what is missing or None is as the server's own process."""
+    """The program's user; what is missing or None is as in the server's own process."""
 
     uid: int | None
     gid: int | None
@@ -30,7 +30,7 @@ class UserSpec(TypedDict, total=False):
 
 
 class ConsoleSpec(TypedDict, total=False):
-    """Has the program a terminal, a stdin, one that ends with the first client?"""
+    """Whether the program has a terminal and a stdin, and whether stdin ends with the first client (`once`)."""
 
     tty: bool
     stdin: bool
@@ -38,7 +38,7 @@ class ConsoleSpec(TypedDict, total=False):
 
 
 class LimitsSpec(TypedDict, total=False):
-    """Memory in bytes, CPUs and requested CPUs in cores, processes and threads; `how` they are kept: `v2`, `v1` or `watchdog`."""
+    """Memory in bytes, CPUs and requested CPUs in cores, processes and threads; `how` they are enforced: `v2`, `v1` or `watchdog`."""
 
     memory: int
     pids: int
@@ -48,7 +48,7 @@ class LimitsSpec(TypedDict, total=False):
 
 
 class EngineRunSpec(TypedDict):
-    """The container in an engine: the engine's socket, its name there and what creates it; the pod's sandbox, if any; what asks it to end."""
+    """The container in an engine: the engine's socket, the container's name and create body, the pod's sandbox, if any; the stop signal."""
 
     socket: Mapping[str, str]
     name: str
@@ -60,47 +60,47 @@ class EngineRunSpec(TypedDict):
 class ShimRequest(NamedTuple):
     """One run of one container.
 
-    A named tuple, because every shim makes one of its own: a frozen dataclass sets its fields one by one through
-    `object.__setattr__`, and what that touches costs each pod 40 KiB."""
+    A named tuple, because every shim makes one: a frozen dataclass sets its fields one by one through
+    `object.__setattr__`, and the memory that this touches costs each pod 40 KiB."""
 
     directory: str
-    """Where its facts and its log lie."""
+    """The directory of its facts and its log."""
     number: int
-    """Of the run, from 0."""
+    """Number of the run, from 0."""
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     """Entered as the program's user."""
     hint: str
-    """`uid/container`: what the server is told when something happens."""
+    """`uid/container`, which is sent to the server when something happens."""
     wake_path: str
-    """The pipe in which it is told."""
+    """The pipe into which the server is sent hints."""
     own_directory: str = ""
-    """A directory that the kubelet has made for the container and in which `cwd` lies: its user need not come there by the path."""
+    """A directory made by the kubelet in which `cwd` lies; the program's user need not be able to reach it by path."""
     backoff: int = 0
-    """How many restarts are still remembered when it ends."""
+    """Restarts that count for the back-off when it ends."""
     stop_signal: int = 15
-    """What asks the program to end; SIGTERM unless its image says otherwise."""
+    """The signal that asks the program to end; SIGTERM unless its image says otherwise."""
     grace: float = 30.0
-    """Seconds between SIGTERM and SIGKILL, when a stop does not say."""
+    """Seconds between SIGTERM and SIGKILL, if the stop request does not say."""
     network: NetworkSpec | None = None
-    """None = the machine's."""
+    """None = the machine's network."""
     namespaces: Sequence[str] = ()
-    """Those that are not the machine's: `pid` and `ipc` of the container alone, `pod-pid` and `pod-ipc` of all containers of the pod."""
+    """The namespaces of its own: `pid` and `ipc` for the container alone, `pod-pid` and `pod-ipc` for all containers of the pod."""
     joined_run: str = ""
-    """The `start.N` of the container whose processes it sees, where those are not its own; "" = none."""
+    """Path of the `start.N` of the container whose processes it sees; "" = it sees only its own."""
     shared_memory: int = 0
-    """The most bytes of a /dev/shm of its own; 0 = there is none but what `mounts` say, or the machine's."""
+    """Size of its own /dev/shm in bytes; 0 = it has that of `mounts`, or the machine's."""
     mounts: Sequence[Mapping[str, Any]] = ()
-    """As `volume_mounts.mount_volumes` takes them."""
+    """In the form that `volume_mounts.mount_volumes` takes."""
     memory_volumes: Sequence[Mapping[str, Any]] = ()
-    """The pod's: `path` and `size` in bytes, 0 = no limit."""
+    """The pod's memory volumes: `path` and `size` in bytes, 0 = no limit."""
     rootfs: RootfsSpec | None = None
-    """What its root file system is made of; None = the machine's."""
+    """Its root file system; None = the machine's."""
     spare: str = ""
-    """Where the pod host has one for it that was assembled ahead (`spare_roots.SpareRoot`); "" = nowhere."""
+    """Directory of a root file system that the pod host has assembled ahead (`spare_roots.SpareRoot`); "" = none."""
     image_copy: Sequence[str] = ()
-    """Where there is no root file system of its own: where the image's files are, and where the run's copy of them goes."""
+    """Without a root file system of its own: the path of the image's files, and the path for the run's copy of them."""
     user: UserSpec = UserSpec()
     console: ConsoleSpec = ConsoleSpec()
     limits: LimitsSpec = LimitsSpec()
@@ -109,11 +109,11 @@ class ShimRequest(NamedTuple):
     log_limit: int = 0
     """Bytes of its log that are kept; 0 = `log_writer.DEFAULT_LOG_LIMIT`."""
     message_path: str = ""
-    """Where the program leaves its last words; "" = nowhere."""
+    """Path of the termination message file; "" = none."""
     message_from_log: bool = False
-    """Are they the end of its log when it failed and left none?"""
+    """Whether the end of its log is its message when it fails without leaving one."""
     warm: Mapping[str, Any] | None = None
-    """How it may start warm (`warm.eligibility.WarmStart.spec`)."""
+    """How it may start warm (`warm.eligibility.WarmStart.spec`); None = it starts cold."""
     engine: EngineRunSpec | None = None
     """None = it runs as a process."""
 
@@ -122,12 +122,12 @@ class ShimRequest(NamedTuple):
         return self.hint.partition("/")[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the nested ones are those of the request."""
+        """The fields as plain values; nested ones are shared with the request."""
         return self._asdict()
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ShimRequest":
-        """Raises ValueError with a sentence for unknown and for missing keys."""
+        """Parses a request. Raises ValueError with a sentence for unknown and for missing keys."""
         _refuse_unknown("", data, _FIELDS)
         for name, known in _NESTED.items():
             _refuse_unknown(f" in {name}", data.get(name) or {}, known)
@@ -139,7 +139,7 @@ class ShimRequest(NamedTuple):
 
 
 def namespace_flags(namespaces: Sequence[str]) -> int:
-    """The namespaces that begin with the shim, as `calls.fork_into` takes them."""
+    """The namespaces that are created with the shim, as `calls.fork_into` takes them."""
     return calls.NEWPID if "pid" in namespaces else 0
 
 

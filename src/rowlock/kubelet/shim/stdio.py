@@ -1,8 +1,8 @@
-"""What a container's program has as stdin, stdout and stderr: pipes, or a terminal (`tty: true`).
+"""Stdin, stdout and stderr of a container's program: pipes, or a terminal (`tty: true`).
 
 A container with `stdin: true` can be written to while it runs (`attach`): a small process beside its shim listens on
-`in.N` in the container's directory and passes on what comes. With `stdinOnce` its stdin ends with the first who was
-attached; without, never. Standard library only.
+`in.N` in the container's directory and forwards what clients write. With `stdinOnce` its stdin ends with the first client;
+without, never. Standard library only.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from rowlock.kubelet.shim.shim_request import ConsoleSpec
 
 CHUNK = 65536
 BREAKPOINT_WITHOUT_TERMINAL = {"PYTHONBREAKPOINT": "traceback.print_stack"}
-"""Makes Python's `breakpoint()` say where the program is, and go on: without a terminal pdb reads the end of its input and ends the
-program."""
+"""Makes Python's `breakpoint()` print where the program is and go on: without a terminal, pdb would read the end of its input and
+end the program."""
 _MAX_SOCKET_PATH = 100
 
 
 class Stdio:
-    """The program's ends and ours. `console` may say `tty`, `stdin` and `once`."""
+    """The program's descriptors and the shim's. `console` may have `tty`, `stdin` and `once`."""
 
     def __init__(self, console: ConsoleSpec) -> None:
         self._tty, self._stdin = bool(console.get("tty")), bool(console.get("stdin"))
@@ -45,7 +45,7 @@ class Stdio:
             self._child_fds = (first, writing, writing)
 
     def install(self, owner: int | None = None) -> None:
-        """In the program's own process, before exec. `owner`: who the terminal shall belong to."""
+        """In the program's own process, before exec: installs its descriptors. `owner`: the uid that shall own the terminal."""
         if self._tty:
             os.fchown(self._child_fds[0], -1 if owner is None else owner, -1)
         for target, source in enumerate(self._child_fds):
@@ -54,7 +54,7 @@ class Stdio:
             set_controlling_terminal(0)
 
     def close_child_fds(self) -> None:
-        """In the shim, when the program has been started: its ends are its own."""
+        """In the shim, after the program has started: closes the program's descriptors."""
         for fd in set(self._child_fds):
             os.close(fd)
 
@@ -79,7 +79,7 @@ class Stdio:
 
 
 def set_controlling_terminal(fd: int) -> None:
-    """Makes a terminal the one of this session: Ctrl-C and window sizes reach its programs."""
+    """Makes a terminal the controlling one of this session: Ctrl-C and window sizes reach its programs."""
     fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
 
 
@@ -98,8 +98,8 @@ def short_socket_path(path: str) -> Iterator[str]:
 
 
 def is_own_peer(connection: socket.socket) -> bool:
-    """Is the process at the other end of a unix socket of this user? Where the system does not say, the directory in
-    which the socket lies has to."""
+    """Whether the process at the other end of a unix socket is of this user. Where the system cannot say, the permissions of the
+    socket's directory protect it."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -107,7 +107,7 @@ def is_own_peer(connection: socket.socket) -> bool:
 
 
 class StdinForwarder:
-    """Passes on what attached clients write. The shim kills it with everything else when the program ends."""
+    """Forwards what attached clients write. The shim kills it with everything else when the program ends."""
 
     def __init__(self, listener: socket.socket, sink: int, *, once: bool) -> None:
         self._listener, self._sink, self._once = listener, sink, once
@@ -117,8 +117,8 @@ class StdinForwarder:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def run(self) -> None:
-        """Until the program reads no more, or (`once`) the first client has finished. While the program reads nothing,
-        clients wait to be read, but are let in."""
+        """Runs until the program reads no more, or (`once`) the first client has finished. While the program reads nothing,
+        clients are accepted but not read."""
         clients: list[socket.socket] = []
         rest = b""
         while True:
