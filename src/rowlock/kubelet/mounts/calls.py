@@ -1,5 +1,4 @@
-"""System calls for mounts and namespaces, as far as Python has none: mount(2), open_tree(2), pivot_root(2), unshare(2).
-
+"""System calls for mounts and namespaces that Python lacks: mount(2), open_tree(2), pivot_root(2), unshare(2).
 Standard library only, because shims are made of it; Linux only.
 """
 
@@ -28,7 +27,7 @@ _TREE_CLONE, _TREE_RECURSIVE, _EMPTY_PATH, _MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 1,
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
 
 _libc = ctypes.CDLL(None, use_errno=True)
-getattr(_libc, "mount", None)  # looked up once, not by each program's own process
+getattr(_libc, "mount", None)  # looked up here once, not in each program's own process
 
 
 def _call_libc(name: str, *args: object) -> None:
@@ -44,7 +43,7 @@ def sys_mount(source: str, target: str, kind: str | None, flags: int, options: s
 
 
 def is_linux() -> bool:
-    """Has this system mount namespaces at all?"""
+    """Whether this system has mount namespaces."""
     return hasattr(_libc, "unshare")
 
 
@@ -59,7 +58,7 @@ def syscall(number: int, *args: object) -> int:
 
 
 def detached_copy(place: str | int) -> int:
-    """What is seen at a path or behind a descriptor, as a mount that lies nowhere yet: it outlives a change of the root."""
+    """A copy of the mounts at a path or descriptor, detached from any path: it outlives a change of the root. Raises OSError."""
     fd = place if isinstance(place, int) else os.open(place, _O_PATH)
     try:
         return syscall(_OPEN_TREE, fd, b"", _TREE_CLONE | os.O_CLOEXEC | _EMPTY_PATH | _TREE_RECURSIVE)
@@ -69,7 +68,7 @@ def detached_copy(place: str | int) -> int:
 
 
 def attach(tree: int, place: int) -> None:
-    """Mounts a `detached_copy` on what a descriptor leads to."""
+    """Mounts a `detached_copy` at the file behind the descriptor `place`. Raises OSError."""
     syscall(_MOVE_MOUNT, tree, b"", place, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
 
 
@@ -85,7 +84,7 @@ class _MountAttr(ctypes.Structure):
 
 
 def make_read_only(tree: int) -> None:
-    """Everything that is mounted in a `detached_copy`. Raises OSError."""
+    """Makes all mounts of a `detached_copy` read-only. Raises OSError."""
     attr = _MountAttr(attr_set=_ATTR_RDONLY)
     syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH | _TREE_RECURSIVE, ctypes.byref(attr), ctypes.sizeof(attr))
 
@@ -99,7 +98,7 @@ def pivot_root(root: str, old: str) -> None:
 
 
 def detach(path: str) -> None:
-    """Takes a mount and all below it away. Raises OSError."""
+    """Unmounts a mount and all below it, lazily. Raises OSError."""
     _call_libc("umount2", path.encode(), _DETACH)
 
 
@@ -123,15 +122,15 @@ class _CloneArgs(ctypes.Structure):
 
 
 _held_syscall = ctypes.PyDLL(None, use_errno=True).syscall
-"""A call that keeps Python's lock: a child would have to take it from a thread that only its parent has."""
+"""A call that keeps the GIL: a child would have to take it from a thread that exists only in its parent."""
 _after_fork_child = ctypes.pythonapi.PyOS_AfterFork_Child
 
 
 def fork_into(namespaces: int) -> int:
-    """`os.fork` of a process with one thread, whose child begins new namespaces: with NEWPID it is process 1 of its own.
+    """`os.fork` for a single-threaded process whose child gets new namespaces: with NEWPID it is process 1 of its own.
 
-    unshare(2) and fork would need the way back, setns(2) to the own PID namespace, which a user namespace does not
-    allow. 0 is a plain fork. Returns the child's pid, 0 in the child. Raises OSError."""
+    With unshare(2) and fork the parent would have to return to its own PID namespace by setns(2), which a user namespace does
+    not allow. 0 is a plain fork. Returns the child's pid, 0 in the child. Raises OSError."""
     if not namespaces:
         return os.fork()
     arguments = _CloneArgs(flags=namespaces, exit_signal=int(signal.SIGCHLD))
@@ -145,8 +144,8 @@ def fork_into(namespaces: int) -> int:
 
 
 def try_in_child(action: Callable[[], None], namespaces: int = 0) -> str:
-    """Why `action` fails in a child of its own, which begins these namespaces (`fork_into`); "" when it does not. Raises OSError when
-    there can be no such child."""
+    """Runs `action` in a child with these new namespaces (`fork_into`). Returns why it failed, "" = it did not. Raises OSError if there
+    can be no such child."""
     reader, writer = os.pipe()
     try:
         child = fork_into(namespaces)
@@ -168,8 +167,8 @@ def try_in_child(action: Callable[[], None], namespaces: int = 0) -> str:
 
 
 def detached_proc() -> int:
-    """A /proc of the calling process's PID namespace, as a mount that lies nowhere yet. In a user namespace the kernel makes
-    one only while it sees another /proc with nothing mounted over it. Raises OSError."""
+    """A /proc of the calling process's PID namespace, as a detached mount. In a user namespace the kernel makes one only while it
+    sees another /proc with nothing mounted over it. Raises OSError."""
     context = syscall(_FSOPEN, b"proc", 1)
     try:
         syscall(_FSCONFIG, context, _FSCONFIG_CREATE, 0, 0, 0)
@@ -179,23 +178,22 @@ def detached_proc() -> int:
 
 
 def mount_proc() -> None:
-    """In a mount namespace of its own: /proc shows the processes of the calling process's PID namespace. Raises OSError."""
+    """In a mount namespace of its own: mounts a /proc of the calling process's PID namespace. Raises OSError."""
     sys_mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
 
 def mount_shared_memory(size: int) -> None:
-    """In a mount namespace of its own: an empty /dev/shm of at most `size` bytes. Raises OSError."""
+    """In a mount namespace of its own: mounts an empty /dev/shm of at most `size` bytes. Raises OSError."""
     sys_mount("shm", "/dev/shm", "tmpfs", _NOSUID | _NODEV, f"mode=1777,size={size}")
 
 
 def make_private() -> None:
-    """What is mounted from now on is seen in this namespace alone. Raises OSError."""
+    """Makes all mounts private: later mounts are seen in this namespace alone. Raises OSError."""
     sys_mount("none", "/", None, RECURSIVE | _PRIVATE)
 
 
 def unshare_mounts() -> None:
-    """A mount namespace of the calling process's own; inside a user namespace where nothing else is allowed.
-
+    """Gives the calling process a mount namespace of its own, inside a user namespace if the kernel requires that.
     Raises OSError where the kernel allows neither."""
     uid, gid = os.getuid(), os.getgid()
     try:
@@ -209,11 +207,11 @@ def unshare_mounts() -> None:
 
 
 def remount_read_only(place: str) -> None:
-    """What is mounted there can be written from other mounts of it only. Raises OSError."""
+    """Makes one mount read-only; other mounts of the same files are not affected. Raises OSError."""
     sys_mount("none", place, None, BIND | _REMOUNT | _RDONLY | _locked_flags(place))
 
 
 def _locked_flags(target: str) -> int:
-    """The mount's own restrictions: inside a user namespace they may not be dropped."""
+    """The mount's own restrictions, which may not be dropped inside a user namespace."""
     current = os.statvfs(target).f_flag
     return sum(flag for seen, flag in (*_LOCKED_FLAGS, _RELATIME) if current & seen)

@@ -15,11 +15,11 @@ _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class CgroupView:
-    """The groups of one container as mounts that lie nowhere yet: they outlive a change of the root."""
+    """The control groups of one container as detached mounts, which outlive a change of the root."""
 
     def __init__(self, groups: Sequence[tuple[str, str]], *, version: str) -> None:
-        """In a process that is in these groups. `groups`: the directory of each, and where its hierarchy is mounted. What the
-        kernel refuses is left out: the limits hold all the same, and `probe_view` has said so."""
+        """Called in a process of these groups. `groups`: the directory of each, and where its hierarchy is mounted. What the kernel
+        refuses is left out: the limits are enforced all the same, and `probe_view` has reported it."""
         self._trees: list[tuple[int, str]] = []
         with contextlib.suppress(OSError):
             if version == "v2" and groups:
@@ -29,7 +29,7 @@ class CgroupView:
                 tree = calls.detached_copy(directory)
                 try:
                     calls.make_read_only(tree)
-                except OSError:  # rather none than one that can be written to
+                except OSError:  # better none than a writable one
                     os.close(tree)
                     raise
                 self._trees.append((tree, point))
@@ -38,9 +38,9 @@ class CgroupView:
         return bool(self._trees)
 
     def attach(self) -> None:
-        """In the container's mount namespace, whose root is the container's."""
+        """Mounts the groups in the container's mount namespace, after its root is in place."""
         for tree, point in self._trees:
-            with contextlib.suppress(OSError):  # an image without this directory
+            with contextlib.suppress(OSError):  # the image lacks this directory
                 place = os.open(point, _DIRECTORY)  # in version 1 it may be a link: cpu -> cpu,cpuacct
                 try:
                     calls.attach(tree, place)
@@ -51,7 +51,7 @@ class CgroupView:
 
 
 def probe_view(directory: str, point: str, version: str) -> str:
-    """Why a container cannot see its own limits here; "" when it can. `directory`: any group below the hierarchy that is mounted at
+    """Why a container cannot see its own limits here; "" when it can. `directory`: any group of the hierarchy that is mounted at
     `point`. Tried in a child."""
 
     def mount_view() -> None:

@@ -1,5 +1,5 @@
-"""What of this machine a root file system shows: its other file systems, its devices, its directories; and whether all that
-is as it was. Standard library only, because shims are made of it; Linux only.
+"""What a root file system shows of this machine: other file systems, devices, directories; and whether these have changed.
+Standard library only, because shims are made of it; Linux only.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 TEMPORARY = ("/tmp", "/var/tmp")
-"""Directories whose files on this machine no container sees."""
+"""Directories of this machine whose files containers do not see."""
 _DEVICES = (
     "null",
     "zero",
@@ -36,13 +36,13 @@ _KERNEL_FILE_SYSTEMS = frozenset(
 _LOCAL_FILE_SYSTEMS = (_KERNEL_FILE_SYSTEMS - {"autofs"}) | frozenset(
     "ext2 ext3 ext4 xfs btrfs zfs f2fs bcachefs tmpfs ramfs overlay squashfs erofs vfat exfat ntfs3 iso9660 udf".split()
 )
-"""Those that need nobody to answer: no server, and no program."""
+"""File systems that depend on no server and no other program."""
 ANSWER_SECONDS = 2.0
-"""How long another file system may take to say what lies at its root."""
+"""Seconds that another file system may take to answer a stat of its root."""
 _MOUNTS = "/proc/self/mountinfo"
 
 Likeness = tuple[object, ...]
-"""What an assembled root file system depends on; compared, and nothing else."""
+"""The state that an assembled root file system depends on; only compared for equality."""
 
 
 def is_initial_user_namespace() -> bool:
@@ -51,18 +51,18 @@ def is_initial_user_namespace() -> bool:
 
 
 def device_names() -> list[str]:
-    """Of the devices that every container has, and of the accelerators: what is in /dev here."""
+    """Names in this machine's /dev of the devices that every container has, and of the accelerators."""
     return sorted(name for name in os.listdir("/dev") if name in _DEVICES or name.startswith(_DEVICE_PREFIXES))
 
 
 def may_be_layer(path: str, kind: str) -> bool:
-    """Can an overlay lie on this file system of the machine?"""
+    """Whether a file system of the machine can be a layer of an overlay."""
     return kind not in _KERNEL_FILE_SYSTEMS and os.path.isdir(path)
 
 
 def copy_skeleton(path: str, copy: str, points: set[str]) -> Iterator[tuple[str, str]]:
-    """Makes the entries of a directory in `copy`, empty: links as they are, and what is to be mounted there. Goes down
-    where something is mounted (`points`) below; gives what nothing is mounted on, which can be a layer of its own."""
+    """Creates the entries of a directory in `copy`, empty: links as they are, and mount points for the rest. Descends where
+    something is mounted (`points`) below; yields entries without mounts, each of which can be a layer of its own."""
     for entry in sorted(os.scandir(path), key=lambda e: e.name):
         target = f"{copy}/{entry.name}"
         if entry.is_symlink():
@@ -75,14 +75,14 @@ def copy_skeleton(path: str, copy: str, points: set[str]) -> Iterator[tuple[str,
             if entry.path in points or entry.path in (*TEMPORARY, "/proc", "/sys", "/dev"):
                 continue
             if any(point.startswith(f"{entry.path}/") for point in points):
-                with contextlib.suppress(PermissionError):  # what we may not look into stays empty
+                with contextlib.suppress(PermissionError):  # unreadable directories stay empty
                     yield from copy_skeleton(entry.path, target, points)
             else:
                 yield entry.path, ""
 
 
 def other_mounts(skipped: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Mount point and type of the machine's mounts but /, without those that lie below another or below `skipped`."""
+    """Mount point and type of the machine's mounts except /, without those below another one or below `skipped`."""
     with open(_MOUNTS) as file:
         rows = [line.split() for line in file]
     covered = tuple(path.rstrip("/") + "/" for path in skipped)
@@ -99,10 +99,10 @@ def _unescape(path: str) -> str:
 
 
 def silent_mounts(mounts: Iterable[tuple[str, str]]) -> set[str]:
-    """The mount points of those (point, type) that do not answer in ANSWER_SECONDS: their server or program is gone.
+    """Mount points of those (point, type) that do not answer within ANSWER_SECONDS, as their server or program is gone.
 
-    Who asks such a one waits for as long as it is gone; so other processes ask, one for all, and one for each that this
-    one had no answer from. On a machine with local file systems alone none is made."""
+    A process that stats such a mount blocks for as long as that is gone. So children do it: one for all mounts, then one for each
+    that it got no answer from. On a machine with only local file systems none is forked."""
     remote = [path for path, kind in mounts if kind not in _LOCAL_FILE_SYSTEMS]
     unanswered = remote[_count_answers([remote])[0] :] if remote else []
     return {
@@ -111,7 +111,7 @@ def silent_mounts(mounts: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def _count_answers(lists: Sequence[Sequence[str]]) -> list[int]:
-    """How many paths of each list there was an answer from, in order and in time."""
+    """The number of paths of each list that answered, in order and in time."""
     asked = [_ask(paths) for paths in lists]
     deadline, counts = time.monotonic() + ANSWER_SECONDS, []
     for (child, reader), paths in zip(asked, lists, strict=True):
@@ -131,12 +131,12 @@ def _count_answers(lists: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _ask(paths: Sequence[str]) -> tuple[int, int]:
-    """A process that asks what lies at the paths, and a pipe with a byte for each answer; a refusal is one, too."""
+    """Forks a child that stats the paths. Returns its pid, and a pipe with a byte per answer; errors are answers, too."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.closerange(0, writer)  # it may stay: nobody's output is to wait for it
+            os.closerange(0, writer)  # it may hang: it must hold no other process's output open
             os.closerange(writer + 1, 1 << 20)
             for path in paths:
                 with contextlib.suppress(OSError):
@@ -149,15 +149,15 @@ def _ask(paths: Sequence[str]) -> tuple[int, int]:
 
 
 def _bury(child: int) -> None:
-    """A process that was killed. One that the kernel does not let end is left alone."""
+    """Reaps a child that was killed; gives up on one that the kernel does not let end."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def make_directories(base: str, path: str) -> None:
-    """`path` below `base`, each directory with the mode and owner that the machine's has: the uppermost decides in an
-    overlay."""
+    """Makes `path` below `base`, each directory with the mode and owner of the machine's: in an overlay the uppermost
+    decides."""
     current, like = base, ""
     for step in path.strip("/").split("/"):
         current, like = f"{current}/{step}", f"{like}/{step}"
@@ -167,8 +167,8 @@ def make_directories(base: str, path: str) -> None:
 
 
 def open_way_to_interpreter(upper: str) -> None:
-    """Where the interpreter lies in a home that only its owner enters, users of the image (USER) find it nevertheless: they may
-    go through, and list nothing."""
+    """If the interpreter is in a home that only its owner may enter: lets users of the image (USER) pass through to it, but list
+    nothing."""
     for directory in closed_directories():
         if not os.path.isdir(upper + directory):
             make_directories(upper, directory)
@@ -176,7 +176,7 @@ def open_way_to_interpreter(upper: str) -> None:
 
 
 def _copy_mode(model: str, path: str) -> None:
-    with contextlib.suppress(OSError):  # an owner that we cannot give
+    with contextlib.suppress(OSError):  # an owner that we may not set
         seen = os.stat(model)
         os.chmod(path, stat.S_IMODE(seen.st_mode))
         os.chown(path, seen.st_uid, seen.st_gid)
@@ -186,7 +186,7 @@ def _copy_mode(model: str, path: str) -> None:
 
 
 def closed_directories() -> list[str]:
-    """Those on the way to the interpreter that only their owner enters."""
+    """Directories on the way to the interpreter that only their owner may enter."""
     closed = []
     for program in {sys.executable, os.path.realpath(sys.executable)}:
         directory = os.path.dirname(program)
@@ -198,14 +198,14 @@ def closed_directories() -> list[str]:
 
 
 def watched_paths(paths: Iterable[str]) -> list[str]:
-    """What `likeness` looks at for a root file system that is made of these paths: they, the way to the interpreter, and all
-    directories above them and above the machine's mount points (not these themselves: a server may not answer there)."""
+    """The paths that `likeness` checks for a root file system made of `paths`: these, the way to the interpreter, and all
+    directories above them and above the machine's mount points (not the mount points: a server may not answer there)."""
     programs = (sys.executable, os.path.realpath(sys.executable))
     return sorted({*paths, *programs, *TEMPORARY, *_above((*paths, *programs, *TEMPORARY)), *mount_parents()})
 
 
 def mount_parents() -> list[str]:
-    """The directories above the machine's mount points. In a user namespace their entries become layers one by one."""
+    """Directories above the machine's mount points. In a user namespace their entries become layers one by one."""
     return sorted({"/", *_above(path for path, _ in other_mounts((*TEMPORARY, "/dev")))})
 
 
@@ -216,10 +216,10 @@ def _above(paths: Iterable[str]) -> Iterator[str]:
 
 
 def likeness(watched: Iterable[str], versions: Iterable[str]) -> Likeness:
-    """What the machine is like at the moment: the mounts that this process sees, the devices, what lies at the
-    `watched` paths, whose it is and who may do what, and when what lies at `versions` was last changed.
+    """The present state of the machine: the mounts of this process, the devices, identity, owner and mode of the `watched`
+    paths, and the last change of `versions`.
 
-    Equal = what was assembled then would be assembled in the same way now."""
+    If it is equal to an earlier state, what was assembled then would be assembled in the same way now."""
     with open(_MOUNTS) as file:
         mounts = file.read()
     devices = tuple((name, *_identity(f"/dev/{name}")) for name in device_names())

@@ -1,5 +1,4 @@
-"""Namespaces for System V IPC and POSIX message queues, one for each pod, and whether programs can be kept apart here.
-
+"""Namespaces for System V IPC and POSIX message queues, one per pod; and whether programs can be isolated here.
 The pod host makes them and holds them, as it does with networks (`netns.py`). Standard library only; Linux only.
 """
 
@@ -12,13 +11,13 @@ _SELF = "/proc/self/ns/ipc"
 
 
 class PodIpc:
-    """The pods' IPC namespaces as their one owner, the pod host, sees them."""
+    """The pods' IPC namespaces, which the pod host owns."""
 
     def __init__(self) -> None:
-        """In a user namespace the pod host takes one of its own first: it may not come back to the machine's."""
+        """In a user namespace the pod host first takes a namespace of its own, since it may not return to the machine's."""
         self._namespaces: dict[str, int] = {}
         self._home = -1
-        with contextlib.suppress(OSError):  # not Linux, or nothing is allowed: `probe_isolation` says so
+        with contextlib.suppress(OSError):  # not Linux, or not allowed: `probe_isolation` reports it
             home = os.open(_SELF, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 calls.setns(home, calls.NEWIPC)
@@ -29,7 +28,7 @@ class PodIpc:
             self._home = home
 
     def namespace_of(self, uid: str) -> int:
-        """The pod's as a file descriptor; made at the first call. Raises OSError where it cannot be made."""
+        """The pod's namespace as a file descriptor; made at the first call. Raises OSError where it cannot be made."""
         if uid not in self._namespaces:
             calls.unshare(calls.NEWIPC)
             try:
@@ -45,14 +44,14 @@ class PodIpc:
             self._namespaces[uid] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
-        """The pod has gone: what it has left there goes with the last program."""
+        """Closes the namespace of a deleted pod: its IPC objects go with the last program."""
         fd = self._namespaces.pop(uid, None)
         if fd is not None:
             os.close(fd)
 
 
 def enter_namespace(fd: int) -> None:
-    """A shim moves into its pod's namespace; closes `fd`. Raises OSError."""
+    """Moves the calling shim into its pod's namespace; closes `fd`. Raises OSError."""
     calls.setns(fd, calls.NEWIPC)
     os.close(fd)
 

@@ -10,14 +10,13 @@ _NEWNS = 0x20000
 
 
 class PodMounts:
-    """The pods' memory volumes, as their one owner, the pod host, sees them: a mount namespace per pod that has any."""
+    """The pods' memory volumes, which the pod host owns: a mount namespace per pod that has any."""
 
     def __init__(self) -> None:
         self._namespaces: dict[str, int] = {}
 
     def namespace_of(self, uid: str, memory_volumes: Sequence[Mapping[str, Any]]) -> int:
-        """The pod's namespace as a file descriptor; made at the first call. `wanted`: {path, size (0 = half the memory)}.
-
+        """The pod's namespace as a file descriptor; made at the first call. `memory_volumes`: {path, size (0 = half the memory)}.
         Raises OSError where it cannot be made."""
         if uid not in self._namespaces:
             own_namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -45,15 +44,15 @@ class PodMounts:
             self._namespaces[uid] = os.open(shim_namespace, os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
-        """The pod has gone: its memory goes with the last program that holds it."""
+        """Closes the namespace of a deleted pod: its memory is freed with the last program that holds it."""
         fd = self._namespaces.pop(uid, None)
         if fd is not None:
             os.close(fd)
 
 
 def leave_pod_namespaces() -> None:
-    """For a pod host that joined its fabric through a shim, which may live in its pod's namespace: a namespace of its
-    own in which no pod's memory is."""
+    """For a pod host that joined its fabric through a shim, perhaps in its pod's namespace: enters a namespace of its own,
+    without any pod's memory volumes."""
     calls.unshare(_NEWNS)
     calls.make_private()
     with open("/proc/self/mountinfo") as file:
@@ -64,5 +63,5 @@ def leave_pod_namespaces() -> None:
 
 
 def enter_namespace(fd: int) -> None:
-    """A shim moves into its pod's namespace."""
+    """Moves the calling shim into its pod's namespace. Raises OSError."""
     calls.setns(fd, _NEWNS)

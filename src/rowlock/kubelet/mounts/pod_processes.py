@@ -1,7 +1,7 @@
 """PID namespaces of pods whose containers share one (`shareProcessNamespace`), each held by a process 1 that does nothing.
 
-As a kubelet's pause container it takes over the orphans of the pod and reaps them. Shims stay outside, and enter the namespace
-for their programs alone. Standard library only; Linux only.
+Like a kubelet's pause container it adopts the orphans of the pod and reaps them. Shims stay outside, and enter the namespace
+only for their programs. Standard library only; Linux only.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _LOOK_MS = 1000
 
 
 class PodProcesses:
-    """The pods' PID namespaces as their one owner, the pod host, sees them."""
+    """The pods' PID namespaces, which the pod host owns."""
 
     def __init__(self, close_other_fds: Callable[..., None], prepare: Callable[[], None]) -> None:
         """`prepare` runs in a new process 1, before it waits."""
@@ -26,7 +26,7 @@ class PodProcesses:
         self._pipes: dict[str, int] = {}
 
     def namespace_of(self, uid: str) -> int:
-        """The pod's as a file descriptor; made at the first call, and anew when its process 1 has gone. Raises OSError."""
+        """The pod's namespace as a file descriptor; made at the first call, and again if its process 1 has died. Raises OSError."""
         if uid in self._namespaces and not _takes_processes(self._namespaces[uid]):
             self.forget(uid)
         if uid not in self._namespaces:
@@ -35,7 +35,7 @@ class PodProcesses:
         return self._namespaces[uid]
 
     def _start_holder(self) -> tuple[int, int]:
-        """The pid of a new process 1, and the pipe by which it is told of the pod's end."""
+        """Forks a new process 1. Returns its pid, and the pipe by which it learns of the pod's end."""
         reader, writer = os.pipe()
         try:
             pid = calls.fork_into(calls.NEWPID)
@@ -59,7 +59,7 @@ class PodProcesses:
             self._namespaces[uid] = os.open(f"/proc/{shim}/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, uid: str) -> None:
-        """The pod has gone: the kernel kills what is left there."""
+        """Ends the namespace of a deleted pod: the kernel kills what is left in it."""
         if (fd := self._namespaces.pop(uid, None)) is not None:
             os.close(fd)
         if (pipe := self._pipes.pop(uid, None)) is not None:
@@ -69,13 +69,13 @@ class PodProcesses:
 
 
 def enter_namespace(fd: int) -> None:
-    """What the calling process forks from now on lives there. Closes `fd`. Raises OSError."""
+    """Puts what the calling process forks from now on into the namespace. Closes `fd`. Raises OSError."""
     calls.setns(fd, calls.NEWPID)
     os.close(fd)
 
 
 def _takes_processes(fd: int) -> bool:
-    """Does its process 1 live? Tried in a child: to enter it cannot be undone."""
+    """Whether its process 1 is alive. Tried in a child, since entering the namespace cannot be undone."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -90,8 +90,8 @@ def _takes_processes(fd: int) -> bool:
 
 
 def _hold_namespace(reader: int) -> None:
-    """In process 1 of the namespace: until the pod host says that the pod has gone. When that has gone itself, until nobody
-    else is there."""
+    """In process 1 of the namespace: holds it until the pod host says that the pod is deleted. If the pod host dies, until no
+    other process is left in it."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -1,9 +1,9 @@
 """The root file system of a container whose image has files: the image's layers over this machine's, in an overlay.
 
-What the program writes, and what it deletes, is written to a directory of this one run; neither the image nor the machine
-changes. Below the layers lies the machine, so that its interpreter and its libraries are there; its /tmp and what
-`hidden` names are not. Other file systems of the machine are overlaid in the same way, or bound read-only where an
-overlay cannot lie on them. /dev has the usual devices and the accelerators, /sys is read-only.
+What the program writes and deletes goes into a directory of this one run; neither the image nor the machine changes. Below
+the layers is the machine's root, for its interpreter and its libraries, but without /tmp and the directories in `hidden`.
+Other file systems of the machine are overlaid in the same way, or bound read-only where an overlay cannot be mounted on them.
+/dev has the usual devices and the accelerators, /sys is read-only.
 
 `enter` is called in the program's own process, which has a mount namespace of its own (`calls.unshare_mounts`).
 Standard library only, because shims are made of it; Linux only (mount_setattr: 5.12).
@@ -34,36 +34,36 @@ class RootfsSpec(TypedDict):
     """What a root file system is made of. All paths are absolute and of this machine."""
 
     layers: Sequence[str]
-    """Of the image, the uppermost first."""
+    """The image's layers, the uppermost first."""
     upper: str
-    """Where what is written goes; kept as it is when it is there."""
+    """The directory for what is written; existing contents stay."""
     scratch: str
-    """A directory of this run alone, for mounts; made anew."""
+    """A directory of this run alone for mounts; cleared first."""
     hidden: Sequence[str]
     """Directories of the machine that the container does not see."""
     overlaid: Sequence[str]
-    """Directories below hidden ones that it sees nevertheless, under the image's layers."""
+    """Directories below hidden ones that it sees all the same, under the image's layers."""
     shared: Sequence[Sequence[str]]
-    """Path and mode (`rw` or `ro`) of directories that it shares with the machine."""
+    """Path and mode (`rw` or `ro`) of directories shared with the machine."""
     own: Sequence[Sequence[str]]
-    """The same, of this run alone: mounted last."""
+    """The same for directories of this run alone, which are mounted last."""
     entry: str
-    """The file that names the layers, of an image; "" = there is none. What was assembled ahead is of no use when it changes."""
+    """The image's file that names the layers; "" = none. When it changes, root file systems assembled ahead are discarded."""
     is_kept: bool
-    """Is what is written a layer of an image? Else nobody needs it after a crash of the machine, and nothing waits until
-    it is on the disk."""
+    """Whether what is written becomes a layer of an image. Otherwise it is not needed after a crash of the machine, and nothing
+    waits until it is on the disk."""
 
 
 class RootfsError(Exception):
-    """A root file system that could not be made; a sentence."""
+    """A root file system could not be made; carries a sentence."""
 
 
 def enter(spec: RootfsSpec, mounts: Sequence[Mapping[str, Any]] = (), hosts: str = "", ahead: int = -1) -> None:
-    """Moves into it, and mounts there what is this run's own: `own` of the spec, the file `hosts`, the volumes
+    """Enters the root file system and mounts what is this run's own: `own` of the spec, the file `hosts`, the volumes
     (`volume_mounts.mount_volumes`).
 
-    Makes it, in the mount namespace of the calling process; or takes the one of the mount namespace `ahead`, which
-    `assemble_ahead` made of the same spec (where it cannot be entered, a new one is made after all). Raises RootfsError
+    It is made in the mount namespace of the calling process; or, if `ahead` is a mount namespace that `assemble_ahead` made
+    from the same spec, it is that one (if it cannot be entered, a new one is made after all). Raises RootfsError
     or MountError."""
     sources = volume_mounts.open_sources(mounts, detached=True)
     try:
@@ -83,8 +83,8 @@ def enter(spec: RootfsSpec, mounts: Sequence[Mapping[str, Any]] = (), hosts: str
 
 
 def assemble_ahead(spec: RootfsSpec) -> int:
-    """Makes all but what is a run's own, in a mount namespace that `enter` takes: its descriptor. The calling process is
-    inside afterwards, and of no use for anything else. Raises OSError."""
+    """Makes everything except a run's own mounts, in a new mount namespace for `enter`. Returns its descriptor. The calling process
+    is in the namespace afterwards and must end. Raises OSError."""
     os.umask(0o022)
     calls.unshare(_NEWNS)
     calls.make_private()
@@ -100,7 +100,7 @@ def _pivot_into(root: str) -> None:
 
 
 def _join(namespace: int) -> bool:
-    """Moves to the root of a mount namespace. False where this process may not: it is where it was."""
+    """Enters a mount namespace, at its root. False if this process may not; it then stays where it is."""
     try:
         calls.setns(namespace, _NEWNS)
     except OSError:
@@ -109,7 +109,7 @@ def _join(namespace: int) -> bool:
 
 
 def _open_shared(path: str, mode: str) -> int:
-    """A directory or file of the machine, as a mount that lies nowhere yet."""
+    """A directory or file of the machine as a detached mount."""
     tree = calls.detached_copy(path)
     if mode == "ro":
         calls.make_read_only(tree)
@@ -117,7 +117,7 @@ def _open_shared(path: str, mode: str) -> int:
 
 
 def _attach_own(own: Sequence[tuple[str, int]], hosts_file: int) -> None:
-    """In the new root: mounts what `_open_shared` opened, and closes it."""
+    """In the new root: mounts what `_open_shared` has opened, and closes it."""
     root = os.open("/", beneath.DIRECTORY)
     for path, tree in own:
         place = _open_place(root, path)
@@ -133,12 +133,12 @@ def _attach_own(own: Sequence[tuple[str, int]], hosts_file: int) -> None:
 
 
 def root_path(spec: RootfsSpec) -> str:
-    """Where `mount_root` mounts it."""
+    """The path where `mount_root` mounts the root file system."""
     return f"{spec['scratch']}/root"
 
 
 def mount_root(spec: RootfsSpec) -> None:
-    """Makes it, and leaves it mounted at `root_path`. Raises RootfsError."""
+    """Makes the root file system and leaves it mounted at `root_path`. Raises RootfsError."""
     try:
         _Assembly(spec).mount_all()
     except OSError as error:
@@ -146,7 +146,7 @@ def mount_root(spec: RootfsSpec) -> None:
 
 
 def open_root(spec: RootfsSpec) -> int:
-    """Makes it, and gives its root as a descriptor of mounts that lie nowhere. Raises RootfsError."""
+    """Makes the root file system and returns its root as a descriptor of detached mounts. Raises RootfsError."""
     try:
         return calls.detached_copy(_Assembly(spec).mount_all())
     except OSError as error:
@@ -154,7 +154,7 @@ def open_root(spec: RootfsSpec) -> int:
 
 
 def protect_proc(proc: str) -> None:
-    """The files of a /proc that set how the machine works are read-only, as in every container."""
+    """Makes the files of a /proc that configure the machine read-only, as in every container."""
     for name in _MACHINE_SETTINGS:
         with contextlib.suppress(FileNotFoundError):
             tree = calls.detached_copy(f"{proc}/{name}")
@@ -168,8 +168,8 @@ def protect_proc(proc: str) -> None:
 
 
 def probe(directory: str) -> str:
-    """Why no container can have a root file system of its own here; "" when they can. Tried in a child, with files in
-    `directory`, on whose file system the pods' files are."""
+    """Why containers cannot have root file systems of their own here; "" when they can. Tried in a child, with files in
+    `directory`, on the file system of the pods' files."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -207,7 +207,7 @@ def probe(directory: str) -> str:
 
 def probe_directory(data: str) -> str:
     """`probe` in a new directory below `data`."""
-    place = f"{data}/.probe-{os.getpid()}"  # not from `tempfile`: what it imports costs every fork memory
+    place = f"{data}/.probe-{os.getpid()}"  # not by `tempfile`: its imports cost every fork memory
     try:
         os.mkdir(place)
     except OSError as error:
@@ -216,7 +216,7 @@ def probe_directory(data: str) -> str:
 
 
 class _Assembly:
-    """The mounts of one root file system, one after the other."""
+    """Makes the mounts of one root file system, in order."""
 
     def __init__(self, spec: RootfsSpec, *, needs_all: bool = False) -> None:
         self._spec, self._needs_all = spec, needs_all
@@ -228,7 +228,7 @@ class _Assembly:
         self._in_user_namespace = not machine_files.is_initial_user_namespace()
 
     def mount_all(self) -> str:
-        """Everything, parents first; where it lies."""
+        """Mounts everything, parents first; returns the path of the root."""
         try:
             self._layer_fds = [os.open(layer, beneath.REFERENCE) for layer in self._spec["layers"]]
             self._mount_all(self._spec)
@@ -256,7 +256,7 @@ class _Assembly:
         if self._in_user_namespace:
             os.mkdir(self._skeleton)
             other_mounts = sorted([*other_mounts, *machine_files.copy_skeleton("/", self._skeleton, points)])
-        # before anything is mounted: an overlay may not be changed from below
+        # before anything is mounted: the layers of an overlay may not change
         for path in (
             *machine_files.TEMPORARY,
             *(path for path, kind in other_mounts if machine_files.may_be_layer(path, kind)),
@@ -280,8 +280,8 @@ class _Assembly:
                 self._bind(path, target, read_only=mode == "ro")
 
     def _leave_out(self, silent: Sequence[str]) -> None:
-        """Of the machine's file systems, those whose server is gone: the container starts without them, and says so.
-        Raises OSError for what is to be used later, when it may have come back."""
+        """Leaves out file systems of the machine whose server is gone; the container starts without them, with a note on stderr.
+        Raises OSError when assembling ahead, as they may be back when the result is used."""
         if silent and self._needs_all:
             raise OSError(errno.ETIMEDOUT, "a file system of the machine does not answer", silent[0])
         for path in silent:
@@ -290,7 +290,7 @@ class _Assembly:
 
     @contextlib.contextmanager
     def _place(self, path: str) -> Iterator[str]:
-        """A name for a directory of the new root, made where it is missing: no link of the image is followed."""
+        """A path of a directory in the new root, made if missing; no link of the image is followed."""
         fd = _open_place(self._root_fd, path)
         try:
             yield f"/proc/self/fd/{fd}"
@@ -298,19 +298,19 @@ class _Assembly:
             os.close(fd)
 
     def _mount_machine(self) -> None:
-        """The overlay at /: in a user namespace the machine's root cannot be a layer, for mounts lie on it that may not
-        be taken away; there it is put together from the directories on which and below which none lies."""
+        """Mounts the overlay at /. In a user namespace the machine's root cannot be a layer, as mounts lie on it that may not be
+        removed; there the layers are its directories without mounts on them or below them."""
         is_user = self._in_user_namespace
         self._overlay("/", machine=not is_user, below=[self._skeleton] if is_user else [])
 
     def _overlay(self, path: str, *, machine: bool, below: Sequence[str] = ()) -> None:
-        """The image's layers, and below them the machine's files when `machine`, at `path`."""
+        """Mounts the image's layers at `path`, over the machine's files there if `machine`."""
         inside = "" if path == "/" else path
         held = [fd for layer in self._layer_fds if (fd := _open_directory(layer, inside)) is not None]
         try:
             layers = [f"/proc/self/fd/{fd}" for fd in held]
             if inside and not machine and not any(os.listdir(layer) for layer in layers):
-                # an overlay takes half a millisecond, and there is nothing to lay over
+                # there is nothing to lay over, and an overlay takes half a millisecond
                 with self._place(path) as target:
                     self._bind(self._spec["upper"] + inside, target, read_only=False)
                 return
@@ -320,7 +320,7 @@ class _Assembly:
                 os.close(fd)
 
     def _lay_over(self, path: str, layers: Sequence[str]) -> None:
-        """The overlay of these layers at `path`, with what is written below that path of the upper directory."""
+        """Mounts the overlay of these layers at `path`; writes go to that path of the upper directory."""
         inside = "" if path == "/" else path
         layers = layers or [f"{self._memory}/empty"]
         upper = self._spec["upper"] + inside
@@ -334,15 +334,15 @@ class _Assembly:
             self._mount_overlay(layers, target, upper, work)
 
     def _machine_layer(self, path: str) -> str:
-        """A directory of the machine as a layer. What is written lies below it on the disk, and overlayfs refuses that;
-        so there is an overlay between them, of the directory alone."""
+        """Makes a directory of the machine usable as a layer. Writes go to a directory below it on the disk, which overlayfs refuses;
+        so another overlay of that directory alone is put between them."""
         target = f"{self._memory}/{self._next()}"
         os.mkdir(target)
         self._mount_overlay([f"{self._memory}/empty", path], target)
         return target
 
     def _mount_overlay(self, layers: Sequence[str], target: str, upper: str = "", work: str = "") -> None:
-        """By descriptors, because the options of a mount fit on one page, and need no escapes then."""
+        """Mounts an overlay by descriptors, because mount options must fit on one page, and need no escapes then."""
         fds: list[int] = []
 
         def reference(path: str) -> str:
@@ -355,7 +355,7 @@ class _Assembly:
             options = f"lowerdir={':'.join(reference(layer) for layer in layers)}"
             if upper:
                 options += f",upperdir={reference(upper)},workdir={reference(work)}"
-                if not self._spec["is_kept"] and os.geteuid() == 0:  # only root can remove what this leaves
+                if not self._spec["is_kept"] and os.geteuid() == 0:  # its leftovers can only be removed by root
                     options += ",volatile"
             if self._in_user_namespace:
                 options += ",userxattr"
@@ -365,7 +365,7 @@ class _Assembly:
                 os.close(fd)
 
     def _mount_other(self, path: str, kind: str) -> None:
-        """Another file system of the machine; nothing where the image has something else there."""
+        """Mounts another file system of the machine, unless the image has something else at its path."""
         is_directory = os.path.isdir(path)
         if machine_files.may_be_layer(path, kind):
             with contextlib.suppress(OSError):  # not every file system can be a layer
@@ -401,7 +401,7 @@ class _Assembly:
         calls.sys_mount(device, target, None, _BIND | _REC)
 
     def _cover(self, path: str) -> None:
-        """Nothing of a directory is seen."""
+        """Hides a directory of the machine, if it exists."""
         if os.path.isdir(path):
             with self._place(path) as target:
                 calls.sys_mount("tmpfs", target, "tmpfs", _NOSUID, "mode=755,size=64k")
@@ -421,8 +421,8 @@ class _Assembly:
 
 
 def _make_ptmx(directory: str) -> bool:
-    """The device from which programs get pseudo-terminals. The kernel looks for these in the `pts` beside it, and beside a file
-    that is bound it finds none. False where we may make no devices."""
+    """Makes the device from which programs get pseudo-terminals. The kernel looks for them in `pts` beside it, which it does not find
+    beside a bound device. False if we may make no devices."""
     try:
         os.mknod(f"{directory}/ptmx", stat.S_IFCHR, os.makedev(5, 2))
         os.chmod(f"{directory}/ptmx", 0o666)
@@ -432,14 +432,14 @@ def _make_ptmx(directory: str) -> bool:
 
 
 def _open_place(root: int, path: str) -> int:
-    """A directory below an open root, made where it is missing: no link of the image is followed."""
-    fd = _open_directory(root, path)  # nearly always there, and one call
+    """Opens a directory below an open root, made if missing; no link of the image is followed."""
+    fd = _open_directory(root, path)  # nearly always there: one call
     return beneath.make_directories(root, path.lstrip("/"), 0o755) if fd is None else fd
 
 
 def _open_directory(directory: int, path: str) -> int | None:
-    """The directory of that path below another one; None where there is none, or a link is on the way: a layer is an
-    image's, and its links mean files of the container."""
+    """The directory at that path below another one; None if there is none, or a link is on the way: links of an image's layer mean
+    files of the container."""
     try:
         return beneath.open_beneath(directory, path.lstrip("/"), beneath.REFERENCE | os.O_DIRECTORY)
     except OSError:
@@ -447,7 +447,7 @@ def _open_directory(directory: int, path: str) -> int | None:
 
 
 def _open_file(directory: int, path: str) -> int | None:
-    """The regular file of that path below a directory; None where an image has removed it, or put something else there."""
+    """The regular file at that path below a directory; None if an image has removed or replaced it."""
     try:
         fd = beneath.open_beneath(directory, path.lstrip("/"), beneath.REFERENCE)
     except OSError:

@@ -1,13 +1,13 @@
 """Root file systems that are assembled before a container needs them, for images that are in use.
 
 An image's root file system is some thirty mounts and five hundred system calls; nearly all of them depend on the image and
-on the machine, not on the pod. So after a container of an image has started, a process forked from the pod host makes all
-that once more, in a mount namespace of its own, and ends; the pod host keeps the namespace as a descriptor. The next
-container of the image moves into it, mounts what is its own, and is the only one that ever does.
+on the machine, not on the pod. So after a container of an image has started, a process forked from the pod host makes them
+once more, in a mount namespace of its own, and exits; the pod host keeps the namespace as a descriptor. The next container
+of the image enters it and mounts what is its own. No other container ever does.
 
-A spare has a directory of its own for what will be written; it becomes the container's by a rename. It is of use only
-as long as the machine and the image are as they were (`machine_files.likeness`). When a process dies, the namespaces go with the
-last descriptor, and the directories with the next pod host. Standard library only.
+A spare has a directory of its own for what will be written, which becomes the container's by a rename. It is valid only
+while the machine and the image are unchanged (`machine_files.likeness`). When a pod host dies, the namespaces go with the
+last descriptor, and the next pod host removes the directories. Standard library only.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
 SPARES_PER_IMAGE = 2
 MAX_IMAGES = 4
-"""Images at a time that have spares: each spare is some overlays, which the kernel keeps. The one that has not been
-started for longest has none any more."""
+"""Most images that have spares: each spare is several overlays, which the kernel keeps. Beyond that, the image whose last
+start is longest ago loses its spares."""
 IDLE_TIMEOUT = 900.0
-"""Seconds after which an image that is not started has no spares any more."""
+"""Seconds without a start after which an image loses its spares."""
 PAUSE = 0.01
-"""Seconds between a start and the making of a spare: the program that starts has the CPUs first."""
+"""Seconds between a start and the assembly of a spare: the starting program gets the CPUs first."""
 _POLL_INTERVAL = 0.005
-"""Seconds between two looks whether one has been made."""
+"""Seconds between polls for an assembled spare."""
 CHECK_INTERVAL = 3.0
-"""Seconds between two looks whether spares are still of use."""
+"""Seconds between checks whether spares are still valid."""
 _ASSEMBLY_TIMEOUT = 10.0
 _RETRY_SECONDS = 60.0
 _MAX_ANSWER = 4096
@@ -44,20 +44,20 @@ _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class SpareRoot(NamedTuple):
-    """One of them: a directory with `upper` in it, and the mount namespace (a descriptor)."""
+    """A spare: a directory with `upper` in it, and the mount namespace (a descriptor)."""
 
     directory: str
     namespace: int
 
 
 class _Stock:
-    """The spares of one image, as they are made as long as the machine and the image are what they are now."""
+    """The spares of one image, valid as long as the machine and the image are as at its creation."""
 
     def __init__(self, spec: RootfsSpec) -> None:
         self.spec, self.spares = spec, list[SpareRoot]()
         self.used_at = 0.0
         self.try_at = 0.0
-        """When the next one may be tried: later, when one could not be made."""
+        """When the next one may be made; later after a failure."""
         named = (*spec["layers"], *spec["hidden"], *spec["overlaid"], *(path for path, _ in spec["shared"]))
         self._watched = machine_files.watched_paths(named)
         self._versions = [spec["entry"]] if spec["entry"] else []
@@ -66,11 +66,11 @@ class _Stock:
         self._likeness = machine_files.likeness(self._watched, self._versions)
 
     def is_valid(self) -> bool:
-        """Is all that they depend on as it was?"""
+        """Whether all that the spares depend on is unchanged."""
         return machine_files.likeness(self._watched, self._versions) == self._likeness
 
     def fail(self, problem: str) -> None:
-        """One could not be made: containers make their own, and the pod host's log says why."""
+        """Notes a failure: containers make their own, and the pod host's log says why."""
         self.try_at = time.monotonic() + _RETRY_SECONDS
         print(f"no root file system was assembled ahead: {problem}", file=sys.stderr, flush=True)
 
@@ -86,8 +86,7 @@ class _Assembler(NamedTuple):
 
 
 class SpareRoots:
-    """All of them, as their one owner, the pod host, sees them. `close_other_fds` closes, in a fork, everything but the
-    descriptors it is given."""
+    """All spares, which the pod host owns. `close_other_fds` closes, in a fork, everything but the descriptors it is given."""
 
     def __init__(self, close_other_fds: Callable[..., None]) -> None:
         self._close_other_fds = close_other_fds
@@ -97,11 +96,11 @@ class SpareRoots:
         self._due_at = self._checked_at = 0.0
 
     def settle(self, data: str) -> None:
-        """From now on spares are made, in a new directory below `data`, the data directory; what pod hosts that are no more
-        have left there goes. Does nothing the second time."""
+        """Enables spares, in a new directory below `data`, the data directory; removes what dead pod hosts have left there.
+        Does nothing the second time."""
         if self._directory_fd >= 0:
             return
-        with contextlib.suppress(OSError):  # a full disk, say: then there are no spares
+        with contextlib.suppress(OSError):  # a full disk, say: there are no spares then
             parent = f"{data}/.roots"
             os.makedirs(parent, mode=0o700, exist_ok=True)
             _remove_abandoned(parent)
@@ -110,8 +109,8 @@ class SpareRoots:
             self._directory_fd = _lock(self._directory)
 
     def take(self, spec: RootfsSpec) -> SpareRoot | None:
-        """One for a container that starts; who takes it closes its namespace. None = it has to make its own. Either way
-        there will be spares for the next one."""
+        """A spare for a container that starts; the caller closes its namespace. None = the container makes its own. Either way
+        spares will be made for the next one."""
         if self._directory_fd < 0 or spec["is_kept"] or spec["upper"] != f"{spec['scratch']}/upper":
             return None
         self._collect()
@@ -120,23 +119,23 @@ class SpareRoots:
         if stock is None or not stock.is_valid():
             self._discard(stock.spares if stock else [])
             stock = self._new_stock(spec)
-        self._stocks[key] = stock  # the last one is the one asked last
+        self._stocks[key] = stock  # the last entry is the image that was started last
         stock.used_at = time.monotonic()
         while len(self._stocks) > MAX_IMAGES:
             self._drop(next(iter(self._stocks)))
-        if not self._assembler and self._due_at <= stock.used_at:  # else others wait for theirs since before
+        if not self._assembler and self._due_at <= stock.used_at:  # else an earlier deadline stands
             self._due_at = stock.used_at + PAUSE
         return stock.spares.pop(0) if stock.spares else None
 
     def wait_seconds(self) -> float | None:
-        """After how much time `advance` has something to do; None = there is nothing."""
+        """Seconds until `advance` has something to do; None = there is nothing."""
         if self._assembler:
             return _POLL_INTERVAL
         return max(0.0, self._due_at - time.monotonic()) if self._next_stock() else None
 
     def advance(self) -> None:
-        """Whenever the pod host has done what it was asked: takes what has been made, begins the next one when it is
-        time, and drops what is of no use any more."""
+        """Called by the pod host between requests: takes an assembled spare, begins the next one when it is due, and drops
+        those that are no longer valid."""
         self._collect()
         now = time.monotonic()
         self._drop_useless(now)
@@ -144,8 +143,8 @@ class SpareRoots:
             self._start_assembler(stock)
 
     def _drop_useless(self, now: float) -> None:
-        """From time to time: those whose image has changed or is not used any more, and those that would be made in
-        another way by now."""
+        """Every CHECK_INTERVAL seconds: drops spares whose image has changed or is no longer used, and those that would now be made
+        differently."""
         if now - self._checked_at < CHECK_INTERVAL:
             return
         self._checked_at = now
@@ -154,7 +153,7 @@ class SpareRoots:
                 self._drop(key)
 
     def close(self) -> None:
-        """Nothing is left of them."""
+        """Removes all spares and their directories."""
         self._collect()
         if self._assembler:
             self._abandon_assembler(self._assembler)
@@ -165,7 +164,7 @@ class SpareRoots:
             beneath.remove_path(self._directory)
             os.close(self._directory_fd)
             self._directory_fd = -1
-            with contextlib.suppress(OSError):  # another pod host's lie there
+            with contextlib.suppress(OSError):  # another pod host has spares there
                 os.rmdir(os.path.dirname(self._directory))
 
     def _new_stock(self, spec: RootfsSpec) -> _Stock:
@@ -176,13 +175,13 @@ class SpareRoots:
         return stock
 
     def _next_stock(self) -> _Stock | None:
-        """The image, of those that need one more spare, that was started last."""
+        """Of the images that need one more spare, the one that was started last."""
         now, stocks = time.monotonic(), reversed(self._stocks.values())
         return next((s for s in stocks if len(s.spares) < SPARES_PER_IMAGE and s.try_at <= now), None)
 
     def _start_assembler(self, stock: _Stock) -> None:
         if not stock.is_valid():
-            stock.try_at = math.inf  # its image may have gone: the next start will tell
+            stock.try_at = math.inf  # its image may be deleted: the next start will show
             return
         self._count += 1
         directory = f"{self._directory}/{self._count}"
@@ -202,7 +201,7 @@ class SpareRoots:
         self._assembler = _Assembler(pid, ours, stock, directory, time.monotonic())
 
     def _collect(self) -> None:
-        """Takes what the process has made that makes a spare, if it is ready."""
+        """Takes the spare from the process that assembles it, if it is ready."""
         assembler = self._assembler
         if assembler is None:
             return
@@ -237,7 +236,7 @@ class SpareRoots:
         self._discard(self._stocks.pop(key).spares)
 
     def _discard(self, spares: list[SpareRoot]) -> None:
-        """In a process of its own: when the last one leaves a file system the kernel may wait for the disk."""
+        """Discards spares in a child: unmounting a file system for the last time may wait for the disk."""
         if not spares:
             return
         try:
@@ -248,20 +247,20 @@ class SpareRoots:
                         beneath.remove_path(spare.directory)
                 finally:
                     os._exit(0)
-        except OSError:  # no process can be made: then it is done here, and the directories go with the pod host
+        except OSError:  # no fork: the namespaces are closed here, and the directories go with the pod host
             pass
         for spare in spares:
             os.close(spare.namespace)
 
 
 def _key(spec: RootfsSpec) -> tuple[object, ...]:
-    """Equal for containers that can use each other's spares."""
+    """The key of an image's spares; equal for containers that can use each other's."""
     shared = tuple((path, mode) for path, mode in spec["shared"])
     return spec["entry"], tuple(spec["layers"]), tuple(spec["hidden"]), tuple(spec["overlaid"]), shared
 
 
 def _assemble(spec: RootfsSpec, connection: socket.socket) -> None:
-    """In the process that was forked for it; never returns."""
+    """In the forked process: assembles a spare and sends its namespace; never returns."""
     try:
         try:
             namespace = rootfs.assemble_ahead(spec)
@@ -274,7 +273,7 @@ def _assemble(spec: RootfsSpec, connection: socket.socket) -> None:
 
 
 def _lock(directory: str) -> int:
-    """Says that a directory is in use, as long as this process lives. Raises OSError when it is another's."""
+    """Marks a directory as in use as long as this process lives. Raises OSError if it is another's."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -285,16 +284,16 @@ def _lock(directory: str) -> int:
 
 
 def _remove_abandoned(parent: str) -> None:
-    """What nobody has locked."""
+    """Removes the directories that no process has locked."""
     for name in os.listdir(parent):
-        with contextlib.suppress(OSError):  # it is another pod host's, or has just gone
+        with contextlib.suppress(OSError):  # it is another pod host's, or was just removed
             fd = _lock(f"{parent}/{name}")
             beneath.remove_path(f"{parent}/{name}")
             os.close(fd)
 
 
 def adopt(directory: str, spec: Mapping[str, Any]) -> bool:
-    """In the container's own process: what a spare will hold of written files becomes this run's. False when it cannot."""
+    """In the container's own process: makes a spare's directory for written files this run's. False if that fails."""
     beneath.remove_path(spec["scratch"])
     try:
         os.rename(directory, spec["scratch"])

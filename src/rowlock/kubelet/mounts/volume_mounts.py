@@ -1,9 +1,10 @@
 """The file system as one container sees it: this machine's, with its volumes mounted, in a mount namespace of its own.
 
-Called in the program's own process before exec (`mount_volumes`), so nothing of it is seen outside and nothing is left
-behind. A mount point that the machine does not have is made in a private copy of its parent directory: a memory file
-system with everything that is there bound into it; what is missing in `/` makes such a copy the container's root.
-Memory volumes belong to the pod: they live in a namespace of the pod (`PodMounts`) from which its containers get
+Called in the program's own process before exec (`mount_volumes`), so its mounts are not seen outside and leave nothing behind. A mount
+point that the machine lacks is made in a private copy of its parent directory: a memory file system with the existing entries bound
+into it; if it is missing in `/`, such a copy becomes the container's root.
+
+Memory volumes belong to the pod: they are in a namespace of the pod (`PodMounts`) from which its containers get
 theirs. Standard library only, because shims are made of it; Linux only.
 """
 
@@ -19,11 +20,11 @@ from rowlock.kubelet.mounts import calls
 
 _OLD_ROOT = ".rowlock-old-root"
 MAX_COPIED_ENTRIES = 2000
-"""Entries of a directory that a private copy may have."""
+"""Most entries of a directory that is copied."""
 
 
 class MountError(Exception):
-    """A volume that could not be mounted; a sentence."""
+    """A volume could not be mounted; carries a sentence."""
 
 
 def probe_mount_namespaces() -> str:
@@ -37,12 +38,11 @@ def probe_mount_namespaces() -> str:
 def mount_volumes(
     volume_mounts: Sequence[Mapping[str, Any]], staging: str, own_directories: Sequence[str] = ()
 ) -> None:
-    """Mounts, in order: {source, target, volume, read_only}. The caller has isolated itself.
+    """Mounts volumes in order, each {source, target, volume, read_only}. The caller has a mount namespace of its own.
 
     A mount of a part of a volume has `root`, the volume, and `sub_path`, which is looked up below it.
-
-    `staging` is a directory that nobody needs any more (the new root begins there); `own_directories` are directories of this
-    container alone, where mount points are simply made. Raises MountError with a sentence."""
+    `staging` is a directory that is no longer needed (a new root is built there); `own_directories` are directories of this
+    container alone, where mount points can be made directly. Raises MountError with a sentence."""
     private_directories = list(own_directories)
     for mount in volume_mounts:
         if _existing_ancestor(str(mount["target"])) == "/" and not os.path.lexists(str(mount["target"])):
@@ -53,7 +53,7 @@ def mount_volumes(
 
 
 def open_sources(volume_mounts: Sequence[Mapping[str, Any]], *, detached: bool = False) -> list[int]:
-    """What is mounted, as handles, in order; `detached`: as mounts that outlive a change of the root. Raises MountError."""
+    """Opens the sources of the mounts, in order; `detached`: as mounts that outlive a change of the root. Raises MountError."""
     handles = [_explain_failure(mount, lambda m=mount: _open_source(m)) for mount in volume_mounts]
     return (
         [_detach_source(mount, fd) for mount, fd in zip(volume_mounts, handles, strict=True)] if detached else handles
@@ -70,8 +70,8 @@ def _detach_source(mount: Mapping[str, Any], fd: int) -> int:
 def bind_volumes(
     volume_mounts: Sequence[Mapping[str, Any]], sources: Sequence[int], private_directories: list[str] | None = None
 ) -> None:
-    """Mounts `sources`, which are closed. Without `private_directories` all of the root is the container's own, and the
-    sources are detached; else mount points are simply made in these alone. Raises MountError."""
+    """Mounts `sources` and closes them. Without `private_directories` the whole root is the container's own, and the sources are
+    detached; else mount points are made directly only in these. Raises MountError."""
     read_only: dict[int, Mapping[str, Any]] = {}
     handles: dict[str, int] = {}
     try:
@@ -80,7 +80,7 @@ def bind_volumes(
             os.close(fd)
             if mount.get("read_only"):
                 read_only[handle] = mount
-        # last, because mount points of other volumes are made in them
+        # last, because other volumes' mount points are made in them
         for handle, mount in read_only.items():
             _explain_failure(mount, lambda h=handle: calls.remount_read_only(f"/proc/self/fd/{h}"))
     finally:
@@ -101,7 +101,7 @@ def _explain_failure(mount: Mapping[str, Any], action: Any) -> Any:
 
 
 def _open_source(mount: Mapping[str, Any]) -> int:
-    """What is mounted, as a handle."""
+    """Opens the source of a mount."""
     if not mount.get("sub_path"):
         return os.open(str(mount["source"]), _O_PATH)
     root = os.open(str(mount["root"]), _O_PATH)
@@ -114,7 +114,7 @@ def _open_source(mount: Mapping[str, Any]) -> int:
 def _bind_volume(
     mount: Mapping[str, Any], source: int, private_directories: list[str] | None, handles: dict[str, int]
 ) -> int:
-    """Mounts one; returns a handle of what is to be seen there now, which is also added to `handles` by its path."""
+    """Mounts one volume; returns a handle of what is now at its target, which is also added to `handles` by its path."""
     bind = _bind_at if private_directories is not None else calls.attach
     is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
     target, volume, rest = _locate_target(str(mount["target"]), handles)
@@ -141,10 +141,10 @@ def _bind_volume(
 
 
 def _locate_target(target: str, handles: Mapping[str, int]) -> tuple[str, str, str]:
-    """Where a mount point is: a path of the machine; or the volume, mounted already, in which it is, and the path there.
+    """The place of a mount point: a path of the machine; or the volume, already mounted, that contains it, and the path in it.
 
-    The machine's links are followed. Those in a volume are a program's, which may change them while we look: the part of
-    the path that lies in a volume is left as it is."""
+    Links of the machine are followed. Links in a volume belong to a program, which may change them meanwhile: the part of
+    the path within a volume is left as it is."""
     current, words = "/", [word for word in target.split("/") if word]
     for number, word in enumerate(words):
         if current in handles:
@@ -158,7 +158,7 @@ def _bind_at(source: int, place: int) -> None:
 
 
 def _bind_beneath(parent: int, name: str, source: int, is_directory: bool, bind: Callable[[int, int], None]) -> int:
-    """Mounts on an entry of a directory that a program may write to; closes `parent`."""
+    """Mounts on an entry of a directory to which a program may write; closes `parent`."""
     try:
         with contextlib.suppress(FileExistsError):
             if is_directory:
@@ -186,14 +186,14 @@ def _verify_kinds(found: int, is_directory: bool) -> None:
 
 
 def _existing_ancestor(path: str) -> str:
-    """The deepest directory on the way to `path` that is there."""
+    """The deepest existing directory on the way to `path`."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
 
 
 def _make_parent_private(target: str, private_directories: list[str]) -> None:
-    """Sees to it that `target` can be made without touching the machine's own directories."""
+    """Makes sure that `target` can be made without changing the machine's own directories."""
     parent = _existing_ancestor(os.path.dirname(target))
     if any(
         parent == mine or (parent.startswith(mine.rstrip("/") + "/") and mine != "/") for mine in private_directories
@@ -234,9 +234,9 @@ def _bind_entries(original: str, copy: str, cover: Any) -> None:
     kinds = [(e.name, e.is_symlink(), e.is_dir(follow_symlinks=False)) for e in entries]
     links = {name: os.readlink(f"{original}/{name}") for name, is_link, _ in kinds if is_link}
     cover()
-    with contextlib.suppress(OSError):  # in a user namespace, of somebody who has no number there
+    with contextlib.suppress(OSError):  # an owner that has no id in this user namespace
         os.chown(copy, found.st_uid, found.st_gid)
-    with contextlib.suppress(OSError):  # another's sticky bit or group: not needed to see what is there
+    with contextlib.suppress(OSError):  # the sticky bit or group of another user: not essential
         os.chmod(copy, stat.S_IMODE(found.st_mode))
     for name, is_link, is_directory in kinds:
         target = f"{copy.rstrip('/')}/{name}"
@@ -248,7 +248,7 @@ def _bind_entries(original: str, copy: str, cover: Any) -> None:
 
 
 def _pivot_to_copy(staging: str) -> None:
-    """Makes a private copy of `/` the root, as containers have it."""
+    """Makes a private copy of `/` the root, as a container has it."""
     _mount_tmpfs(staging)
     os.mkdir(f"{staging}/{_OLD_ROOT}")
     calls.pivot_root(staging, f"{staging}/{_OLD_ROOT}")

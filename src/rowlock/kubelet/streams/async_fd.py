@@ -1,6 +1,6 @@
-"""The server's ends of a program's pipes, terminals and sockets, read and written without waiting.
+"""The server's ends of a program's pipes, terminals and sockets, read and written without blocking.
 
-One chunk at a time without a buffer: a slow reader blocks the program and takes no memory of the server.
+One chunk at a time without a buffer: a slow reader blocks the program and uses no memory of the server.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ CHUNK = 1 << 15
 
 
 class AsyncFd:
-    """A file descriptor of ours; closed once."""
+    """A file descriptor owned by this object, which closes it once."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -20,11 +20,11 @@ class AsyncFd:
 
     @property
     def fd(self) -> int:
-        """-1 once it is closed."""
+        """The descriptor; -1 after it is closed."""
         return self._fd
 
     def set_read_timeout(self, timeout: float) -> None:
-        """From now on `timeout` seconds without a byte count as the end, for who waits already too."""
+        """From now on, `timeout` seconds without a byte count as the end, also for a read that is already waiting."""
         self._read_timeout = timeout
         if self._reader is not None:
             _wake_waiter(self._reader)
@@ -37,12 +37,12 @@ class AsyncFd:
             except BlockingIOError:
                 if not await self._wait_readable():
                     return b""
-            except OSError:  # EIO: nobody has the other end of the terminal any more
+            except OSError:  # EIO: the other end of the terminal is closed
                 return b""
         return b""
 
     async def write(self, data: bytes) -> bool:
-        """All of it; False when nobody reads any more."""
+        """Writes all of it; False if the reader is gone."""
         rest = memoryview(data)
         while rest and self._fd >= 0:
             try:
@@ -79,7 +79,7 @@ class AsyncFd:
                 loop.remove_writer(fd)
 
     def close(self) -> None:
-        """End the waits for it: they see end of file."""
+        """Closes it; a waiting read returns the end of file."""
         fd, self._fd = self._fd, -1
         if fd < 0:
             return

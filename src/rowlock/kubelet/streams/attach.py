@@ -1,7 +1,7 @@
-"""Attached to a container's own program: what it prints from now on is read from its log, input goes to its stdin.
+"""Attaches to a container's own program: its further output is read from its log, input goes to its stdin.
 
-stdout and stderr are one stream, as in the log. Leaving does nothing to the program, but a stdin with `stdinOnce`
-ends with the first who had it.
+stdout and stderr are one stream, as in the log. Detaching does not affect the program, but with `stdinOnce` its stdin ends
+with the first client that had it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ STDOUT = 1
 
 
 class AttachSession:
-    """One client. See `Session` in `exec_sessions.py` for what each of these is."""
+    """One attached client, with the methods of `ProcessSession` in `exec_sessions.py`."""
 
     channels: tuple[int, ...] = (STDOUT,)
 
@@ -32,8 +32,8 @@ class AttachSession:
         self._ended = asyncio.Event()
 
     def open_input(self, path: Path) -> None:
-        """Connects to the program's stdin. Raises OSError when it has ended (somebody had it before), BlockingIOError
-        when nobody lets us in: who listens there is the pod's, and must not be waited for here."""
+        """Connects to the program's stdin. Raises OSError if stdin has ended (with an earlier client), BlockingIOError if the
+        listener accepts no connection now: it belongs to the pod, and must not block the server."""
         sock = socket.socket(socket.AF_UNIX)
         sock.setblocking(False)
         try:
@@ -45,25 +45,25 @@ class AttachSession:
         self._input, self._input_fd = sock, AsyncFd(sock.fileno())
 
     async def read(self, channel: int) -> bytes:
-        """What the program prints; b"" when it has ended."""
+        """The next output of the program; b"" when it has ended."""
         chunk = await anext(self._output, b"")
         if not chunk:
             self._ended.set()
         return chunk
 
     async def write(self, data: bytes) -> None:
-        """Waits while the program reads nothing."""
+        """Writes to the program's stdin; waits while the program reads nothing."""
         if self._input_fd is not None:
             await self._input_fd.write(data)
 
     def finish_input(self) -> None:
-        """No more input from this client."""
+        """Ends the input of this client."""
         if self._input is not None:
             with contextlib.suppress(OSError):  # the program has ended
                 self._input.shutdown(socket.SHUT_WR)
 
     def resize(self, columns: int, rows: int) -> None:
-        """The size of the program's terminal, where it has one."""
+        """Sets the size of the program's terminal, if it has one."""
         if not self._tty:
             return
         with contextlib.suppress(OSError):  # it has just ended
@@ -74,7 +74,7 @@ class AttachSession:
                 os.close(fd)
 
     async def wait_exit(self) -> tuple[int, str]:
-        """Always 0: how the program ended is in the pod's status."""
+        """Waits for the end of the output. Always 0: how the program ended is in the pod's status."""
         await self._ended.wait()
         return 0, ""
 

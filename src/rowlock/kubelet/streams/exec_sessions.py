@@ -1,7 +1,7 @@
-"""The way into running pods: `exec`, `attach` and connections to their ports, for the API server to serve.
+"""Sessions in running pods: `exec`, `attach` and connections to their ports, for the API server to serve.
 
-A `ProcessSession` is what the API server holds while somebody is inside: it reads and writes one chunk at a time, and
-closing it ends what was started. Programs are started by the pod host (`exec_process.py`).
+The API server holds a `ProcessSession` while a client is connected: it reads and writes one chunk at a time, and
+closing it ends what was started. The pod host starts the programs (`exec_process.py`).
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from rowlock.objects import Key, Object
 from rowlock.objects import uid as uid_of
 
 OUTPUT_DRAIN_TIMEOUT = 0.5
-"""Seconds without output, after a program ended, until what it left running is not listened to any more."""
+"""Seconds without output after a program's end until the output of processes that it left is no longer read."""
 DIAL_TIMEOUT = 10.0
-"""Seconds in which a connection to a pod's port must stand."""
+"""Seconds to wait for a connection to a pod's port."""
 STDOUT, STDERR = 1, 2
 
 
 class ProcessSession:
-    """One program somebody talks to. `read(1)` is its stdout or its terminal, `read(2)` its stderr."""
+    """One exec'ed program and its client. `read(1)` is its stdout or its terminal, `read(2)` its stderr."""
 
     def __init__(self, control: AsyncFd, fds: Mapping[int, AsyncFd], pid: int) -> None:
         self.pid = pid
@@ -58,7 +58,7 @@ class ProcessSession:
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """What can be read."""
+        """The channels that can be read."""
         return tuple(number for number in (STDOUT, STDERR) if number in self._fds)
 
     async def read(self, channel: int) -> bytes:
@@ -66,28 +66,28 @@ class ProcessSession:
         return await self._fds[channel].read()
 
     async def write(self, data: bytes) -> None:
-        """To its stdin; lost when it does not read any more."""
+        """Writes to the program's stdin; lost if it no longer reads."""
         if 0 in self._fds:
             await self._fds[0].write(data)
 
     def finish_input(self) -> None:
-        """No more input: its stdin ends. A terminal has no such thing."""
+        """Ends the input: closes stdin. Does nothing for a terminal."""
         if STDOUT in self._fds and self._fds.get(0) is not self._fds[STDOUT] and 0 in self._fds:
             self._fds.pop(0).close()
 
     def resize(self, columns: int, rows: int) -> None:
-        """The size of its terminal."""
+        """Sets the size of its terminal."""
         if self._fds.get(0) is self._fds[STDOUT] and self._fds[STDOUT].fd >= 0:
             with contextlib.suppress(OSError):  # it has just ended
                 fcntl.ioctl(self._fds[STDOUT].fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def wait_exit(self) -> tuple[int, str]:
-        """Its exit code, and a sentence when it could not be started."""
+        """Waits for the end. Returns the exit code, and a sentence if the program could not be started."""
         await self._ended.wait()
         return self._outcome
 
     async def close(self) -> None:
-        """Lets go of everything; a program that still runs is stopped."""
+        """Closes everything; a program that still runs is stopped."""
         self._exit_task.cancel()
         await asyncio.gather(self._exit_task, return_exceptions=True)
         for end in (self._control, *self._fds.values()):
@@ -95,7 +95,7 @@ class ProcessSession:
 
 
 class FailedSession:
-    """A session of a program that could not be started: nothing to read, one sentence at its end."""
+    """The session of a program that could not be started: no output, one sentence at its end."""
 
     channels: tuple[int, ...] = ()
     pid = 0
@@ -107,19 +107,19 @@ class FailedSession:
         return b""
 
     async def write(self, data: bytes) -> None:
-        """There is nobody to read it."""
+        """Does nothing: there is no program."""
 
     def finish_input(self) -> None:
-        """There is no input."""
+        """Does nothing: there is no input."""
 
     def resize(self, columns: int, rows: int) -> None:
-        """There is no terminal."""
+        """Does nothing: there is no terminal."""
 
     async def wait_exit(self) -> tuple[int, str]:
         return 1, self._sentence
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class StreamingServer:
     directories: PodDirectories
     pod_states: Mapping[str, PodState]
     log: Callable[[str, str, LogOptions], AsyncIterator[bytes]]
-    """As `Api.log` has it."""
+    """Reads a log, like `Api.log`."""
 
     async def exec(
         self, key: Key, container: str, argv: list[str], *, tty: bool = False, stdin: bool = False
@@ -159,7 +159,7 @@ class StreamingServer:
     async def attach(
         self, key: Key, container: str, *, tty: bool = False, stdin: bool = False, logs: bool = False
     ) -> AttachSession:
-        """To the container's own program, with `logs` from its first line. Raises NotFound, and Internal when the
+        """Attaches to the container's own program, with `logs` from its first line. Raises NotFound, and Internal when the
         container does not run."""
         pod_state, run = self._running_container(key, container)
         container_spec = next(c for c in all_containers(self._get_pod(key)) if c["name"] == container)
@@ -174,11 +174,11 @@ class StreamingServer:
             except BlockingIOError:
                 raise Internal(f"the stdin of container {container} takes no more clients: try again later") from None
             except OSError:
-                pass  # its stdin has ended: what is written is lost, as everywhere
+                pass  # its stdin has ended: input is lost, as everywhere
         return session
 
     async def dial(self, key: Key, port: int) -> socket.socket:
-        """A connection to a port inside a pod's network. Raises NotFound, Internal, OSError when nobody listens."""
+        """Connects to a port inside a pod's network. Raises NotFound, Internal, and OSError if nothing listens."""
         pod_state = self.pod_states.get(uid_of(self._get_pod(key)))
         if pod_state is None or not any(run.pid for run in pod_state.live_runs()):
             raise Internal(f"pod {key.name} is not running")
@@ -194,8 +194,8 @@ class StreamingServer:
         return connection
 
     async def open_pod_socket(self, pod_state: PodState) -> tuple[socket.socket, str]:
-        """A socket in the pod's network, and what the pod is called there: `localhost`'s address. Where we may not enter a
-        container's network, it is one of ours, and the pod's own address."""
+        """A socket in the pod's network and the pod's address there, that of `localhost`. If we may not enter a container's network,
+        a socket of the machine's network, and the pod's own address."""
         card = pod_state.card
         if not card.contained:
             return await self.host.request_socket(
@@ -222,7 +222,7 @@ class StreamingServer:
 
 
 def _receive_first_line(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """What the pod host's child says first, and the descriptors that come with it."""
+    """The first line from the pod host's child, and the descriptors that come with it."""
     control.settimeout(30)
     data, fds, _, _ = socket.recv_fds(control, 65536, 3)
     if not data:

@@ -1,6 +1,6 @@
-"""Which file a question about a log means: container, run, deleted pods; and the words when there is none.
+"""Finds the file of a requested log: container, run, deleted pods; and the error when there is none.
 
-The answers are those of a real API server: a container that has not started, a previous run that is not there, a
+The answers are those of a real API server: a container that has not started, a previous run that does not exist, a
 container that does not exist. How files are read is in `logs.py`.
 """
 
@@ -27,7 +27,7 @@ from rowlock.objects import name as name_of
 from rowlock.objects import uid as uid_of
 
 _REMOVAL_TIMEOUT = 5.0
-"""Seconds that a reader waits for the logs of a pod that is going."""
+"""Seconds that a reader waits for the logs of a pod that is being removed."""
 
 
 class PodLogs:
@@ -80,15 +80,15 @@ class PodLogs:
                 yield piece
 
     def announce_pod(self, pod_key: Key) -> None:
-        """The kubelet has a new pod: wake the followers that wait for its start."""
+        """Wakes the followers that wait for the start of a pod, which the kubelet has now."""
         for event in self._arrivals.get(pod_key, ()):
             event.set()
 
     async def _wait_for_start(self, pod_key: Key, container: str, options: LogOptions) -> bool:
-        """Until a container that is on its way has started, or cannot, or the time is over. Has it waited?
+        """Waits until a container that is being started has started, or cannot, or `start_timeout` is over. Returns whether it waited.
 
-        Who creates a pod and asks for its log at once would else ask again and again, and each question takes from the start
-        what it waits for."""
+        Otherwise a client that creates a pod and reads its log at once would poll, and each poll would slow down the start that it
+        waits for."""
         has_waited = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(options.start_timeout):
@@ -112,16 +112,16 @@ class PodLogs:
                 self._arrivals.pop(pod_key, None)
 
     def _is_leaving(self, pod_key: Key, present_uid: str) -> bool:
-        """Has a pod of that name, other than that with `present_uid`, gone from the store, and its directory not yet?"""
+        """Whether a pod of that name, other than that with `present_uid`, is deleted but still has its directory."""
         return bool(self._directories.present_uids(pod_key) - {present_uid})
 
     async def _read_deleted_pod_log(
         self, pod_key: Key, options: LogOptions, absent: ApiError, present_uid: str = ""
     ) -> AsyncIterator[bytes]:
-        """What the last pod of that name wrote; `present_uid`: the one that is there now. Raises `absent` where nothing is kept."""
+        """The log of the last deleted pod of that name; `present_uid`: the existing one. Raises `absent` if nothing is kept."""
         deadline = time.monotonic() + _REMOVAL_TIMEOUT
         while self._is_leaving(pod_key, present_uid) and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)  # its logs are in neither place meanwhile, but an earlier pod's may be
+            await asyncio.sleep(0.02)  # its logs are in neither place meanwhile, but those of an earlier pod may be
         find = self._directories.find_deleted_pod_log
         path = await asyncio.to_thread(find, pod_key.namespace, pod_key.name, options.container, options.owner)
         if path is None:
@@ -135,7 +135,7 @@ class PodLogs:
 
 
 def _is_on_its_way(pod: Object, state: PodState | None, container: str) -> bool:
-    """Has it not started, and does nothing stand in the way that is known?"""
+    """Whether it has not started, and no known problem prevents that."""
     if phase(pod) not in ("", "Pending") or is_deleting(pod):
         return False
     if state is None:
@@ -145,7 +145,7 @@ def _is_on_its_way(pod: Object, state: PodState | None, container: str) -> bool:
 
 
 def select_container(pod: Object, requested: str) -> str:
-    """The container that is meant. Raises BadRequest as the real server."""
+    """The container to read. Raises BadRequest as the real server does."""
     mains = [c["name"] for c in main_containers(pod)]
     if requested:
         if requested not in [c["name"] for c in all_containers(pod)]:

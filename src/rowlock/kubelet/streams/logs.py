@@ -1,8 +1,8 @@
 """A container's log: read, tail, since, follow. The files are written by shims, `time text` a line, time 31 bytes wide.
 
-`read(path, options, finished)` yields bytes as kubectl wants them. A follower samples *finished?* before each read,
+`read(path, options, is_finished)` yields bytes as kubectl wants them. A follower calls `is_finished` before each read,
 never after, or the last lines would be lost. It is woken by inotify (one instance for all followers); elsewhere it
-looks again after 5 to 200 ms.
+polls every 5 to 200 ms.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ from rowlock.objects import micro_timestamp, seconds
 
 _BLOCK = 1 << 18
 _MAX_LINE = 1 << 20
-"""The most bytes that are read to find a line's end: a program may have made its log 200 GB of nothing."""
+"""Most bytes that are read to find a line's end: a program may have extended its log to 200 GB of zeros."""
 _TIMESTAMPS = re.compile(rb"^.{%d}" % TIMESTAMP_WIDTH, re.M)
 _LONGEST_WAIT = 2.0
-"""Seconds after which a follower looks again, whatever it was told."""
+"""Seconds after which a follower polls, even if inotify reported nothing."""
 _MODIFY, _NONBLOCK, _CLOEXEC = 0x2, 0o4000, 0o2000000
 _libc = ctypes.CDLL(None)
 
 
 class TimestampStripper:
-    """Takes the stamps off a stream that may be cut anywhere."""
+    """Removes the timestamps from a stream that may be cut anywhere."""
 
     def __init__(self, *, at_line_start: bool = True) -> None:
         """`at_line_start`: the stream begins with a line, not within one."""
@@ -47,7 +47,7 @@ class TimestampStripper:
             return b""
         cut = data.rfind(b"\n") + 1 if (self._at_line_start or b"\n" in data) else 0
         rest = data[cut:]
-        if (cut or self._at_line_start) and 0 < len(rest) < TIMESTAMP_WIDTH:  # half a stamp: wait for the other half
+        if (cut or self._at_line_start) and 0 < len(rest) < TIMESTAMP_WIDTH:  # part of a timestamp: wait for the rest
             self._pending, data = rest, data[:cut]
         if not self._at_line_start:
             first, newline, data = data.partition(b"\n")
@@ -61,7 +61,7 @@ class TimestampStripper:
 
 
 def timestamp_of(line: bytes) -> float:
-    """When a stored line was written; 0.0 when it cannot be told."""
+    """When a stored line was written, in seconds since the epoch; 0.0 = unknown."""
     try:
         return seconds(line[:26].decode() + "Z")
     except ValueError:
@@ -69,15 +69,15 @@ def timestamp_of(line: bytes) -> float:
 
 
 def first_kept_offset(file: BinaryIO, position: int) -> int:
-    """`position`; or, when what was there has been given back to the disk, the first line that is kept after it."""
+    """`position`; if the data there was given back to the disk, the beginning of the first complete line that is kept after it."""
     fd = file.fileno()
     current = os.lseek(fd, 0, os.SEEK_CUR)
     try:
         data = os.lseek(fd, position, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else position
-    except OSError:  # the end of the file, or a file system that does not know
+    except OSError:  # the end of the file, or a file system without SEEK_DATA
         data = position
     finally:
-        os.lseek(fd, current, os.SEEK_SET)  # the buffer above the descriptor notices nothing
+        os.lseek(fd, current, os.SEEK_SET)  # the file object's buffer must not notice
     if data <= position:
         return position
     file.seek(data)
@@ -86,8 +86,8 @@ def first_kept_offset(file: BinaryIO, position: int) -> int:
 
 
 async def find_start(file: BinaryIO, options: LogOptions, log_limit: int) -> int:
-    """The offset where the wanted part begins. `log_limit`: how far before the end the last lines are looked for; no log of an honest
-    program is longer."""
+    """The offset where the requested part begins. `log_limit`: how far before the end the last lines are searched; no log that a shim
+    has written is longer."""
     size, start = file.seek(0, os.SEEK_END), first_kept_offset(file, 0)
     if options.since is not None:
         start = _since_offset(file, (start, size), options.since)
@@ -102,7 +102,7 @@ async def find_start(file: BinaryIO, options: LogOptions, log_limit: int) -> int
 
 
 def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
-    """Where the last `lines` lines begin, read backwards in blocks; the lower bound where there are fewer."""
+    """The offset where the last `lines` lines begin, read backwards in blocks; the lower bound if there are fewer."""
     first, size = bounds
     if lines <= 0:
         return size
@@ -111,7 +111,7 @@ def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
         begin = max(first, end - _BLOCK)
         file.seek(begin)
         block = file.read(end - begin)
-        if block.count(0) == len(block) == _BLOCK:  # a hole: no shim writes such a block without a line's beginning
+        if block.count(0) == len(block) == _BLOCK:  # a hole: shims never write a block without a line's beginning
             return end
         stop = len(block) - 1 if end == size and block.endswith(b"\n") else len(block)
         if (count := block.count(b"\n", 0, stop)) < missing:
@@ -123,7 +123,7 @@ def _tail_offset(file: BinaryIO, bounds: tuple[int, int], lines: int) -> int:
 
 
 def _since_offset(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
-    """The first line not older than `since`: lines are in order of time, so halve the file."""
+    """The offset of the first line not older than `since`, by bisection: lines are in order of time."""
     low, high = bounds
     while low < high:
         middle = (low + high) // 2
@@ -137,7 +137,7 @@ def _since_offset(file: BinaryIO, bounds: tuple[int, int], since: float) -> int:
 
 
 def _next_line_offset(file: BinaryIO, offset: int) -> int:
-    """The first line that begins at `offset` or later; the file stands there."""
+    """The offset of the first line that begins at `offset` or later; positions the file there."""
     file.seek(max(0, offset - 1))
     if offset:
         file.readline(_MAX_LINE)
@@ -170,7 +170,7 @@ class LogWatcher:
 
     @contextlib.contextmanager
     def watch_file(self, path: Path, woken: asyncio.Event) -> Iterator[bool]:
-        """Sets `woken` whenever the file grows; False where the system cannot tell."""
+        """Sets `woken` whenever the file grows; yields False where the system cannot watch it."""
         watch = int(_libc.inotify_add_watch(self._fd, os.fsencode(path), _MODIFY)) if self._open() else -1
         if watch < 0:
             yield False
@@ -200,11 +200,11 @@ async def read(
     *,
     log_limit: int = DEFAULT_LOG_LIMIT,
 ) -> AsyncIterator[bytes]:
-    """The log of one run. `is_finished` says that nothing will be added; `woken` is set when that may have changed.
+    """Reads the log of one run. `is_finished` says that nothing will be added; `woken` is set when that may have changed.
     `log_limit`: bytes of a log that are kept."""
     try:
         fd = untrusted.open_regular(str(path))
-    except OSError:  # there is none, or what is there is no log
+    except OSError:  # there is none, or it is not a regular file
         return
     bytes_left = options.limit_bytes
     watched = watcher.watch_file(path, woken) if options.follow else contextlib.nullcontext(False)
@@ -235,15 +235,15 @@ async def read(
 
 
 class _Reading:
-    """One reader's way through a log file that its writer shortens at the front meanwhile."""
+    """One reader's position in a log file that its writer may shorten at the front meanwhile."""
 
     def __init__(self, file: BinaryIO, timestamps: bool, *, ends_line: bool) -> None:
-        """`ends_line`: what stands before the position ends a line."""
+        """`ends_line`: whether the position is at the beginning of a line."""
         self._file, self._ends_line = file, ends_line
         self._strip = None if timestamps else TimestampStripper(at_line_start=ends_line)
 
     def read_chunk(self, size: int) -> bytes | None:
-        """What comes next, b"" for half a time; None at the end of the file. Where the log was shortened beyond the position, a
+        """The next chunk, b"" after part of a timestamp, None at the end of the file. If the log was shortened beyond the position, a
         line says how much is missing."""
         file = self._file
         while True:
@@ -253,7 +253,7 @@ class _Reading:
             data = file.read(size)
             if not data or _next_read_offset(file, begin) == begin:
                 break
-            file.seek(position)  # it was shortened while it was read: zeros may be in what was read
+            file.seek(position)  # it was shortened during the read, which may contain zeros
         if begin == position:
             return self._take(data) if data else None
         if self._strip is not None:
@@ -268,8 +268,8 @@ class _Reading:
         return chunk
 
     def _hole_line(self, missing: int, following: bytes) -> bytes:
-        """`missing`: bytes of the file, times of lines included; below 0 where the file was begun anew and nobody knows. `following`:
-        what comes next, whose time the line gets."""
+        """`missing`: bytes of the file, timestamps included; below 0 = unknown, as the file was begun anew. `following`: the data
+        behind it, whose timestamp the line gets."""
         much = f"{missing} bytes" if missing > 0 else "an unknown number of bytes"
         text = f"rowlock: {much} of this log are missing here: they were dropped at its size limit before this reader had taken them\n"
         if self._strip is not None:
@@ -279,5 +279,5 @@ class _Reading:
 
 
 def _next_read_offset(file: BinaryIO, position: int) -> int:
-    """Where to read on: here, unless that is gone; from the start where a file had to be emptied."""
+    """The offset to read on from: `position`, or the first line kept after it; 0 if the file was emptied."""
     return first_kept_offset(file, position) if os.fstat(file.fileno()).st_size >= position else 0

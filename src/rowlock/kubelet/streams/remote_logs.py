@@ -1,6 +1,6 @@
-"""Logs of pods on nodes whose kubelets are other programs: asked for as kube-apiserver asks a kubelet, at the node's own address.
+"""Logs of pods on nodes with kubelets of other programs: requested as kube-apiserver does, at the node's own address.
 
-Such nodes exist where a server was started `--without kubelet`, and a program that plays kubelet registers itself.
+Such nodes exist if a server was started `--without kubelet` and a program that acts as a kubelet registers itself.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from rowlock.objects import dig, timestamp
 
 NO_KUBELET = "no kubelet runs in this server (--without kubelet), and the pod's node names no port of one: there are no logs to read"
 _PATIENCE_S = 30.0
-"""For the connection, and for each piece of a log that is not followed."""
+"""Seconds to wait for the connection, and for each chunk of a log that is not followed."""
 _MESSAGE_LIMIT = 1000
 """Bytes of a refusal that are shown."""
 
 
 async def read_remote_log(view: View, namespace: str, pod_name: str, options: LogOptions) -> AsyncIterator[bytes]:
-    """What the kubelet of the pod's node answers. No credential is sent, and its certificate is not verified, as kube-apiserver
-    does not without an authority for kubelets: only admins write the addresses of nodes. Raises ApiError."""
+    """Reads a log from the kubelet of the pod's node. Sends no credentials and does not verify the certificate, like kube-apiserver
+    without a CA for kubelets: only admins write the addresses of nodes. Raises ApiError."""
     pod = view.get(POD, namespace, pod_name)
     if pod is None:
         raise not_found(POD.plural, pod_name)
@@ -30,7 +30,7 @@ async def read_remote_log(view: View, namespace: str, pod_name: str, options: Lo
     address = _address(view.get(NODE, "", node_name) or {})
     if not address:
         raise Unsupported(NO_KUBELET)
-    import httpx  # late: most servers have a kubelet of their own
+    import httpx  # imported late: most servers have a kubelet of their own
 
     url = f"https://{address}/containerLogs/{namespace}/{pod_name}/{options.container}"
     wait = httpx.Timeout(_PATIENCE_S, read=None if options.follow else _PATIENCE_S)
@@ -49,7 +49,7 @@ async def read_remote_log(view: View, namespace: str, pod_name: str, options: Lo
 
 
 def _address(node: dict[str, Any]) -> str:
-    """host:port of the node's kubelet; "" where the node does not say."""
+    """host:port of the node's kubelet; "" if the node does not state it."""
     port = dig(node, "status.daemonEndpoints.kubeletEndpoint.Port")
     addresses = {one.get("type"): one.get("address") for one in dig(node, "status.addresses") or ()}
     host = addresses.get("InternalIP") or addresses.get("Hostname")

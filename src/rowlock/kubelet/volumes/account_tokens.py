@@ -1,10 +1,10 @@
-"""Tokens of service accounts in pods, as the kubelet's token manager keeps them: asked for once, again when four fifths of their
-life are over, forgotten with the pod.
+"""Service account tokens of pods, as the kubelet's token manager keeps them: requested once, again after four fifths of their
+lifetime, dropped with the pod.
 
 Admission adds a token volume to every pod. It costs a mount of its own, and a copy of /run (3 to 4 ms of a start of 16:
-`benchmarks/token_start.py`), so it is made for pods that can do something with it: whose account has rights, or that ask for it by
-`automountServiceAccountToken: true`. The variables cost nothing and come with it all the same: a program that finds them looks for
-the token, and ends where there is none (`jax.distributed.initialize` where the package `kubernetes` is installed).
+`benchmarks/token_start.py`), so it is made only for pods that can use it: whose account has rights, or that request it by
+`automountServiceAccountToken: true`. The variables cost nothing but are set only together with it: a program that finds them looks
+for the token, and exits if there is none (`jax.distributed.initialize` where the package `kubernetes` is installed).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ DEFAULT_SECONDS = 3600
 TOKEN_VOLUME_PREFIX = "kube-api-access-"
 """The token volume that admission adds to every pod as a real API server does."""
 _RENEWAL_SHARE = 0.8
-"""Of a token's life, after which there is a new one."""
+"""The share of a token's lifetime after which a new one is requested."""
 
 
 class TokenSource(Protocol):
-    """Who makes tokens: the API server."""
+    """Issues tokens: the API server."""
 
     def load(self) -> object:
-        """What the first token needs: a tenth of a second, in any thread."""
+        """Loads what the first token needs: takes a tenth of a second, in any thread."""
         ...
 
     def request_token(self, pod: PodSpec, audience: str, seconds: int) -> tuple[str, float]:
@@ -37,7 +37,7 @@ class TokenSource(Protocol):
         ...
 
     def has_rights(self, namespace: str, account: str) -> bool:
-        """Is anything bound to this account?"""
+        """Whether any role is bound to this account."""
         ...
 
 
@@ -51,17 +51,17 @@ class PodTokens:
     """Host and port at which pods reach the API server; None where they cannot."""
     _is_ready: bool = False
     _tokens: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
-    """Pod's uid, audience, seconds → token, and from when another one is asked for."""
+    """Pod's uid, audience, seconds → token, and the time from which on a new one is requested."""
 
     def are_wanted(self, pod: PodSpec) -> bool:
-        """Should the volume that admission added be there?"""
+        """Whether the pod should have the token volume that admission added."""
         if self.source is None or self.address is None:
             return False
         return pod.wants_token or self.source.has_rights(pod.namespace, pod.service_account)
 
     def server_variables(self) -> dict[str, str]:
-        """Where in-cluster clients look for the API server: what a kubelet makes of the Service `kubernetes`. Headless Services
-        get no such variables, and there are no others here."""
+        """The variables by which in-cluster clients find the API server: those that a kubelet sets for the Service `kubernetes`. {} =
+        pods cannot reach it."""
         if self.address is None:
             return {}
         host, port = self.address[0], str(self.address[1])
@@ -78,7 +78,7 @@ class PodTokens:
         }
 
     async def load(self) -> None:
-        """Before the first pod with a token: nobody else waits until they can be made. Raises ContainerConfigError."""
+        """Prepares for the first pod with a token, so that only pods with tokens wait for it. Raises ContainerConfigError."""
         if self._is_ready or self.source is None:
             return
         try:
@@ -88,7 +88,7 @@ class PodTokens:
         self._is_ready = True
 
     def token(self, pod: PodSpec, audience: str, seconds: int) -> str:
-        """Raises ContainerConfigError where there are none."""
+        """A valid token of the pod's account. Raises ContainerConfigError if the cluster issues none."""
         if self.source is None:
             raise ContainerConfigError(
                 "this cluster makes no service account tokens: use a Secret with a token of your own"
@@ -104,7 +104,7 @@ class PodTokens:
         return token
 
     def renewable_pods(self, live: Iterable[str]) -> set[str]:
-        """Pods (uids) with a token that is to be renewed; those of pods that are not `live` are forgotten."""
+        """Pods (uids) whose token is due for renewal; tokens of pods that are not `live` are dropped."""
         pods, now = set(live), self.clock()
         for key in [key for key in self._tokens if key[0] not in pods]:
             del self._tokens[key]

@@ -1,14 +1,14 @@
 """Checkpoint directories and how long they are kept.
 
 checkpoints/<job uid>/     what a job's ranks wrote to ROWLOCK_CHECKPOINT_DIR
-checkpoints/.gone/<job uid>     since when there is no such job any more (the file's time)
-checkpoints/.namespaces/<job uid>     the namespace of the job: pods of another one get nothing of it. A hard link to
-    .namespaces/.names/<namespace>, where there can be one: a new file for each job would cost more than all else here
-checkpoints/.namespaces/.uids/<job uid>     in the same way the uid of that namespace: a later one of its name gets nothing of it either
+checkpoints/.gone/<job uid>     since when the job no longer exists (the file's time)
+checkpoints/.namespaces/<job uid>     the namespace of the job, as pods of other namespaces may not use it. A hard link to
+    .namespaces/.names/<namespace>, where possible: a new file for each job would cost more than all else here
+checkpoints/.namespaces/.uids/<job uid>     in the same way the uid of that namespace, as later ones of its name may not use it either
 
-The rule: as long as the job is there its checkpoints are; after it was deleted they stay for KEPT, counted from the
-first look that did not find the job or from the last write, whichever is later. A job that is submitted again is
-another one and has a directory of its own, unless it says whose it goes on from (`RESUME_ANNOTATION`): then it has that one's.
+Checkpoints are kept as long as their job exists. After it was deleted they stay for RETENTION_SECONDS, counted from the first look
+that did not find the job or from the last write, whichever is later. A job that is submitted again is another one with a directory
+of its own, unless it names the job that it resumes (`RESUME_ANNOTATION`): then it uses that one's.
 """
 
 import os
@@ -36,46 +36,46 @@ from rowlock.workloads.frameworks import (
 RETENTION_SECONDS = 7 * 86400.0
 """Seconds."""
 _MARK_BYTES = 256
-"""More than the name of a namespace has."""
+"""Longer than the name of any namespace."""
 MOUNT_PATH = "/run/rowlock/checkpoints"
 """Where programs of other users see the directory."""
 
 
 class OwnerMarks:
-    """Whose each job's checkpoints are: a file for each job, with the text of its owner."""
+    """Records the owner of each job's checkpoints: a file per job that contains the owner's name or uid."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._written = set[str]()
-        """Owners whose file to link to was written since the start."""
+        """Owners whose link source was written since the start."""
 
     def has(self, job: str) -> bool:
-        """Whether the job's is there."""
+        """Whether an owner is recorded for the job."""
         return os.path.isfile(f"{self.directory}/{job}")
 
     def forget(self, job: str) -> None:
-        """The job's checkpoints are gone."""
+        """Removes the record of a job whose checkpoints are deleted."""
         (self.directory / job).unlink(missing_ok=True)
 
     def note(self, job: str, owner: str) -> str:
-        """The first owner keeps it. Returns the owner."""
+        """Records the owner, unless one is recorded already. Returns the recorded owner."""
         mark = f"{self.directory}/{job}"
         try:
             self._link(mark, owner)
         except FileExistsError:
             if known := untrusted.read_file(mark, _MARK_BYTES).decode():
                 return known
-            os.unlink(mark)  # the machine stopped before it was on the disk
+            os.unlink(mark)  # empty: the machine stopped before it was on the disk
             self._link(mark, owner)
         return owner
 
     def _link(self, mark: str, owner: str) -> None:
-        """Raises FileExistsError."""
+        """Writes a new file. Raises FileExistsError."""
         source = f"{self.directory}/.names/{owner}"
         if owner not in self._written:
             self._make_directories()
             with suppress(FileNotFoundError):
-                os.unlink(f"{source}.new")  # the server ended here
+                os.unlink(f"{source}.new")  # left when a server ended here
             _write_new(f"{source}.new", owner)
             os.replace(f"{source}.new", source)
             self._written.add(owner)
@@ -83,7 +83,7 @@ class OwnerMarks:
             os.link(source, mark)
         except FileExistsError:
             raise
-        except OSError:  # this file system has no links, or no more to this file; or somebody removed the directory
+        except OSError:  # no hard links here, or no more to this file; or the directory was removed
             self._written.discard(owner)
             self._make_directories()
             _write_new(mark, owner)
@@ -94,7 +94,7 @@ class OwnerMarks:
 
 
 class Checkpoints:
-    """The directory of all of them."""
+    """The directory of all jobs' checkpoints."""
 
     def __init__(self, data: Path, retention: float = RETENTION_SECONDS) -> None:
         self._root, self._marks = data / "checkpoints", data / "checkpoints" / ".gone"
@@ -103,11 +103,11 @@ class Checkpoints:
         self._retention = retention
 
     def directory_for(self, pod: PodSpec, namespace_uid: str = "", job: str = "") -> Path:
-        """The pod's: one per job (its uid; else the pod's owner), the same for all its ranks and restarts; a pod without a job
-        has its own.
+        """The pod's checkpoint directory: one per job (its uid; else the pod's owner), the same for all its ranks and restarts; a pod
+        without a job has its own.
 
-        Raises ContainerConfigError when its owner's uid, which anybody may write, is no name, or that of a job in another
-        namespace, or in an earlier one of the same name."""
+        Raises ContainerConfigError if the owner's uid, which any user may write, is no valid name, or belongs to a job of another
+        namespace, or of an earlier one of the same name."""
         resumed = pod.annotations.get(RESUME_ANNOTATION, "")
         try:
             name = path_component(resumed or job or pod.owner_uid or pod.uid, "the uid of the pod's owner,")
@@ -136,7 +136,7 @@ class Checkpoints:
         return Path(directory)
 
     def remove_expired(self, live_uids: Collection[str], now: float) -> list[str]:
-        """Removes directories whose job has been gone for long enough; returns their uids. `live_uids`: uids of existing jobs and pods."""
+        """Removes directories whose job was deleted long enough ago; returns their uids. `live_uids`: uids of existing jobs and pods."""
         removed = []
         for entry in list(os.scandir(self._root)) if self._root.is_dir() else ():
             mark = self._marks / entry.name
@@ -158,14 +158,14 @@ class Checkpoints:
 
 
 def _write_new(path: str, text: str) -> None:
-    """Raises FileExistsError."""
+    """Writes a new file. Raises FileExistsError."""
     with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)
 
 
 def wait_for_writers(pod: PodSpec, view: View) -> None:
-    """A pod whose job goes on from another run's checkpoints waits while a third one writes there: one that was made before, or one
-    that runs. Raises ContainerConfigError, which is asked again."""
+    """Makes a pod that resumes another run's checkpoints wait while a third run writes there: one that was created earlier, or that
+    is running. Raises ContainerConfigError, after which the start is retried."""
     resumed = pod.annotations.get(RESUME_ANNOTATION, "")
     if not resumed:
         return
@@ -186,9 +186,9 @@ def _runs(view: View, job: Object) -> bool:
 
 
 def give_to_user(directory: str, user: int, group: int | None) -> dict[str, Any]:
-    """A checkpoint directory as a mount, for a program of another user, who cannot enter the data directory. It becomes that user's,
-    and the group's where the pod names one. Ranks of one job may be of several users: what one of them has is opened to the others,
-    which alone see it."""
+    """A checkpoint directory as a mount for a program of another user, who cannot enter the data directory. It becomes that user's, and
+    the group's if the pod names one. Ranks of one job may have several users: then the directory is opened to all, since only
+    these ranks see it."""
     with beneath.open_directory(directory) as fd:
         found = os.fstat(fd)
         if found.st_uid in (os.geteuid(), user):
@@ -201,7 +201,7 @@ def give_to_user(directory: str, user: int, group: int | None) -> dict[str, Any]
 
 
 def live_owner_uids(view: View) -> set[str]:
-    """The uids of all jobs and pods, of whatever owns a pod, and of the jobs that others go on from."""
+    """The uids of all jobs and pods, of every owner of a pod, and of jobs that others resume."""
     uids = {owner for kind in kinds.WORKLOADS for job in view.all(kind) for owner in (uid(job), checkpoints_owner(job))}
     for pod in view.all(kinds.POD):
         resumed = str(annotations(pod).get(RESUME_ANNOTATION) or "")

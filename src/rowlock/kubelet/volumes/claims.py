@@ -1,10 +1,10 @@
 """Persistent volume claims of the embedded node: a directory each, bound when a pod first uses it.
 
-`claims/<namespace>_<name>_<uid>` is the directory; the claim says so in an annotation. Capacity is what was asked for: a
-directory cannot refuse to grow, so who has more is told (`ClaimUsageMonitor`), as a real volume would be full by then. The
-directory goes when the claim has gone and no pod uses it (reclaim policy Delete, as claims on a real cluster have by
-default). One of a claim that this server never knew was not deleted by anybody: perhaps an older database was put back. It stays
-for `RETENTION_SECONDS`, counted from the first look, or from the last write to it, whichever is later.
+`claims/<namespace>_<name>_<uid>` is the directory; an annotation of the claim names it. Capacity is what was requested: a
+directory has no size limit, so a claim that exceeds it gets a warning (`ClaimUsageMonitor`), as a real volume would be full. The
+directory is removed when the claim is deleted and no pod uses it (reclaim policy Delete, the default on real clusters).
+A directory whose claim this server never knew may be of a newer state than the database, which perhaps was restored. It stays
+for `RETENTION_SECONDS`, counted from the first look or from the last write to it, whichever is later.
 
 claims/.gone/<directory>     since when there is no such claim (the file's time)
 """
@@ -36,7 +36,7 @@ log = logging.getLogger("rowlock.kubelet")
 async def bind(
     api: Api, view: View, pod_namespace: str, directories: VolumeDirectories, volumes: Collection[Volume]
 ) -> None:
-    """Writes down where the claims of a pod of this namespace lie. Raises ApiError when the store refuses."""
+    """Binds the claims of a pod of this namespace to their directories. Raises ApiError when the store refuses."""
     claim_volumes = {v.path: v for v in volumes if v.kind == "claim"}
     for claim in view.all(CLAIM, pod_namespace) if claim_volumes else ():
         volume = claim_volumes.get(claim_directory(claim))
@@ -57,7 +57,7 @@ async def bind(
 
 
 async def correct_directories(api: Api, view: View, directories: VolumeDirectories) -> None:
-    """What claims say of where they lie, after a backup was restored elsewhere or the directory was moved. Raises ApiError."""
+    """Corrects the directories in claims after a backup was restored elsewhere or the data directory was moved. Raises ApiError."""
     for claim in view.all(CLAIM):
         said, right = annotations(claim).get(DIRECTORY_ANNOTATION), directories.claim_path(claim_directory(claim))
         if said not in (None, right):
@@ -72,14 +72,14 @@ def used_claims(pods: Iterable[Object]) -> set[tuple[str, str]]:
 
 
 class ClaimUsageMonitor:
-    """Which claims have more in their directory than they asked for; told once, and again after they were below."""
+    """Warns of claims that hold more than they requested: once, and again after they were below it."""
 
     def __init__(self, record: Callable[[Record], None]) -> None:
         self._record = record
         self._warned: set[str] = set()
 
     async def check_sizes(self, view: View, directories: VolumeDirectories) -> None:
-        """Measures every claim that has a directory."""
+        """Measures every claim that has a directory, and records the warnings."""
         existing = set(directories.claim_directories())
         measured = [c for c in view.all(CLAIM) if claim_directory(c) in existing and dig(c, "status.capacity.storage")]
         sizes = await asyncio.to_thread(
@@ -98,7 +98,7 @@ class ClaimUsageMonitor:
 async def remove_unused(
     api: Api, directories: VolumeDirectories, claims_in_use: Collection[tuple[str, str]], now: float
 ) -> None:
-    """Removes the directories whose claim has gone and is not used any more. `now`: seconds since the epoch."""
+    """Removes directories whose claim is deleted and no longer used. `now`: seconds since the epoch."""
     found = directories.claim_directories()
     directories.known_claims.intersection_update(found)
     for directory in found:
@@ -117,7 +117,7 @@ async def remove_unused(
 
 
 def _is_expired(directories: VolumeDirectories, directory: str, now: float) -> bool:
-    """Of a claim that nobody knows: has nobody known it for long enough? The first look is noted, and said."""
+    """Whether the directory of an unknown claim has been unused for long enough. The first look is recorded, and logged."""
     mark = directories.claim_mark(directory)
     if not mark.exists():
         mark.parent.mkdir(mode=0o700, exist_ok=True)
@@ -129,7 +129,7 @@ def _is_expired(directories: VolumeDirectories, directory: str, now: float) -> b
         )  # fmt: skip
     if now - mark.stat().st_mtime <= RETENTION_SECONDS:
         return False
-    newest = newest_change(directories.claim_path(directory))  # a walk through all of it: only when it may be the last
+    newest = newest_change(directories.claim_path(directory))  # this scans all of it, so only when it may have expired
     os.utime(mark, (newest, newest))
     return now - newest > RETENTION_SECONDS
 

@@ -1,7 +1,7 @@
-"""Volumes made real: directories and files below the pod's own directory, where mounts take them from.
+"""Makes volumes: directories and files below the pod's own directory, from which they are mounted.
 
 pods/<uid>/.volumes/<name>/     emptyDir, and files of ConfigMaps, Secrets and fields
-claims/<namespace>_<name>_<uid>/     persistent volume claims; they go with the claim, never with a pod
+claims/<namespace>_<name>_<uid>/     persistent volume claims; removed with the claim, never with a pod
 
 Pods write in them, so everything is done below a handle of the volume's directory (`files/beneath.py`).
 """
@@ -34,15 +34,15 @@ _HOST_PATH_TYPES = {
 
 
 class VolumeDirectories:
-    """Knows where volumes lie."""
+    """Finds and makes the directories of volumes."""
 
     def __init__(self, data: Path) -> None:
         self._pods, self._claims = data / "pods", data / "claims"
         self.known_claims = set[str]()
-        """Names of directories of claims that were there since this server started: when such a claim goes, it was deleted."""
+        """Directories of claims that existed since this server started: if such a claim is missing later, it was deleted."""
 
     def volume_path(self, pod: str, volume: Volume) -> Path:
-        """The directory (or, for a host path, whatever it is) that stands for the volume of pod `pod` (its uid)."""
+        """The directory (for a host path, any file) of a volume of pod `pod` (its uid). Raises ContainerConfigError."""
         if volume.kind == "host":
             return Path(volume.path)
         if volume.kind == "nfs":
@@ -96,23 +96,23 @@ class VolumeDirectories:
         return [{"path": str(self.volume_path(pod, v)), "size": v.limit or 0} for v in in_memory]
 
     def shared_memory(self, pod: str, size: int) -> dict[str, Any]:
-        """The same for the /dev/shm of a pod of several containers. Its directory is made; no volume has such a name."""
+        """The same for the /dev/shm of a pod with several containers. Makes its directory, whose name no volume can have."""
         path = self._pods / pod / ".volumes" / ".shm"
         path.mkdir(parents=True, exist_ok=True)
         return {"path": str(path), "size": size}
 
     def claim_directories(self) -> list[str]:
-        """Names of the claims' directories that are there."""
+        """Names of the existing directories of claims."""
         with contextlib.suppress(FileNotFoundError):
             return os.listdir(self._claims)
         return []
 
     def claim_mark(self, directory: str) -> Path:
-        """The file whose time says since when nobody knows the claim of a directory of that name."""
+        """The file whose time says since when the claim of this directory is unknown."""
         return self._claims / ".gone" / directory
 
     def claim_path(self, directory: str) -> str:
-        """Where a claim's directory of that name is."""
+        """The path of a claim's directory."""
         return str(self._claims / directory)
 
     def remove_claim(self, directory: str) -> None:
@@ -120,10 +120,10 @@ class VolumeDirectories:
 
 
 def _mount_source(volume_path: Path, volume: Volume, mount: Mount) -> str:
-    """The absolute path that the mount shows. Raises ContainerConfigError when its subPath leads out of the volume.
+    """The absolute path that is mounted. Raises ContainerConfigError when its subPath leads out of the volume.
 
-    Who mounts it opens it again below the volume (`mounts/volume_mounts.py`): a program may change its links meanwhile."""
-    if not mount.sub_path or volume.kind == "memory":  # which only the pod itself sees
+    The mounting code opens it again below the volume (`mounts/volume_mounts.py`): a program may change its links meanwhile."""
+    if not mount.sub_path or volume.kind == "memory":  # memory volumes exist only in the pod
         return str(volume_path / mount.sub_path)
     try:
         with beneath.open_directory(str(volume_path)) as root:
@@ -145,7 +145,7 @@ def _mount_failure(volume: Volume, why: str) -> ContainerConfigError:
 
 @contextlib.contextmanager
 def _open_volume(path: Path, mode: int) -> Iterator[int]:
-    """A volume's own directory, made with `mode` where it is missing; a link that lies there is not followed."""
+    """Opens a volume's own directory, made with `mode` if missing; a link in its place is not followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with beneath.open_directory(str(path.parent)) as parent:
         fd = beneath.make_directories(parent, path.name, mode)
@@ -156,7 +156,7 @@ def _open_volume(path: Path, mode: int) -> Iterator[int]:
 
 
 def _make_directory_volume(volume: Volume, path: Path, group: int | None) -> None:
-    """A directory that has the group already is not walked through again (`OnRootMismatch`), unless files are in it."""
+    """Makes the directory of a volume. If it has the group already, it is not scanned again (`OnRootMismatch`), unless it is of files."""
     is_files = volume.kind == "files"
     with _open_volume(path, 0o755 if is_files else 0o777) as fd:
         if is_files:

@@ -1,7 +1,7 @@
-"""Volumes of files (ConfigMaps, Secrets, fields of the pod): written all at once, below the volume's own directory.
+"""Volumes of files (ConfigMaps, Secrets, fields of the pod): updated atomically, below the volume's own directory.
 
-The files lie in a directory `..N` to which the link `..data` points, as a kubelet does it, so a program that reads while
-they change sees the old ones or the new ones. Pods get such a volume read-only; what lies in it is still not trusted:
+The files are in a directory `..N` to which the link `..data` points, as in a kubelet, so a program that reads during an
+update sees either the old files or the new ones. Pods get such a volume read-only; its contents are still not trusted:
 everything is done below a handle of the directory, and no link is followed.
 """
 
@@ -21,7 +21,7 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
 def write_files(directory: int, files: Files) -> None:
-    """Makes the volume hold exactly these files; does nothing when it does."""
+    """Makes the volume hold exactly these files; does nothing if it does already."""
     if _holds_files(directory, _read_link(directory, _DATA), files):
         return
     name = f"..{time.time_ns()}"
@@ -52,7 +52,7 @@ def _write_file(directory: int, path: str, content: bytes, mode: int) -> None:
 
 
 def _link_files(directory: int, names: set[str], data: str) -> None:
-    """A link for each name, and nothing else beside `..data` and what it points to."""
+    """Makes a link for each name, and removes all else beside `..data` and its target."""
     for entry in os.listdir(directory):
         if entry not in (*names, _DATA, data):
             beneath.remove_tree(directory, entry)
@@ -69,7 +69,7 @@ def _read_link(directory: int, name: str) -> str:
 
 
 def _holds_files(directory: int, data: str, files: Files) -> bool:
-    """Does the directory `data`, of a name that we give, hold these files with these modes, and nothing else?"""
+    """Whether the directory `data`, with a name of the form that we give, holds exactly these files with these modes."""
     if not _DATA_NAME.fullmatch(data):
         return False
     names: list[str] = []

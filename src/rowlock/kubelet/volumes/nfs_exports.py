@@ -1,9 +1,9 @@
-"""NFS exports as pods see them: where this machine has mounted them already. The kubelet mounts none itself.
+"""NFS exports of pods: directories where this machine has already mounted them. The kubelet mounts none itself.
 
-The machine's administrator mounts its exports (fstab, autofs), and pods that name one get that directory. If the kubelet ran as root and
-mounted what pods name, every user who may run a pod would choose which file system root mounts, with the machine's address as the only
-credential. An NFS server that is gone would block every process that looks at the mount, and pods outlive the rowlock server, which could
-not unmount then. Pod hosts also have mount namespaces of their own, which see later mounts only where the machine's propagate (systemd's do).
+The machine's administrator mounts exports (fstab, autofs), and pods that name one get that directory. If the kubelet ran as root and
+mounted what pods name, every user who may run a pod could choose a file system that root mounts, with the machine's address as the
+only credential. A dead NFS server would block every process that looks at the mount, and pods outlive the rowlock server, which could
+not unmount then. Pod hosts also have mount namespaces of their own, which see later mounts only if the machine's propagate (systemd's do).
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from rowlock.kubelet.pod.facts import ContainerConfigError
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 MOUNT_HELPERS = tuple(Path(directory) / "mount.nfs" for directory in ("/sbin", "/usr/sbin", "/usr/bin"))
-"""Where a machine that can mount exports has the program that does it."""
+"""Paths of the program that mounts exports, on machines that have it."""
 _TYPES = ("nfs", "nfs4")
 
 
@@ -23,8 +23,8 @@ def export_name(server: str, path: str) -> str:
 
 
 def find_export(export: str, table: Path | None = None) -> Path:
-    """The directory of this machine that shows the export, the one mounted last first. Raises ContainerConfigError with what to
-    do where there is none."""
+    """The directory where this machine has mounted the export, most recently if several. Raises ContainerConfigError that says what to
+    do if there is none."""
     server, path = _split_export(export)
     if ".." in PurePosixPath(path).parts:
         raise ContainerConfigError(f"the NFS export {export} leads out of itself: name its directory without `..`")
@@ -40,7 +40,7 @@ def find_export(export: str, table: Path | None = None) -> Path:
 
 
 def missing_client() -> str:
-    """That this machine can mount no exports yet, and what it lacks; "" when it can, or is no Linux."""
+    """A sentence if this machine lacks an NFS client; "" if it has one, or is not Linux."""
     if not MOUNT_TABLE.exists() or any(helper.exists() for helper in MOUNT_HELPERS):
         return ""
     return ". The node has no NFS client (mount.nfs): install the package nfs-common, or nfs-utils, first"
@@ -53,7 +53,7 @@ def _split_export(export: str) -> tuple[str, str]:
 
 
 def _nfs_mounts(table: Path) -> Iterator[tuple[str, str, str]]:
-    """Of each NFS mount: its source, which part of it is shown ("/" = all), and where."""
+    """Of each NFS mount: its source, the mounted part of it ("/" = all), and its mount point."""
     try:
         lines = table.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # macOS has no such table
@@ -66,7 +66,7 @@ def _nfs_mounts(table: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _unescape(text: str) -> str:
-    """The table writes blanks and backslashes as octal numbers."""
+    """Decodes a path of the mount table, which writes blanks and backslashes as octal numbers."""
     for number, character in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
         text = text.replace(f"\\{number}", character)
     return text

@@ -1,8 +1,8 @@
-"""A pod's volumes as values: what each is made of and what lies in it. Pure; `directories.py` makes them real.
+"""A pod's volumes as values: the source and the contents of each. Pure; `directories.py` makes them.
 
-`resolve_volumes` looks at the pod and the ConfigMaps, Secrets and claims of its namespace as they are
-now; called again later it gives what the files should say by then. What cannot be mounted is a `ContainerConfigError`, in the
-kubelet's words: the pod waits and an event `FailedMount` says why.
+`resolve_volumes` reads the pod and the ConfigMaps, Secrets and claims of its namespace as they are now; a later call returns
+the contents as of then. What cannot be mounted is a `ContainerConfigError` in the kubelet's words: the pod waits, and an event
+`FailedMount` says why.
 """
 
 import json
@@ -27,9 +27,9 @@ SUPPORTED_KINDS = (
 )  # fmt: skip
 
 MOST_VOLUMES, MOST_MOUNTS = 1024, 1024
-"""Volumes of a pod, and mounts of one container: each costs system calls at every start."""
+"""Most volumes of a pod, and mounts of one container: each costs system calls at every start."""
 MOST_FILES, MOST_FILE_BYTES, MOST_TOKENS = 1 << 14, 32 << 20, 128
-"""In all volumes of a pod that show objects, fields and tokens: they are made again whenever one of these changes."""
+"""Limits for all volumes of a pod that show objects, fields and tokens: they are rewritten whenever one of these changes."""
 
 FieldLookup = Callable[[str], str]
 """A path such as `metadata.name` → its text."""
@@ -39,16 +39,16 @@ ResourceLookup = Callable[[Mapping[str, Any]], str]
 
 @dataclass(slots=True)
 class FileSpace:
-    """What is left for the files of a pod's volumes. A large text may be shown by thousands of files."""
+    """What is left of these limits. One large text may be shown by thousands of files."""
 
     files: int = MOST_FILES
     size: int = MOST_FILE_BYTES
     tokens: int = MOST_TOKENS
     fields: dict[str, bytes] = field(default_factory=dict)
-    """Fields of the pod that were read, so that files of one field share its bytes."""
+    """Fields of the pod read so far: files that show the same field share its bytes."""
 
     def take(self, content: bytes) -> bytes:
-        """The content, counted. Raises ContainerConfigError."""
+        """Counts a file's content and returns it. Raises ContainerConfigError beyond the limits."""
         self.files -= 1
         self.size -= len(content)
         if self.files < 0 or self.size < 0:
@@ -74,9 +74,9 @@ class VolumeContext:
     resource: ResourceLookup
     tokens: PodTokens
     has_token: bool = True
-    """Does the pod see the token volume that admission adds?"""
+    """Whether the pod has the token volume that admission adds."""
     rewrite_hostfile: Callable[[str], str] | None = None
-    """How an MPI hostfile reads on the pod's network; None = as it is."""
+    """Rewrites an MPI hostfile for the pod's network; None = it stays."""
     space: FileSpace = field(default_factory=FileSpace)
 
 
@@ -92,13 +92,13 @@ def resolve_volumes(context: VolumeContext) -> tuple[Volume, ...]:
 
 
 def may_need_tokens(pod: PodSpec, *, has_token: bool) -> bool:
-    """May a volume of the pod show a token of its account? `has_token`: does it see the one that admission adds?"""
+    """Whether a volume of the pod may show a token of its account. `has_token`: whether it has the one that admission adds."""
     is_projected = any("projected" in volume for volume in pod.volumes)
     return is_projected and (has_token or any(not is_added(volume["name"]) for volume in pod.volumes))
 
 
 def is_added(volume: str) -> bool:
-    """Is it the one that admission adds?"""
+    """Whether it is the token volume that admission adds."""
     return volume.startswith(TOKEN_VOLUME_PREFIX)
 
 
@@ -146,7 +146,7 @@ def _resolve_claim(context: VolumeContext, volume_name: str, source: Mapping[str
 
 
 def claim_directory(claim: Object) -> str:
-    """The name of a claim's directory: a claim that is deleted and made again is another one."""
+    """The name of a claim's directory. It has the uid: a claim that was deleted and created again is another one."""
     return f"{namespace(claim)}_{name(claim)}_{uid(claim)}"
 
 
@@ -192,7 +192,7 @@ def _files_of_keys(context: VolumeContext, source: Mapping[str, Any], reference:
 
 
 class _DataOf:
-    """The data of a ConfigMap or a Secret: each key is decoded when it is asked for."""
+    """The data of a ConfigMap or a Secret; a key is decoded only when it is read."""
 
     def __init__(self, kind: Kind, source_object: Object) -> None:
         self._encoded = source_object.get("data" if kind is kinds.SECRET else "binaryData") or {}
@@ -273,7 +273,7 @@ _FILE_SOURCES: Mapping[str, Callable[[VolumeContext, Mapping[str, Any]], Files]]
 
 
 def _rewrite_hostfile(context: VolumeContext, files: Files) -> Files:
-    """The files, with an MPI hostfile rewritten for a network where names and ports are."""
+    """The files, with an MPI hostfile rewritten where pods have no addresses of their own."""
     if context.rewrite_hostfile is None or "hostfile" not in files:
         return files
     content, mode = files["hostfile"]
@@ -285,7 +285,7 @@ def _rewrite_hostfile(context: VolumeContext, files: Files) -> Files:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """Where a container sees a volume: `sub_path` is a path inside it, "" = all of it."""
+    """A mount of a volume in a container: `sub_path` is a path inside the volume, "" = all of it."""
 
     volume: str
     target: str
@@ -296,7 +296,7 @@ class Mount:
 def resolve_mounts(
     container: ContainerSpec, expand: Callable[[str], str], pod_volumes: Sequence[Volume]
 ) -> list[Mount]:
-    """The container's mounts, outer ones first; files of ConfigMaps, Secrets and fields are there to be read.
+    """The container's mounts, outer ones first; files of ConfigMaps, Secrets and fields are read-only.
 
     Raises ContainerConfigError for a path that leads out of its volume."""
     mounts, read_only_by_name = list[Mount](), {v.name: v.read_only or v.kind == "files" for v in pod_volumes}
