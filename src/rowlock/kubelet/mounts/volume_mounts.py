@@ -3,7 +3,6 @@
 Called in the program's own process before exec (`mount_volumes`), so its mounts are not seen outside and leave nothing behind. A mount
 point that the machine lacks is made in a private copy of its parent directory: a memory file system with the existing entries bound
 into it; if it is missing in `/`, such a copy becomes the container's root.
-
 Memory volumes belong to the pod: they are in a namespace of the pod (`PodMounts`) from which its containers get
 theirs. Standard library only, because shims are made of it; Linux only.
 """

@@ -1,4 +1,4 @@
-"""The runs of containers: their facts are read from disk, their shims watched until they end, and stopped."""
+"""Container runs: reads their facts from disk, watches their shims, and stops them."""
 
 import asyncio
 import os
@@ -12,10 +12,10 @@ from rowlock.kubelet.runtime import processes
 from rowlock.kubelet.shim.fact_files import ticks
 
 CONTAINERS_PER_SLICE = 16
-"""Of one pod, that are dealt with before others have their turn."""
+"""Containers of one pod that are handled between two yields to the event loop."""
 
 STOPPED_SHIM_MARGIN = 2.0
-"""Seconds that a shim has to kill its program when the grace period is over, before it is looked at."""
+"""Seconds that a shim has to kill its program after the grace period, before it is checked for having been stopped."""
 
 
 class ContainerRuns:
@@ -33,7 +33,7 @@ class ContainerRuns:
         facts = state.containers.get(container, NO_FACTS)
         newest = (
             facts.asked if facts.asked is not None or facts.run is None else facts.run.number
-        )  # no other was asked for
+        )  # no other was requested
         run = None if newest is None else processes.read_run(directory, newest)
         if run is None:  # it has not begun, or nothing is known yet
             newest = processes.newest_run(directory)
@@ -66,7 +66,7 @@ class ContainerRuns:
         return [run] if run.exit is None else []
 
     def watch_shim(self, run: Run, on_end: Callable[[], None]) -> None:
-        """Calls `on_end` once when the shim has gone, whether or not it could say so."""
+        """Calls `on_end` once when the shim has exited, whether or not it could report that."""
         if run.shim in self._pidfds or not hasattr(os, "pidfd_open"):
             return
         try:
@@ -97,7 +97,7 @@ class ContainerRuns:
             self._unwatch_shim(shim)
 
     def stop_container(self, state: PodState, container: str, grace: float) -> None:
-        """SIGTERM now, SIGKILL after `grace` seconds. Raises KeyError when the pod has no such container any more."""
+        """Stops a container: SIGTERM now, SIGKILL after `grace` seconds. Raises KeyError if the pod no longer has it."""
         facts = state.containers[container]
         if facts.run is not None and facts.run.exit is None:
             processes.stop_run(facts.run, grace)
@@ -106,20 +106,20 @@ class ContainerRuns:
             asyncio.get_running_loop().call_later(delay, processes.kill_stopped_shim, facts.run)
 
     async def kill_strays(self, uid: str) -> None:
-        """Kills what a lost shim of this pod has left running. Who else waits meanwhile is served by the next look at all
-        processes: a machine that lacks memory may kill a thousand shims."""
+        """Kills what a lost shim of this pod has left running. Concurrent calls share the next scan of all processes: a machine that
+        runs out of memory may kill a thousand shims."""
         self._pods_with_strays.add(uid)
         async with self._stray_lock:
             if uid in self._pods_with_strays:
                 uids, self._pods_with_strays = self._pods_with_strays, set()
                 try:
                     await asyncio.to_thread(processes.kill_strays, uids, self._directories.identity)
-                except BaseException:  # the look was not finished: the next one takes it over
+                except BaseException:  # the scan was not finished: the next one takes it over
                     self._pods_with_strays |= uids
                     raise
 
     async def kill_pod(self, state: PodState) -> bool:
-        """Kills what runs of a pod that is no more; True when nothing does."""
+        """Kills all programs of a pod that is no longer stored; True when none runs any more."""
         done = True
         for number, container in enumerate(list(state.containers), 1):
             if number % CONTAINERS_PER_SLICE == 0:
@@ -136,6 +136,6 @@ class ContainerRuns:
 
 
 def _is_failed_start(facts: ContainerFacts, newest: int | None) -> bool:
-    """Did the shim die before it could claim the start it was made for?"""
+    """Whether the shim died before it could claim the start for which it was made."""
     waits = facts.asked is not None and (newest is None or newest < facts.asked)
     return waits and facts.shim > 0 and os.path.isdir("/proc/self") and not ticks(facts.shim)

@@ -1,7 +1,7 @@
-"""The container engine that runs pods: what they need of it is made, and what is left of them removed.
+"""The container engine that runs pods: makes what they need in it, and removes what is left of them.
 
-Which pods run in it says `engine_images.py`. All that is made in the engine carries the cluster's label, and whatever
-nobody looks after is removed: after a restart, after a shim was killed, every now and then.
+`engine_images.py` decides which pods run in it. All that is made in the engine has the cluster's label; containers that belong
+to no live run are removed: after a restart, after a shim was killed, and regularly.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from rowlock.kubelet.shim.engine_client import Engine, EngineError
 log = logging.getLogger("rowlock.kubelet")
 T = TypeVar("T")
 _PREFIXES = tuple(f"10.{number}" for number in range(77, 100))
-"""Where the pods' addresses begin: the first that no other network of the engine has."""
+"""Prefixes of pods' addresses; the first that no other network of the engine uses is taken."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class ContainerRuntime:
     network: PodNetwork
     directories: PodDirectories
     pod_states: Mapping[str, PodState]
-    """The kubelet's, by uid."""
+    """The kubelet's pods, by uid."""
     _prepared: set[str] = field(default_factory=set)
     _network_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -59,7 +59,7 @@ class ContainerRuntime:
         return f"rowlock-{self.cluster}"
 
     def unmet_wishes(self, pod: PodSpec, limits_mode: str, *, is_contained: bool) -> list[str]:
-        """What the pod asks for and does not get here, a sentence each: its event, `rowlock check` and every submit say these."""
+        """What the pod requests and does not get here, a sentence each; used by its event, `rowlock check` and every submit."""
         engine, network = self.engine_images.name if is_contained else "", self.network
         sentences = pod_warnings(pod, limits_mode, engine=engine, has_namespaces=network.has_namespaces)
         if not network.has_namespaces and not is_contained:
@@ -72,8 +72,8 @@ class ContainerRuntime:
     # ------------------------------------------------------------ what they need
 
     async def prepare_runtime(self, pod: PodSpec, state: PodState, *, is_starting: bool) -> Problem | None:
-        """Before a pod's first program: is it to run as processes or in containers? And what the engine must have, and we
-        must know of it, before one of its containers starts: images, the network, the sandbox's image."""
+        """Before a pod's first program: decides whether it runs as processes or in containers. Before each start of a container: makes
+        sure that the engine has what it needs (images, the network, the sandbox's image). Returns the problem, if any."""
         is_undecided = state.is_unstarted() and pod.deletion_time is None
         if not is_undecided and not (is_starting and state.card.contained):
             return None
@@ -102,7 +102,7 @@ class ContainerRuntime:
         return None
 
     async def _ask(self, function: Callable[..., T], client: Engine, *args: object) -> T:
-        """`function` of the engine, in one of its threads. Raises EngineError while it does not answer."""
+        """Calls `function` in a thread for engine calls. Raises EngineError, also while the engine does not answer."""
         return await self.engine_images.calls.run(client, function, client, *args)
 
     def _make_network(self, client: Engine) -> None:
@@ -126,7 +126,7 @@ class ContainerRuntime:
         self._prepared.add("network")
 
     def _existing_subnet(self, client: Engine) -> str:
-        """Its subnet, when it is there."""
+        """The subnet of the pods' network; "" = the network does not exist."""
         try:
             return str(client.request("GET", f"/networks/{self.network_name}")["IPAM"]["Config"][0]["Subnet"])
         except EngineError as error:
@@ -142,7 +142,7 @@ class ContainerRuntime:
         except EngineError as error:
             if error.status != 404:
                 raise
-            from rowlock.kubelet.runtime import pause  # seldom needed: tar archives are not imported at every start
+            from rowlock.kubelet.runtime import pause  # seldom needed: keeps tarfile out of every start
 
             repository, _, tag = engine_spec.SANDBOX_IMAGE.rpartition(":")
             path = f"/images/create?fromSrc=-&repo={repository}&tag={tag}"
@@ -153,9 +153,9 @@ class ContainerRuntime:
     # ------------------------------------------------------------ tidiness
 
     async def remove_pod(self, pod: str) -> None:
-        """Removes everything of a pod that has gone."""
+        """Removes everything that the engine has of a deleted pod."""
         if self.engine is not None:
-            with contextlib.suppress(EngineError):  # the kubelet sweeps what is left
+            with contextlib.suppress(EngineError):  # the next garbage collection removes it
                 await self._ask(self._remove_pod, self.engine, pod)
 
     def _remove_pod(self, client: Engine, pod: str) -> None:
@@ -166,11 +166,11 @@ class ContainerRuntime:
                 self._delete_path(client, f"/volumes/{row['Name']}?force=1")
 
     def _delete_path(self, client: Engine, path: str) -> None:
-        with contextlib.suppress(EngineError):  # somebody was quicker
+        with contextlib.suppress(EngineError):  # already removed
             client.request("DELETE", path)
 
     async def remove_orphans(self) -> None:
-        """Removes containers of this cluster that nobody looks after."""
+        """Removes containers of this cluster that belong to no live run or active pod."""
         if self.engine is None:
             return
         with contextlib.suppress(EngineError):
@@ -181,7 +181,7 @@ class ContainerRuntime:
                 await self._ask(self._delete_path, self.engine, f"/containers/{identifier}?force=1&v=1")
 
     def _live_runs(self) -> tuple[set[tuple[str, str, str]], set[str]]:
-        """(pod, container, run) of all that lives, and the pods that are at work."""
+        """(pod, container, run) of all live runs, and the uids of unfinished pods."""
         runs = set()
         for pod, state in self.pod_states.items():
             for container, facts in state.containers.items():
@@ -190,7 +190,7 @@ class ContainerRuntime:
         return runs, {pod for pod, state in self.pod_states.items() if not state.finished}
 
     def close(self) -> None:
-        """The network goes when nothing is in it any more; an engine that is slow to answer does not hold the server up."""
+        """Removes the network if nothing is in it any more, with a short timeout, so that a slow engine does not delay the shutdown."""
         if self.engine is not None:
             with contextlib.suppress(EngineError):
                 self.engine.request("DELETE", f"/networks/{self.network_name}", timeout=engine_client.PROBE)

@@ -1,7 +1,7 @@
-"""The kubelet's questions to the container engine: in threads of their own, and none while it does not answer.
+"""The kubelet's calls to the container engine: in threads of their own, and refused while it does not answer.
 
-An engine that hangs keeps each question for half a minute. In the threads that the server uses for all else, pods that are
-processes would wait for it, too.
+An engine that hangs blocks each call for half a minute. In the threads that the server uses for all else, it would delay pods that
+run as processes, too.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from rowlock.kubelet.shim.engine_client import Engine, EngineError
 
 _THREADS = 8
 _SLOW = 3.0
-"""Seconds without an answer after which the engine is asked whether it answers at all."""
+"""Seconds without an answer after which the engine is pinged."""
 _PATIENCE = 10.0
-"""Seconds in which it must: more than a machine that is busy needs."""
+"""Seconds in which it must answer a ping: more than a busy machine needs."""
 T = TypeVar("T")
 
 
 class EngineCalls:
-    """Asks the engine for all pods."""
+    """Runs the engine calls of all pods."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="engine")
@@ -34,7 +34,7 @@ class EngineCalls:
         self._known_until = float("-inf")
 
     async def run(self, engine: Engine, function: Callable[..., T], *args: object) -> T:
-        """`function`, which asks the engine. Raises what it raises, and EngineError while the engine does not answer."""
+        """Runs `function`, which calls the engine. Raises what it raises, and EngineError while the engine does not answer."""
         self._raise_problem()
         call = asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args))
         while True:
@@ -54,8 +54,8 @@ class EngineCalls:
             raise EngineError(self._problem.status, str(self._problem))
 
     async def _probe_engine(self, engine: Engine) -> None:
-        """One question for all who want to know at the same time. A wait in vain counts for as long as it took: half of the time
-        nobody waits."""
+        """Pings the engine, once for all concurrent callers. A failed ping is believed for as long as it took, so that calls are blocked
+        at most half of the time."""
         if self._probe is None or self._probe.done():
             ping = partial(engine_client.ping_engine, engine.path, _PATIENCE)
             self._probe = asyncio.get_running_loop().run_in_executor(self._probe_thread, ping)
@@ -69,12 +69,12 @@ class EngineCalls:
             self._problem, self._known_until = error, max(self._known_until, now + now - began)
 
     def close(self) -> None:
-        """Waits for no answer that is still to come."""
+        """Closes the thread pools without waiting for pending calls."""
         for threads in (self._threads, self._probe_thread):
             threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _retrieve(call: "asyncio.Future[Any]") -> None:
-    """An error that nobody waits for any more is none."""
+    """Retrieves the exception of an abandoned call, so that asyncio does not log it."""
     with contextlib.suppress(asyncio.CancelledError):
         call.exception()

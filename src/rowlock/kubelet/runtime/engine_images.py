@@ -1,8 +1,8 @@
 """Which images the container engine has, or may pull; and so which pods run in containers.
 
-`--runtime auto`: an image that rowlock's own table knows (`rowlock image`) is a process, any other one is a container:
-the engine has it, or pulls it (`pulls.py`). Nothing here is needed on a machine without an engine, and nothing is asked
-of it but a few `stat` calls; an engine that is started later is noticed when a pod names an image of none.
+`--runtime auto`: an image in rowlock's own table (`rowlock image`) runs as a process, any other one as a container:
+the engine has it, or pulls it (`pulls.py`). On a machine without an engine this costs only a few `stat` calls. An engine
+that is started later is noticed when a pod names an image that is not in the table.
 """
 
 import asyncio
@@ -24,33 +24,33 @@ from rowlock.objects import Object, uid
 
 @dataclass(slots=True)
 class EngineImages:
-    """What is known of the container engine and its images."""
+    """What is known about the container engine and its images."""
 
     mode: str
     """`auto`, `process` or `container`: `--runtime`."""
     images: Images
     pod_states: Mapping[str, PodState]
-    """The kubelet's, by uid."""
+    """The kubelet's pods, by uid."""
     env: Mapping[str, str]
-    """Where the engine's socket is named."""
+    """The environment, which may name the engine's socket."""
     engine: Engine | None = None
     engine_problem: str = ""
-    """Why the one that should be there does not answer."""
+    """Why the expected engine does not answer."""
     calls: EngineCalls = field(default_factory=EngineCalls)
     _image_sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """docker, podman, or "" where there is none."""
+        """docker, podman, or "" = there is no engine."""
         return self.engine.name if self.engine else ""
 
     async def detect_engine(self) -> None:
-        """At the start of the kubelet. Most machines have no engine, and that costs nothing."""
+        """Looks for an engine at the start of the kubelet. Free on machines without one, as most are."""
         if self.mode == "container" or engine_client.has_socket(self.env):
             await self.find_engine()
 
     async def find_engine(self) -> None:
-        """Looks for an engine. Raises Invalid when one was demanded and none answers."""
+        """Looks for an engine. Raises Invalid when one was required and none answers."""
         if self.mode == "process":
             return
         self.engine, self.engine_problem = await asyncio.to_thread(engine_client.find_engine, self.env)
@@ -60,7 +60,7 @@ class EngineImages:
             )
 
     def engine_gone_problem(self) -> Problem:
-        """What a pod in containers is told when there is no engine any more."""
+        """The problem of a pod in containers when the engine is gone."""
         return Problem(
             "CreateContainerError", self.engine_problem or "no container engine answers here any more: start it again"
         )
@@ -68,11 +68,11 @@ class EngineImages:
     # ------------------------------------------------------------ which pods
 
     async def inspect_images(self, pod: PodSpec) -> None:
-        """Brings up to date what is known of the pod's images. A machine whose engine comes later is noticed here."""
+        """Updates what is known about the pod's images. Also notices an engine that was started later."""
         names = {c.image for c in (*pod.real_containers, *pod.ephemeral_containers)}
         engine_images = [normalise(name) for name in names if not self.images.is_local(name)]
         if self.mode == "process" or not engine_images:
-            return  # so that pods as processes wait for no engine
+            return  # pods that run as processes wait for no engine
         if self.engine is None and engine_client.has_socket(self.env):
             with contextlib.suppress(Invalid):
                 await self.find_engine()
@@ -94,17 +94,17 @@ class EngineImages:
                 engine_images[name] = Problem("CreateContainerError", f"{error}: start the engine again")
 
     def needs_engine(self, pod: PodSpec) -> bool:
-        """Does the pod run in containers? By what is known of its images."""
+        """Whether the pod would run in containers, by what is known about its images."""
         return any(self.images.is_engine_image(c.image) or self.needs_pull(c) for c in pod.real_containers)
 
     def needs_pull(self, container: ContainerSpec) -> bool:
-        """Is its image one that the engine must fetch first, and may?"""
+        """Whether the engine must pull its image first, and may."""
         if self.engine is None or self.mode == "process" or container.image_pull_policy == "Never":
             return False
         return self.images.needs_pull(container.image)
 
     async def image_problems(self, template: Object) -> list[str]:
-        """Why containers of such a pod could not be begun, as far as that lies in their images: a sentence each."""
+        """Why containers of such a pod could not start because of their images, one sentence each."""
         pod = parse_pod_spec(template)
         await self.inspect_images(pod)
         sentences = []
@@ -118,22 +118,22 @@ class EngineImages:
         return list(dict.fromkeys(sentences))
 
     async def inspect_pulled_image(self, name: str) -> int | None:
-        """Looks for an image after a pull: its size in bytes, None when it is not there."""
+        """Looks for an image after a pull. Returns its size in bytes, None = it is not there."""
         if self.engine is None:
             return None
         await self._inspect_image(self.engine, name)
         return self._image_sizes.get(name) if isinstance(self.images.engine_images.get(name), Image) else None
 
     def runs_in_containers(self, pod: Object) -> bool:
-        """What was decided before its first program; until then, what would be."""
+        """Whether the pod runs in containers, as decided before its first program; until then, as would be decided now."""
         state = self.pod_states.get(uid(pod))
         if state is not None and not state.is_unstarted():
             return state.card.contained
         return self.needs_engine(parse_pod_spec(pod) if state is None else state.spec_of(pod))
 
     def find_image(self, pod: PodSpec, container: ContainerSpec, *, contained: bool) -> Image:
-        """The image of one of the pod's containers, as far as it can be part of the pod: `contained` says whether that
-        runs in containers. Raises ContainerConfigError."""
+        """The image of one of the pod's containers; `contained`: whether the pod runs in containers. Raises ContainerConfigError if it is
+        missing or does not fit that."""
         image = self.images.find(container.image)
         if isinstance(image, Problem):
             if image.reason == "ErrImagePull" and container.image_pull_policy == "Never":
@@ -155,7 +155,7 @@ class EngineImages:
 
 
 def image_of_engine(name: str, client: Engine, inspection: Mapping[str, Any]) -> Image:
-    """An image of the engine, as every other image."""
+    """The engine's inspection of an image as an `Image`."""
     config = inspection.get("Config") or {}
     return Image(
         name,

@@ -1,7 +1,7 @@
-"""What a container engine is asked for, for one container of a pod: pure.
+"""What a container engine is asked to create for one container of a pod: pure.
 
-`container_create_body` is the engine's own JSON for a container; `engine_proxy.py` (in the shim) sends it. A pod of one container has its
-address itself. Where several share an address, or memory, a *sandbox* holds it: a container that does nothing
+`container_create_body` is the engine's own JSON for a container; `engine_proxy.py` (in the shim) sends it. The container of a pod with
+only one has the pod's address itself. Where several share an address, or memory, a *sandbox* holds it: a container that does nothing
 (`pause.py`), as on a real node.
 """
 
@@ -18,7 +18,7 @@ from rowlock.kubelet.pod.volume import Volume
 from rowlock.quantity import parse
 
 LABEL_PREFIX = "dev.rowlock."
-"""Before `cluster`, `pod`, `container` and `run` in the labels of everything that is made."""
+"""Prefix of the labels `cluster`, `pod`, `container` and `run` of everything that is made."""
 SANDBOX_IMAGE = "rowlock.dev/sandbox-1:latest"
 RUNTIMES = ("auto", "process", "container")
 CPU_PERIOD = 100_000
@@ -38,27 +38,27 @@ class PodSandboxConfig:
     """Its memory volumes."""
     engine: str = "docker"
     shared_memory: int = 0
-    """The most bytes of /dev/shm."""
+    """Size of /dev/shm in bytes."""
     running: Mapping[str, int] = field(default_factory=dict)
-    """The pod's containers that run: the number of each one's run."""
+    """The pod's running containers → the number of each one's run."""
 
     @property
     def sandbox_name(self) -> str:
         return self.container_name("POD", 0)
 
     def container_name(self, container: str, number: int) -> str:
-        """The container's name in the engine, as Docker was used by Kubernetes."""
+        """The container's name in the engine, in the format that Kubernetes used with Docker."""
         pod = self.pod
         return f"rowlock_{container}_{pod.name}_{pod.namespace}_{pod.uid}_{number}"
 
     def running_name(self, container: str) -> str:
-        """The name in the engine of one that runs. Raises ContainerConfigError when it does not."""
+        """The name in the engine of a running container. Raises ContainerConfigError when it does not run."""
         if container not in self.running:
             raise ContainerConfigError(f"unable to find target container {container}: it is not running")
         return self.container_name(container, self.running[container])
 
     def volume_name(self, name: str) -> str:
-        """The engine's volume behind a memory volume."""
+        """The name of the engine's volume for a memory volume."""
         return f"rowlock_{self.pod.uid}_{name}"
 
     def labels(self, container: str, number: int) -> dict[str, str]:
@@ -72,7 +72,7 @@ class PodSandboxConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """What runs in one container, as the pod and its image say."""
+    """What runs in one container, as determined by the pod and its image."""
 
     container: ContainerSpec
     image: Image
@@ -86,12 +86,12 @@ class ContainerConfig:
 
 
 def cluster_id(data: str) -> str:
-    """The cluster's name in the engine: of its data directory."""
+    """The cluster's name in the engine, derived from its data directory."""
     return hashlib.sha256(data.encode()).hexdigest()[:12]
 
 
 def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig, number: int) -> dict[str, Any]:
-    """The container to create."""
+    """The body of the call that creates the container. Raises ContainerConfigError."""
     container = config.container
     security_context = pod_config.pod.container_security_context(container)
     host, networking = _network_config(pod_config, container)
@@ -117,12 +117,12 @@ def container_create_body(pod_config: PodSandboxConfig, config: ContainerConfig,
     create_body["HostConfig"]["Mounts"] = [_mount(pod_config, bind) for bind in config.binds]
     create_body["HostConfig"]["Init"] = not pod_config.pod.process_target(
         container
-    )  # among others' processes it would not be the first
+    )  # in a shared PID namespace an init would not be process 1
     return create_body
 
 
 def sandbox_create_spec(pod_config: PodSandboxConfig) -> dict[str, Any] | None:
-    """The sandbox that must be there before any of the pod's containers; None when it needs none."""
+    """The sandbox that must exist before any of the pod's containers; None = the pod needs none."""
     if not pod_config.pod.needs_sandbox:
         return None
     mounts = [_mount(pod_config, {"memory": v.name, "target": f"/memory/{v.name}"}) for v in pod_config.memory]
@@ -144,7 +144,7 @@ def sandbox_create_spec(pod_config: PodSandboxConfig) -> dict[str, Any] | None:
 
 
 def _volume(pod_config: PodSandboxConfig, volume: Volume) -> dict[str, Any]:
-    sized = volume.limit and pod_config.engine != "podman"  # which takes a size for a quota of the disk, and refuses
+    sized = volume.limit and pod_config.engine != "podman"  # Podman takes a size for a disk quota, and refuses
     options = "mode=1777" + (f",size={volume.limit}" if sized else "")
     volume_body = {"Name": pod_config.volume_name(volume.name), "Driver": "local", "Labels": pod_config.labels("", 0)}
     return volume_body | {"DriverOpts": {"type": "tmpfs", "device": "tmpfs", "o": options}}
@@ -165,7 +165,7 @@ def _endpoint_config(pod_config: PodSandboxConfig) -> dict[str, Any]:
 
 
 def _network_config(pod_config: PodSandboxConfig, container: ContainerSpec) -> tuple[dict[str, Any], dict[str, Any]]:
-    """HostConfig's part of it, and what stands beside HostConfig."""
+    """The network's part of HostConfig, and its fields beside HostConfig."""
     host: dict[str, Any] = {"LogConfig": {"Type": "none"}}
     if pod_config.pod.needs_sandbox:
         shared = f"container:{pod_config.sandbox_name}"
@@ -232,7 +232,7 @@ def _target_options(pod_config: PodSandboxConfig, container: ContainerSpec) -> d
 
 
 def _device_requests(pod_config: PodSandboxConfig, config: ContainerConfig) -> dict[str, Any]:
-    """Whole GPUs by UUID, through the engine's NVIDIA runtime. Ranks of one machine must see the same /dev/shm, or NCCL
+    """Requests whole GPUs by UUID, through the engine's NVIDIA runtime. Ranks of one machine must share /dev/shm, or NCCL
     loses its fast path between them."""
     if not config.devices:
         return {}
@@ -250,7 +250,7 @@ def _mount(pod_config: PodSandboxConfig, bind: Mapping[str, Any]) -> dict[str, A
 
 
 def verify_run_as_non_root(pod: PodSpec, container: ContainerSpec, image: Image) -> None:
-    """Raises ContainerConfigError when it may not run as root and would."""
+    """Raises ContainerConfigError when the container would run as root but may not."""
     security_context = pod.container_security_context(container)
     number = security_context.get("runAsUser")
     user = image.user.partition(":")[0] if number is None else str(number)
@@ -263,16 +263,15 @@ def verify_run_as_non_root(pod: PodSpec, container: ContainerSpec, image: Image)
 
 
 def message_path(container: ContainerSpec) -> str:
-    """Where the program leaves its last words."""
+    """The path of the termination message file."""
     return container.termination_message_path or _TERMINATION_LOG
 
 
 def orphan_ids(
     listed: Sequence[Mapping[str, Any]], live_runs: set[tuple[str, str, str]], active_pods: set[str]
 ) -> list[str]:
-    """Ids of containers that nobody looks after: neither a run that lives, nor the sandbox of a pod that is at work.
-
-    `found` as the engine lists them; `live_runs` (pod, container, run); `active_pods` that are at work."""
+    """Ids of orphaned containers: of no live run, and not the sandbox of an active pod. `listed`: containers as the engine lists them;
+    `live_runs`: (pod, container, run); `active_pods`: uids of unfinished pods."""
     ids = []
     for row in listed:
         row_labels = row.get("Labels") or {}

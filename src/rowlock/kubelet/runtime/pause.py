@@ -16,7 +16,7 @@ _MACHINE_CODE: dict[str, tuple[int, bytes]] = {
 
 
 def program(arch: str) -> bytes:
-    """A static ELF executable. Raises ValueError for an architecture we have no instructions for."""
+    """A static ELF executable. Raises ValueError for an unsupported architecture."""
     if arch not in _MACHINE_CODE:
         raise ValueError(
             f"pods with several containers are not supported yet on {arch}, only on {', '.join(_MACHINE_CODE)}"

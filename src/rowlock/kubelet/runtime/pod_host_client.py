@@ -1,6 +1,6 @@
-"""The server's side of the pod host: starts it, asks it, says farewell; programs run on without either.
+"""The server's side of the pod host: starts it, sends requests, dismisses it; programs run on without either.
 
-One connection carries requests and answers as JSON lines (see `shim/pod_host.py`); sockets come over one of their own.
+One connection carries requests and answers as JSON lines (see `shim/pod_host.py`); requests for sockets use a connection each.
 """
 
 import asyncio
@@ -29,18 +29,18 @@ _ATTEMPTS = 3
 _DISMISS_TIMEOUT = 5.0
 """Seconds that a pod host may take to end."""
 _HOST_ENVIRONMENT = {"LD_BIND_NOW": "1"}
-"""Links to the C library are made once in the pod host, not again by each of its forks: 40 page faults fewer for a container."""
+"""Symbols of the C library are bound once in the pod host, not again in each fork: 40 page faults fewer per container."""
 _ANSWER_TIMEOUT = 10.0
-"""Seconds without an answer after which the pod host is looked at: it may be busy, or stopped by a pod."""
+"""Seconds without an answer after which the pod host is checked: it may be busy, or stopped by a pod."""
 _HUNG_AFTER = 120.0
-"""Seconds without any answer after which the pod host is killed: one request of one pod keeps no other waiting."""
+"""Seconds without any answer after which the pod host is killed, so that one pod's request does not block all others."""
 HOST_GONE = {"error": "the pod host has gone"}
 
 log = logging.getLogger("rowlock.kubelet")
 
 
 def socket_path(data: Path) -> Path:
-    """Where the pod host listens: in the data directory, which only its owner can enter."""
+    """The path of the pod host's socket: in the data directory, which only its owner can enter."""
     return data / "podhost.sock"
 
 
@@ -52,8 +52,8 @@ def _encode_request(request: dict[str, Any]) -> bytes:
 
 
 def _kill_stopped_hosts(path: str) -> None:
-    """Programs of this user can stop the pod host that listens at `path` (SIGSTOP). Pods do not need it: the next one takes
-    its place. Shims have its command line, too; those that are stopped can end nothing either."""
+    """Kills a stopped pod host that listens at `path`: programs of this user can stop it (SIGSTOP). Pods do not need it, and another
+    takes its place. Shims have its command line, too; stopped ones are of no use either."""
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["status"] == psutil.STATUS_STOPPED and path in (process.info["cmdline"] or ()):
             log.warning("process %d, a pod host or a shim, has been stopped and is killed", process.pid)
@@ -62,7 +62,7 @@ def _kill_stopped_hosts(path: str) -> None:
 
 
 def _close_unwanted(asking: asyncio.Future[socket.socket]) -> None:
-    """A socket came, and who asked for it has gone."""
+    """Closes a socket whose requester was cancelled."""
     if not asking.cancelled() and asking.exception() is None:
         asking.result().close()
 
@@ -88,17 +88,17 @@ class PodHostClient:
         return self._writer is not None and not self._writer.is_closing()
 
     async def connect(self, network: str, join: Sequence[int] = ()) -> dict[str, Any]:
-        """Connects; `network` is `none`, `auto` or `user`; `join`: shims, of which one may still live whose fabric a new
-        pod host shall enter.
+        """Connects, and starts a pod host if none answers. `network` is `none`, `auto` or `user`; `join`: shims whose fabric a new pod
+        host tries to join, as long as one lives.
 
         Raises Unavailable when no pod host can be started."""
         for _ in range(_ATTEMPTS):
             self.hello = await self._say_hello(network, join)
             if self.hello.get("protocol") == pod_host.PROTOCOL:
                 return self.hello
-            await self.close()  # it died between our call and its answer: the next attempt starts another
+            await self.close()  # it died before it answered: the next attempt starts another
             if "error" not in self.hello:
-                self._path.unlink(missing_ok=True)  # an older one serves its pods to the end and leaves
+                self._path.unlink(missing_ok=True)  # an older version serves its pods to their end and then exits
         raise Unavailable(f"the pod host does not start: {self._data / 'podhost.log'} says why")
 
     async def _say_hello(self, network: str, join: Sequence[int]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class PodHostClient:
         os.close(null)
 
     def _reap_child(self) -> None:
-        """If the pod host was our child and has ended: no zombie."""
+        """Reaps the pod host if it was our child and has ended."""
         if self._child:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self._child, os.WNOHANG)
@@ -157,7 +157,7 @@ class PodHostClient:
                     future = self._pending.pop(answer.get("id"), None)
                     if future is not None and not future.done():
                         future.set_result(answer)
-        finally:  # whatever ended it, `close` too: nobody waits for an answer that does not come
+        finally:  # in every case, also after `close`: no request may wait for an answer that will not come
             if self._writer is not None:
                 self._writer.close()
             self._reap_child()
@@ -168,7 +168,7 @@ class PodHostClient:
             self.disconnected.set()
 
     async def ask(self, op: str, **request: Any) -> dict[str, Any]:
-        """One request, its answer; a failure is `{"error": sentence}`, also when nobody listens any more."""
+        """Sends one request and returns its answer; a failure is `{"error": sentence}`, also if the pod host is gone."""
         if not self.is_connected or self._writer is None:
             return dict(HOST_GONE)
         self._sequence += 1
@@ -189,7 +189,7 @@ class PodHostClient:
         return future.result()
 
     def _kill_host(self) -> None:
-        """It hangs. Pods do not need it: the next one takes its place."""
+        """Kills a pod host that hangs. Pods do not need it, and another takes its place."""
         pid = int(self.hello.get("pid") or 0)
         log.warning(
             "the pod host, process %d, has not answered for %.0f s: another one takes its place", pid, _HUNG_AFTER
@@ -197,17 +197,17 @@ class PodHostClient:
         if pid and self.hello.get("ticks") == ticks(pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        elif self._writer is not None:  # it has not even said hello
+        elif self._writer is not None:  # it has not even answered `hello`
             self._path.unlink(missing_ok=True)
             self._writer.close()
 
     def prepare_network(self, uid: str, address: str) -> None:
-        """A pod will start: its network may be made meanwhile. Nothing is awaited; the start makes what is missing."""
+        """Asks for the network of a pod that will start. Does not wait for the answer: the start makes what is missing."""
         if self.is_connected and self._writer is not None:
             self._writer.write(_encode_request({"op": "network", "uid": uid, "ip": address}))
 
     async def request_socket(self, op: str, *, threads: Executor | None = None, **request: Any) -> socket.socket:
-        """A request whose answer is a socket: `proxy`, `dial`. `threads`: where it waits for it, asyncio's own unless given.
+        """Sends a request whose answer is a socket, such as `proxy` or `dial`. `threads`: the pool in which it waits, asyncio's by default.
         Raises Unavailable with the pod host's sentence."""
         message = _encode_request({"op": op, **request})
         asking = asyncio.get_running_loop().run_in_executor(threads, self._receive_socket, message)
@@ -234,7 +234,7 @@ class PodHostClient:
         return socket.socket(fileno=fds[0])
 
     async def dismiss(self) -> None:
-        """Nothing runs, and this server is not coming back: the pod host ends, and this is when it has."""
+        """Ends the pod host when nothing runs and the server shuts down; returns when it has ended, or after a timeout."""
         pid = int(self.hello.get("pid") or 0)
         start_ticks = ticks(pid) if pid else 0
         with contextlib.suppress(TimeoutError):
@@ -247,7 +247,7 @@ class PodHostClient:
                     await asyncio.sleep(0.002)
 
     async def close(self) -> None:
-        """Leaves; the pod host and all pods live on."""
+        """Closes the connection; the pod host and all pods live on."""
         if self._reader_task is not None:
             self._reader_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

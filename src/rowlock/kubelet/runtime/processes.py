@@ -1,7 +1,7 @@
-"""Programs that run as processes: what their shims wrote down about them, and how they are stopped.
+"""Programs that run as processes: reads the facts that their shims wrote, and stops them.
 
-Facts are files in `pods/<uid>/<container>/` that shims write (see `shim.py`); everything here can be forgotten and
-read again. A process is known by its pid *and* its start time, so a reused pid is never signalled.
+Facts are files in `pods/<uid>/<container>/` that shims write (see `shim.py`); they can be read again at any time.
+A process is identified by its pid *and* its start time, so a reused pid is never signalled.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ _START_FACT = re.compile(r"start\.([0-9]{1,9})")
 _MAX_TICKS = 1 << 62
 _MAX_EXIT_CODE = 255
 _MAX_MESSAGE, _MAX_WORD = 4096, 256
-"""Characters of a termination message (as of a kubelet's), and of a reason."""
+"""Most characters of a termination message (as in a kubelet), and of a reason."""
 
 
 def read_run(directory: Path, number: int) -> Run | None:
-    """One life of a container, from disk; None when it was never claimed.
+    """One run of a container, from disk; None when it was never claimed.
 
-    Programs of this user can write there: what is not as a shim writes it counts as not known."""
+    Programs of this user can write there: malformed values count as unknown."""
     start = untrusted.read_object(f"{directory}/start.{number}")
     if start is None:
         return None
@@ -52,7 +52,7 @@ def read_run(directory: Path, number: int) -> Run | None:
 
 
 def read_creation_problem(directory: Path, number: int | None) -> Problem | None:
-    """Why an engine could not create the container for this run; None where that is not why there is no run. Told once."""
+    """Why an engine could not create the container for this run; None = there was no such problem. Removes the fact."""
     path = f"{directory}/{UNCREATED}.{number}"
     why = untrusted.text_of(untrusted.read_object(path) or {}, "why", _MAX_MESSAGE)
     with contextlib.suppress(FileNotFoundError):
@@ -61,7 +61,7 @@ def read_creation_problem(directory: Path, number: int | None) -> Problem | None
 
 
 def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
-    """None for what says neither how nor when a program ended."""
+    """The exit in a fact; None if it lacks a valid code or time."""
     finished, code = untrusted.time_of(fact, "finished"), fact.get("code")
     if finished is None or isinstance(code, bool) or not isinstance(code, int) or not 0 <= code <= _MAX_EXIT_CODE:
         return None
@@ -82,7 +82,7 @@ def _exit_of_fact(fact: Mapping[str, Any]) -> Exit | None:
 
 
 def newest_run(directory: Path) -> int | None:
-    """The number of the newest life of a container; None when it has none."""
+    """The number of a container's newest run; None = it has none."""
     try:
         names = os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -91,7 +91,7 @@ def newest_run(directory: Path) -> int | None:
 
 
 def is_shim_alive(run: Run) -> bool:
-    """Is the shim that claimed this run still the process with that pid?"""
+    """Whether the shim that claimed this run is still the process with that pid."""
     if run.shim <= 0:
         return False
     if os.path.isdir("/proc/self"):
@@ -104,10 +104,10 @@ def is_shim_alive(run: Run) -> bool:
 
 
 def record_lost_run(directory: Path, run: Run, now: float) -> Run:
-    """A shim that died without a word (kill -9 on it, power): its end is made up, as a real kubelet does.
+    """Records an exit for a run whose shim died without writing one (kill -9, power loss), as a real kubelet does.
 
-    Written down, so that the story stays the same after the next restart; after a loss of power it is made up again. To wait
-    for the disk here would keep everybody waiting, once for each of them."""
+    It is written so that it stays the same after the next restart; after a power loss it is made up again. It is not synced, as the
+    event loop would wait for the disk for each lost run."""
     current = read_run(directory, run.number)
     if current is not None and current.exit is not None:
         return current
@@ -119,8 +119,8 @@ def record_lost_run(directory: Path, run: Run, now: float) -> Run:
 
 
 def stop_run(run: Run, grace: float) -> None:
-    """Asks the shim to end the program: SIGTERM to its first process, SIGKILL to all after `grace` seconds. It does so even if
-    we die now."""
+    """Asks the shim to end the program: SIGTERM to its first process, SIGKILL to all after `grace` seconds, even if this server dies
+    meanwhile."""
     if run.directory:
         with contextlib.suppress(FileNotFoundError):
             write_fact(f"{run.directory}/stop", {"grace": grace})
@@ -130,7 +130,7 @@ def stop_run(run: Run, grace: float) -> None:
 
 
 def kill_stopped_shim(run: Run) -> None:
-    """A shim that its program has stopped (SIGSTOP) ends nothing. It is killed, and what it leaves behind as after any that is lost."""
+    """Kills a shim that its program has stopped (SIGSTOP), as it can end nothing. What it leaves is handled as for any lost shim."""
     with contextlib.suppress(psutil.Error, ProcessLookupError):
         if is_shim_alive(run) and psutil.Process(run.shim).status() == psutil.STATUS_STOPPED:
             log.warning("the shim of %s has been stopped and is killed", run.directory)
@@ -138,7 +138,7 @@ def kill_stopped_shim(run: Run) -> None:
 
 
 def find_strays(uids: Iterable[str], data_directory: str) -> list[int]:
-    """Processes of one of these pods, started from this data directory (`PodDirectories.identity`); for after a shim was
+    """Processes of these pods that were started from this data directory (`PodDirectories.identity`); used after a shim was
     killed. Slow: reads all of /proc."""
     marks = {f"{POD_UID_VARIABLE}={uid}".encode() for uid in uids}
     own, prefix = f"{DATA_DIRECTORY_VARIABLE}={data_directory}".encode(), f"{DATA_DIRECTORY_VARIABLE}=".encode()
@@ -154,7 +154,7 @@ def find_strays(uids: Iterable[str], data_directory: str) -> list[int]:
 
 
 def kill_strays(uids: Iterable[str], data_directory: str) -> int:
-    """SIGKILL for everything that still runs for these pods; how many there were."""
+    """Kills everything that still runs for these pods; returns the number of processes."""
     pids = find_strays(uids, data_directory)
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):

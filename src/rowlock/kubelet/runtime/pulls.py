@@ -1,7 +1,7 @@
-"""Pulls through the container engine's API: one per image at a time, shared by all who want it, waited for by none else.
+"""Pulls through the container engine's API: one per image at a time, shared by all containers that need it.
 
-A pull lasts from a second to an hour, so it is no request in a thread but a task that reads the engine's stream as it
-comes. When nobody wants the image any more (its pods were deleted) the connection is closed, at which the engine stops.
+A pull takes from a second to an hour, so it is not a call in a thread but a task that reads the engine's stream as it
+arrives. When no container needs the image any more (its pods were deleted), the connection is closed and the engine stops.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from rowlock.kubelet.shim import engine_client
 from rowlock.kubelet.shim.engine_client import Engine
 
 PULL_PROGRESS_DEADLINE = 600.0
-"""Seconds without a word from the engine after which a pull has failed: a registry may stop answering for ever."""
+"""Seconds without progress from the engine after which a pull has failed: a registry may stop answering."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """How a pull ended: the engine's sentence, "" when it went well; how long it took."""
+    """How a pull ended: the engine's error, "" = none; and how long it took."""
 
     error: str
     seconds: float
@@ -42,8 +42,8 @@ class Pulls:
     async def pull_image(
         self, group: asyncio.TaskGroup, client: Engine, name: str, credentials: tuple[Credential, ...]
     ) -> PullResult:
-        """Pulls a normalised name, or takes part in the pull that is under way. One that asks as somebody else is waited
-        for first: whether it may have the image says nothing about us."""
+        """Pulls a normalised name, or joins the pull that is under way. Waits first for one with other credentials: whether those may
+        have the image says nothing about these."""
         while (running := self._running.get(name)) is not None and running.credentials != credentials:
             await asyncio.wait({running.task})
         if running is None:
@@ -70,7 +70,7 @@ class Pulls:
         return PullResult("; ".join(errors), clock() - began)
 
     async def _pull_once(self, client: Engine, name: str, credential: Credential) -> str:
-        """One try: the engine's sentence when it went wrong."""
+        """One attempt; returns the engine's error, "" = none."""
         headers = {"X-Registry-Auth": credential.header} if credential.header else {}
         try:
             async with asyncio.timeout(self._progress_deadline):

@@ -1,8 +1,8 @@
-"""What a pull from a registry needs, and what is said of it: pure.
+"""What a pull from a registry needs, and the messages about it: pure.
 
-An image's name says which registry has it; the pod's secrets and the user's own `~/.docker/config.json` say who asks
-there (the most specific entry first, as on a Kubernetes node). The engine's answer is a stream of JSON lines whose last
-one may be an error although the status was 200. Passwords pass through here and are never shown: what holds one has no
+An image's name determines the registry; the pod's secrets and the user's own `~/.docker/config.json` give the credentials
+(the most specific entry first, as on a Kubernetes node). The engine's answer is a stream of JSON lines whose last one may be
+an error although the status was 200. Passwords pass through here and are never shown: what holds one has no
 `repr`.
 """
 
@@ -18,7 +18,7 @@ from urllib.parse import quote
 from rowlock.objects import Object
 
 DOCKER_HUB = "docker.io"
-"""The registry of names that say none."""
+"""The registry of names without one."""
 _DOCKER_HUB_ALIASES = ("index.docker.io", "registry-1.docker.io", "registry.hub.docker.com")
 DOCKER_CONFIG_JSON_KEY, DOCKER_CFG_KEY = ".dockerconfigjson", ".dockercfg"
 SECRET_DATA_KEYS = {"kubernetes.io/dockerconfigjson": DOCKER_CONFIG_JSON_KEY, "kubernetes.io/dockercfg": DOCKER_CFG_KEY}
@@ -52,7 +52,7 @@ def parse_image_name(name: str) -> tuple[str, str]:
 
 
 def pull_path(name: str) -> str:
-    """The path that asks an engine to pull a normalised name. A tag always: without one it would pull them all."""
+    """The request path for pulling a normalised name. It always has a tag: without one the engine would pull all tags."""
     image_name, at, digest = name.partition("@")
     image, _, tag = (image_name, at, digest) if at else name.rpartition(":")
     return f"/images/create?fromImage={quote(image, safe='')}&tag={quote(tag, safe='')}"
@@ -62,7 +62,7 @@ def pull_path(name: str) -> str:
 
 
 def auths_of_secret(secret: Object) -> Auths | None:
-    """The credentials in a Secret; None when there are none to be read."""
+    """The credentials in a Secret; None = it has none that can be read."""
     key = SECRET_DATA_KEYS.get(str(secret.get("type") or ""), "")
     try:
         config = json.loads(base64.b64decode((secret.get("data") or {})[key]))
@@ -72,7 +72,7 @@ def auths_of_secret(secret: Object) -> Auths | None:
 
 
 def auths_of_config_file(text: str) -> Auths:
-    """Those of the user's own `config.json`; a file that is no such thing has none."""
+    """The credentials in the user's own `config.json`; {} for any other file."""
     try:
         return _valid_auths(json.loads(text).get("auths") or {})
     except (ValueError, TypeError, AttributeError):
@@ -84,7 +84,7 @@ def _valid_auths(entries: Mapping[str, Any]) -> Auths:
 
 
 def lookup_credentials(name: str, sources: Sequence[Auths]) -> tuple[Credential, ...]:
-    """Who may ask for the image, in the order to try: of each source the longest entry first; nobody where there is none."""
+    """The credentials to try for the image, in order: of each source the longest entry first; ANONYMOUS if there is none."""
     candidates: list[Credential] = []
     for auths in sources:
         for key in sorted(
@@ -116,7 +116,7 @@ def _key_matches(key: str, name: str) -> bool:
 
 
 def _parse_credential(entry: Mapping[str, Any], key: str) -> Credential | None:
-    """The engine's header, `X-Registry-Auth`; None for an entry that holds nothing (a credential helper has it)."""
+    """The credential of an entry, as the header `X-Registry-Auth`; None for an empty entry (a credential helper has it)."""
     user, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if entry.get("auth"):
         try:
@@ -135,7 +135,7 @@ def _parse_credential(entry: Mapping[str, Any], key: str) -> Credential | None:
 
 @dataclass(slots=True)
 class PullAnswer:
-    """What the engine has said of a pull so far; `error` is its own sentence once there is one."""
+    """The engine's answer to a pull so far; `error` is its error message, if any."""
 
     error: str = ""
     _partial_line: bytes = b""
@@ -145,7 +145,7 @@ class PullAnswer:
         self._read_lines(lines)
 
     def finish(self) -> str:
-        """Nothing more will come; the error, "" when there was none."""
+        """Ends the answer. Returns the error, "" = none."""
         self._read_lines([self._partial_line])
         self._partial_line = b""
         return self.error
@@ -174,12 +174,12 @@ def format_duration(seconds: float) -> str:
 
 
 def pulled_message(reference: str, seconds: float, total: float, size: int) -> str:
-    """The sentence of the event Pulled."""
+    """The message of the event Pulled."""
     times = f"{format_duration(seconds)} ({format_duration(total)} including waiting)"
     return f'Successfully pulled image "{reference}" in {times}. Image size: {size} bytes.'
 
 
 def missing_secrets_message(names: Sequence[str]) -> str:
-    """The sentence of the event FailedToRetrieveImagePullSecret."""
+    """The message of the event FailedToRetrieveImagePullSecret."""
     which = ", ".join(names)
     return f"Unable to retrieve some image pull secrets ({which}); attempting to pull the image may not succeed."

@@ -1,8 +1,8 @@
-"""What `ps`, `pgrep -f` and `/proc/PID` show of a process that became a program without exec.
+"""Sets what `ps`, `pgrep -f` and `/proc/PID` show of a process that became a program without exec.
 
-The kernel reads the command line and the environment from the process's own memory, where `PR_SET_MM_MAP` says that they
-lie; that takes no privilege. A kernel built without it gets the words written over those that the process began with, as
-many as find room. Called once, in a warm program's own process. Standard library only; elsewhere than on Linux it does nothing.
+The kernel reads the command line and the environment from the process's own memory, at addresses that `PR_SET_MM_MAP` sets
+without privileges. If the kernel was built without it, the words overwrite those that the process began with, as far as they
+fit. Called once, in a warm program's own process. Standard library only; does nothing except on Linux.
 """
 
 import ctypes
@@ -14,19 +14,19 @@ _NAME, _DUMPABLE, _MEMORY, _MAP = 15, 4, 35, 14
 _LAYOUT = "=11QQII"
 """`struct prctl_mm_map`: eleven addresses, the auxiliary vector and its size, the program's file."""
 _NO_AUXV_NO_EXE_FD = (0, 0, 0xFFFFFFFF)
-"""Those last three."""
+"""The values of the last three fields: unchanged."""
 _ALWAYS_DUMPABLE = 1
 
 _libc = ctypes.CDLL(None)
 _malloc, _sbrk, _call = (getattr(_libc, name, None) for name in ("malloc", "sbrk", "prctl"))
-"""Looked up once, in the parent; None elsewhere than on Linux."""
+"""Looked up once, in the parent; None except on Linux."""
 for _function in (_malloc, _sbrk):
     if _function is not None:
         _function.restype = ctypes.c_void_p
 
 
 def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
-    """From now on the process is seen as one that has exec'ed `name` with these words and this environment."""
+    """Makes the process look as if it had exec'ed `name` with these words and this environment."""
     arguments = b"".join(os.fsencode(word) + b"\0" for word in words)
     variables = b"".join(os.fsencode(f"{key}={value}") + b"\0" for key, value in env.items())
     try:
@@ -34,7 +34,9 @@ def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return
-    _prctl(_DUMPABLE, _ALWAYS_DUMPABLE)  # a change of user took it away, and with it the process's own /proc/self/fd
+    _prctl(
+        _DUMPABLE, _ALWAYS_DUMPABLE
+    )  # a change of user reset it, which makes the process's own /proc/self/fd unreadable
     _prctl(_NAME, os.fsencode(os.path.basename(name)))
     stat_fields = {number: int(fields[number - 3]) for number in (26, 27, 28, *range(45, 50))}  # numbered as in proc(5)
     if not _set_mm_map(stat_fields, arguments, variables):
@@ -42,7 +44,7 @@ def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
 
 
 def _set_mm_map(stat_fields: Mapping[int, int], arguments: bytes, variables: bytes) -> bool:
-    """Tells the kernel of a copy that nobody ever frees; False when it will not hear of it."""
+    """Points the kernel to a copy that is never freed; False if it refuses."""
     if _malloc is None or _sbrk is None or not (start := _malloc(ctypes.c_size_t(len(arguments) + len(variables)))):
         return False
     ctypes.memmove(start, arguments + variables, len(arguments) + len(variables))
@@ -61,7 +63,7 @@ def _set_mm_map(stat_fields: Mapping[int, int], arguments: bytes, variables: byt
 
 
 def _overwrite_arguments(start: int, end: int, arguments: bytes) -> None:
-    """The last byte stays 0: else the kernel reads on, into the environment."""
+    """Overwrites the process's original arguments. The last byte stays 0: otherwise the kernel reads on into the environment."""
     room = end - start - 1
     ctypes.memmove(start, arguments[:room].ljust(room, b"\0"), room)
 

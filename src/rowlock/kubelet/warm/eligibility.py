@@ -1,7 +1,7 @@
 """Which programs may start warm: forked from an interpreter that has imported torch, instead of exec'ed (`warm_parent.py`).
 
-Only what is exactly the same afterwards: a Python of this machine whose packages hold torch, told to run a file, a module or
-a text that uses it, with flags we know. All else starts cold, as ever. Asked once per start, so it looks at few files.
+Only programs for which the result is the same: a Python of this machine whose packages include torch, told to run a file, a module
+or a text that uses it, with known flags. All others start cold. Called once per start, so it reads few files.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from glob import escape, glob
 from rowlock.kubelet.files import untrusted
 
 WARM_START_ANNOTATION = "rowlock.dev/warm-start"
-"""`"false"` on a pod: always exec."""
+"""With the value `"false"`, a pod's programs always start cold."""
 _PYTHON_NAME = re.compile(r"python(3(\.\d+)?)?")
 _ALLOWED_FLAGS = ("-u", "-B")
 _IMPORT_TIME_PREFIXES = (
@@ -25,12 +25,12 @@ _IMPORT_TIME_PREFIXES = (
     "AOT", "ATEN_", "CUBLAS", "CUTLASS_", "DNNL_", "GFORTRAN_", "GOTO_", "INDUCTOR_", "KINETO_", "MKLDNN_", "NPY_", "NUMPY_",
     "ONEDNN_", "OPENSSL_", "SYMPY_",
 )  # fmt: skip
-"""Variables that an interpreter, torch or numpy reads once, when it begins: a parent is only for programs that agree on them."""
+"""Variables that an interpreter, torch or numpy reads once, at its start: programs share a parent only if they agree on them."""
 _IMPORT_TIME_VARIABLES = ("HOME", "PATH", "LANG", "TMPDIR", "TEMP", "TMP", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
 _PER_RUN_PREFIXES = ("TORCHELASTIC_", "PYTHONBREAKPOINT")
-"""Not among them, though their names begin so: they are read when they are needed, by the elastic agent and by `breakpoint()`."""
+"""Exceptions to these prefixes: variables read when they are needed, by the elastic agent and by `breakpoint()`."""
 _THREAD_COUNT_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Set in the fork (`warm_parent.py`); while importing they are 1, or threads would be born."""
+"""Applied in the fork (`warm_parent.py`); during imports they are 1, so that no threads are started."""
 _MAX_SCRIPT_BYTES = 1 << 20
 
 
@@ -43,13 +43,13 @@ class WarmStart:
     env: dict[str, str]
     program: tuple[str, ...]
     words: tuple[str, ...]
-    """The command line after exec: that of a script begins with its interpreter."""
+    """The command line as after exec: a script's begins with its interpreter."""
     first: str
-    """The directory that leads the program's `sys.path`."""
+    """The first directory of the program's `sys.path`."""
     python_path: tuple[str, ...]
-    """The directories that come next: those of `PYTHONPATH`."""
+    """The next directories: those of `PYTHONPATH`."""
     torch: str
-    """Which torch: a package that has been replaced needs a new parent."""
+    """Identifies the installed torch: a replaced package needs a new parent."""
 
     @property
     def key(self) -> str:
@@ -58,14 +58,14 @@ class WarmStart:
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def spec(self) -> dict[str, object]:
-        """For the pod host."""
+        """The form in which the pod host gets it."""
         return {**asdict(self), "key": self.key}
 
 
 def plan_warm_start(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, readable_path: Callable[[str], str] = lambda path: path
 ) -> WarmStart | None:
-    """How a command line may start warm; None = it starts cold. `readable_path`: where a file can be read now."""
+    """How a command line may start warm; None = it starts cold. `readable_path` maps a path to where it can be read now."""
     where = env.get("PATH") if "/" not in argv[0] else cwd
     executable, shebang = _find_python_program(argv[0], where)
     interpreter, rest, words = executable, list(argv[1:]), tuple(argv)
@@ -84,7 +84,7 @@ def plan_warm_start(
         return None
     import_env = {k: v for k, v in env.items() if _is_read_at_import(k)}
     python_path: list[str] = []
-    if env.get("PYTHONPATH"):  # a parent begins in another directory, and serves programs of many
+    if env.get("PYTHONPATH"):  # a parent starts in another directory, and serves programs of many
         python_path = _absolute_entries(env["PYTHONPATH"], cwd)
         import_env["PYTHONPATH"] = os.pathsep.join(python_path)
     first = os.path.dirname(os.path.realpath(script)) if script else readable_path(cwd)
@@ -101,20 +101,20 @@ def plan_warm_start(
 
 
 def _absolute_entries(python_path: str, cwd: str) -> list[str]:
-    """As Python reads them when it begins in this directory; an empty one is the directory itself."""
+    """The entries as Python resolves them when it starts in this directory; an empty one is the directory itself."""
     directory = os.path.realpath(cwd)
     return [os.path.normpath(os.path.join(directory, entry)) for entry in python_path.split(os.pathsep)]
 
 
 _others: dict[tuple[str, str | None], float] = {}
-"""Programs that were seen to be no Python, by name and where they were looked for; until when that is believed. All ranks of a
-job ask the same. Who becomes Python meanwhile starts cold; to believe the opposite could start another program."""
+"""Programs known not to be Python, by name and search path → until when that is assumed, as all ranks of a job ask the same. A
+program that becomes Python meanwhile starts cold; caching the opposite could start another program."""
 _OTHERS_SECONDS, _MAX_OTHERS = 1.0, 256
 
 
 def _find_python_program(name: str, where: str | None) -> tuple[str, str]:
-    """The file of a Python, and ""; of a script, and the Python of its first line; else "" twice. `where`: the search path,
-    or for a name with a slash the working directory."""
+    """A Python's file and ""; or a script's file and the Python of its first line; or "" twice. `where`: the search path, or for
+    a name with a slash the working directory."""
     if _others.get((name, where), 0.0) > time.monotonic():
         return "", ""
     executable = os.path.join(where or "", name) if "/" in name else shutil.which(name, path=where)
@@ -135,7 +135,7 @@ def _is_read_at_import(variable: str) -> bool:
 
 
 def _shebang_interpreter(path: str) -> str:
-    """The Python of a script such as `torchrun`; "" when it is something else."""
+    """The Python in the first line of a script such as `torchrun`; "" = something else."""
     try:
         with open(untrusted.open_regular(path, follow=True), "rb") as file:
             words = file.readline(256).decode(errors="replace").split()
@@ -147,7 +147,7 @@ def _shebang_interpreter(path: str) -> str:
 
 
 def torch_of(interpreter: str) -> str:
-    """The torch in the environment of this interpreter, "" = none. A look at the disk; nothing is imported."""
+    """Identifies the torch of this interpreter's environment, "" = none. Looks only at files; imports nothing."""
     prefix = os.path.dirname(os.path.dirname(interpreter))
     for version_file in glob(f"{escape(prefix)}/lib/python3*/*-packages/torch/version.py"):
         return f"{version_file} {os.stat(version_file).st_mtime_ns}"
@@ -155,7 +155,7 @@ def torch_of(interpreter: str) -> str:
 
 
 def _parse_program(rest: Sequence[str]) -> tuple[str, ...]:
-    """What the interpreter is told to run; () when that is something we do not imitate."""
+    """What the interpreter is told to run; () = a form that a warm start does not imitate."""
     match rest:
         case ["-c", text, *arguments]:
             return ("text", text, *arguments)

@@ -1,8 +1,8 @@
-"""The memory of a warm parent in huge pages, so that a fork of it is quick.
+"""Puts the memory of a warm parent into huge pages, so that forking it is fast.
 
-A fork copies an entry for each page that the process has of its own. An imported torch has 300 MB, which are 75,000 entries
-and five milliseconds, twice for each rank: the shim, and its program. In pages of 2 MiB they are 150. What a fork writes to
-afterwards is copied in small pages all the same. Standard library only.
+A fork copies a page table entry for each page that the process owns. An imported torch has 300 MB, which are 75,000 entries
+and five milliseconds, twice for each rank: for the shim and its program. In pages of 2 MiB there are 150. What a fork writes to
+later is copied in small pages all the same. Standard library only.
 """
 
 import ctypes
@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator
 
 _COLLAPSE = 25
-"""MADV_COLLAPSE, since Linux 6.1; an older kernel refuses it, and nothing has changed."""
+"""MADV_COLLAPSE, since Linux 6.1; older kernels refuse it, without effect."""
 _SETTING = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 
 def collapse_memory() -> bool:
-    """Puts this process's own memory into huge pages, as far as the kernel does it. Has it done any of it?"""
+    """Puts this process's own memory into huge pages, as far as the kernel does it. Returns whether any was."""
     if sys.platform != "linux" or not _are_wanted():
         return False
     madvise = ctypes.CDLL(None).madvise
@@ -25,7 +25,7 @@ def collapse_memory() -> bool:
 
 
 def _are_wanted() -> bool:
-    """No huge pages where the user has switched them off."""
+    """Whether the user has not switched huge pages off."""
     try:
         with open(_SETTING) as file:
             return "[never]" not in file.read()
@@ -34,7 +34,7 @@ def _are_wanted() -> bool:
 
 
 def _own_regions() -> Iterator[tuple[int, int]]:
-    """Private memory that no file is behind, from and to; the kernel takes of each what fills whole huge pages."""
+    """Start and end of private memory regions without a file; the kernel collapses the huge pages that each fully covers."""
     with open("/proc/self/maps") as file:
         for line in file:
             bounds, rights, *rest = line.split()

@@ -2,10 +2,10 @@
 
     PYTHON [FLAGS] -c BOOT SRC SOCKET-FD MODULES
 
-`import torch` costs a rank one to three seconds before its first line; a fork costs milliseconds. The parent is started by
-the pod host with the interpreter, flags and environment that the program would get, imports, and proves that it may be
-forked: one thread, no CUDA context. Then each request makes a shim (`shim.py`) by forking, and the shim forks the
-program: instead of exec it becomes `__main__` here (`become_program`). It runs under the image's Python: standard library only.
+`import torch` delays a rank's first line by one to three seconds; a fork takes milliseconds. The pod host starts the parent with
+the interpreter, flags and environment that the program would get. The parent imports, and checks that it may be forked: one
+thread, no CUDA context. Then it forks a shim (`shim.py`) for each request, and the shim forks the program: instead of exec
+it becomes `__main__` here (`become_program`). It runs under the image's Python: standard library only.
 """
 
 import atexit
@@ -31,18 +31,18 @@ from typing import Any, Protocol
 from rowlock.kubelet.warm import command_line, huge_pages, packages
 
 IDLE_TIMEOUT = 900.0
-"""Seconds without a request after which a parent gives its memory back."""
+"""Seconds without a request after which a parent exits and frees its memory."""
 _CHUNK_BYTES = 1 << 16
 _blas_setters: list[Callable[[int], object]] = []
-"""Found before the first fork, used in each."""
+"""Looked up before the first fork, called in each."""
 
 
 def import_modules(modules: Sequence[str]) -> str:
-    """Imports; returns why this process must not be forked, "" when it may."""
+    """Imports the modules. Returns why this process must not be forked, "" = it may."""
     for name in modules:
         try:
             importlib.import_module(name)
-        except Exception as error:  # noqa: BLE001 (whatever a package does at import: ranks then start cold, and it is said)
+        except Exception as error:  # noqa: BLE001 (a package may raise anything at import: ranks then start cold, with this reason)
             return f"import {name} failed: {type(error).__name__}: {error}"
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
@@ -54,7 +54,7 @@ def import_modules(modules: Sequence[str]) -> str:
 
 
 def find_blas_setters() -> list[Callable[[int], object]]:
-    """How the OpenBLAS libraries that are loaded are told their number of threads. (They read the environment once.)"""
+    """The functions that set the thread count of the loaded OpenBLAS libraries, which read the environment only once."""
     try:
         with open("/proc/self/maps") as file:
             paths = {path for line in file if "openblas" in os.path.basename(path := line.rstrip().rpartition(" ")[2])}
@@ -66,7 +66,7 @@ def find_blas_setters() -> list[Callable[[int], object]]:
 
 
 def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[int]], int]) -> None:
-    """One JSON request a line, with the descriptors it needs; answers the pid of the shim. Until the pod host has gone."""
+    """Serves one JSON request a line, with its descriptors; answers with the pid of the shim. Returns when the pod host is gone."""
     connection.settimeout(IDLE_TIMEOUT)
     while True:
         try:
@@ -84,7 +84,7 @@ def serve_forks(connection: socket.socket, fork: Callable[[dict[str, Any], list[
 
 
 class WarmRequest(Protocol):
-    """What a fork needs of a `ShimRequest`."""
+    """The part of a `ShimRequest` that a fork needs."""
 
     @property
     def argv(self) -> Sequence[str]: ...
@@ -95,10 +95,10 @@ class WarmRequest(Protocol):
 
 
 def become_program(request: WarmRequest) -> str:
-    """In the program's own process, where a cold start would exec: never returns, except with why it could not begin."""
+    """In the program's own process, in place of exec: becomes the program. Returns only if it could not begin, with the reason."""
     warm, env = request.warm or {}, dict(request.env)
     how, target, *rest = warm["program"]
-    coerced = {k: v for k, v in os.environ.items() if k == "LC_CTYPE"}  # by the interpreter itself (PEP 538)
+    coerced = {k: v for k, v in os.environ.items() if k == "LC_CTYPE"}  # set by the interpreter itself (PEP 538)
     os.environ.clear()
     os.environ.update(coerced | env)
     sys.argv = [{"file": target, "text": "-c"}.get(how, "-m"), *rest]
@@ -117,10 +117,10 @@ def become_program(request: WarmRequest) -> str:
 
 
 def _reset_interpreter(env: dict[str, str]) -> None:
-    """What a new interpreter would have of its own: nobody else's modules, descriptors, randomness and threads."""
+    """Resets what a new interpreter would have fresh: modules, import caches, descriptors, randomness and threads."""
     for name in [n for n in sys.modules if n == "rowlock" or n.startswith("rowlock.")]:
         del sys.modules[name]
-    sys.path_importer_cache.clear()  # it says what directories held when the parent looked, and which were not there
+    sys.path_importer_cache.clear()  # it caches what directories held when the parent looked
     importlib.invalidate_caches()
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2:
@@ -142,8 +142,8 @@ def _reset_interpreter(env: dict[str, str]) -> None:
 
 
 def _renew_stdio() -> None:
-    """stdin, stdout and stderr as a new interpreter makes them: it asks each file once whether it can be positioned, and the
-    parent's were /dev/null, which says that it can."""
+    """Recreates stdin, stdout and stderr as a new interpreter does: it checks once whether each can seek, and the parent's were
+    /dev/null, which can."""
     for name, fd, mode in (("stdin", 0, "rb"), ("stdout", 1, "wb"), ("stderr", 2, "wb")):
         old = getattr(sys, name)
         if old is None:
@@ -165,9 +165,9 @@ def _renew_stdio() -> None:
 
 
 def _reset_randomness() -> None:
-    """Every generator that a new interpreter seeds from the system, and the key that multiprocessing draws at import. CUDA's
-    generators are made with the context, which no parent has. The hash seed cannot be drawn again: PYTHONHASHSEED is part of
-    a parent's key, and without it forks of one parent agree on the order of sets of strings, which no program may rely on."""
+    """Reseeds all generators that a new interpreter seeds from the system, and the key that multiprocessing draws at import. CUDA's are
+    created with the context, which no parent has. The hash seed cannot be changed: PYTHONHASHSEED is part of a parent's
+    key, and without it forks of one parent share the order of sets of strings, on which no program may rely."""
     random.seed()
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
@@ -178,13 +178,13 @@ def _reset_randomness() -> None:
 
 
 def _thread_count(env: Mapping[str, str], variable: str) -> int:
-    """0 where it says none."""
+    """The thread count that a variable states; 0 = none."""
     text = env.get(variable, "").split(",")[0]
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _run_program(how: str, target: str) -> None:
-    """As the interpreter's own start does: `python FILE`, `python -m MODULE`, `python -c TEXT`."""
+    """Runs the program as the interpreter would: `python FILE`, `python -m MODULE`, `python -c TEXT`."""
     if how == "module":
         runpy.run_module(target, run_name="__main__", alter_sys=True)
         return
@@ -202,13 +202,13 @@ def _run_program(how: str, target: str) -> None:
 
 
 def _run_and_exit(run: Callable[[], None]) -> str:
-    """The end of an interpreter: threads joined, `atexit` done, output flushed, the exit code. Never returns."""
+    """Runs the program and ends like an interpreter: joins threads, runs `atexit`, flushes output, exits with the code. Never returns."""
     code, interrupted = 0, False
     try:
         run()
     except SystemExit as error:
         code = _exit_code(error.code)
-    except BaseException as error:  # noqa: BLE001 (the program's own failure: said as an interpreter says it)
+    except BaseException as error:  # noqa: BLE001 (the program's own failure: reported as by an interpreter)
         traceback = error.__traceback__
         while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
             traceback = traceback.tb_next
@@ -227,7 +227,7 @@ def _run_and_exit(run: Callable[[], None]) -> str:
 
 
 def _exit_code(value: Any) -> int:
-    """What `sys.exit(value)` makes of a process."""
+    """The exit code of `sys.exit(value)`; prints a value that is not a number."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -237,14 +237,14 @@ def _exit_code(value: Any) -> int:
 
 
 def main(fork_shim: Callable[..., int], source: str, fd: str, modules: str) -> None:
-    """Entry point of the process: what forks it (`forked_shim.fork_shim`), where the package lies, the pod host's socket, what to
-    import (comma-separated)."""
+    """Entry point of the process: the function that forks shims (`forked_shim.fork_shim`), the directory of the package, the descriptor of
+    the pod host's socket, the modules to import (comma-separated)."""
     connection = socket.socket(fileno=int(fd))
     os.set_inheritable(connection.fileno(), False)
     sys.path.remove(source)
     os.setsid()
     os.chdir("/")
-    stamps = packages.stamp_packages()  # first: what changes while it imports counts as changed
+    stamps = packages.stamp_packages()  # first, so that changes during the imports are detected
     unfit_reason = import_modules(modules.split(",") if modules else ())
     if not unfit_reason:
         _blas_setters.extend(find_blas_setters())

@@ -1,7 +1,7 @@
-"""The pod host's side of warm starts: one parent (`warm_parent.py`) per environment that has shown it is used.
+"""The pod host's side of warm starts: one parent (`warm_parent.py`) per environment that is in use.
 
-The first program of an environment starts cold; when it ends, or after some seconds at work, its parent is made. Until the
-parent has said that it may be forked, and whenever it does not answer, programs start cold. Standard library only.
+The first program of an environment starts cold; when it ends, or after some seconds, its parent is started. Until the parent
+has reported that it may be forked, and whenever it does not answer, programs start cold. Standard library only.
 """
 
 import contextlib
@@ -24,31 +24,31 @@ PRELOADED_MODULES = (
     "torch._dynamo",  # the first optimizer step imports it: half of a short script's start
 )
 COLD_RUN_SECONDS = 20.0
-"""Seconds that a first program runs before its environment's parent is made, so that they do not quarrel for the CPU."""
+"""Seconds that a first program runs before its environment's parent is started, so that they do not compete for the CPU."""
 MAX_PARENTS = 4
-"""Parents at a time: each holds what an imported torch takes. The one that has not been asked for longest leaves."""
+"""Most parents at a time: each holds the memory of an imported torch. The least recently used one is killed first."""
 MAX_UNUSED_PARENTS = 8
-"""After so many parents in a row that nobody forked from, only an environment that has come twice gets one."""
+"""After this many parents in a row that were never forked, only an environment that was seen twice gets one."""
 _ANSWER_TIMEOUT = 5.0
 _IMPORTED_BY_SITE = ("sitecustomize", "usercustomize")
-"""Modules that Python imports at its start when there are any: one that came after the parent's start is not imported by it."""
+"""Modules that Python imports at its start if they exist: a parent lacks one that was added after its start."""
 
 _MODULE_SUFFIXES = (".py", ".pyc", ".so")
-"""Files that Python imports; `random.pt` and `logging.yaml` beside a program hide nothing."""
+"""Suffixes of files that Python imports; `random.pt` and `logging.yaml` beside a program shadow nothing."""
 
 
 class _Parent:
     def __init__(self, pid: int, connection: socket.socket) -> None:
         self.pid, self.connection = pid, connection
         self.modules: frozenset[str] | None = None
-        """What it has imported; None until it has said so."""
+        """The modules that it has imported; None until it has reported them."""
         self.packages: dict[str, int] = {}
-        """Where its packages are installed, as it found them (`packages.stamp_packages`)."""
+        """The stamps of its packages, as it took them (`packages.stamp_packages`)."""
 
     def find_shadowed_path(self, directory: str) -> str:
-        """What a program would import from a directory that leads its path, were it not imported already; "" = nothing."""
+        """A file in `directory`, early in a program's path, that shadows a module which the parent has already imported; "" = none."""
         names: list[str] = []
-        with contextlib.suppress(OSError):  # not there, as Python takes it; or a zip file, into which we do not look
+        with contextlib.suppress(OSError):  # missing, as Python allows; or a zip file, which is not searched
             names = sorted(os.listdir(directory))
         for name in names:
             module = name.partition(".")[0]
@@ -66,14 +66,13 @@ class WarmParents:
         self._parents: dict[str, _Parent] = {}
         self._cold_runs: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self._unfit: dict[str, tuple[str, dict[str, int]]] = {}
-        """Why an environment can have no parent, and the packages for which that holds."""
+        """Key → why the environment can have no parent, and the package stamps for which that holds."""
         self._unused_parents = 0
         self._keys_seen_once: set[str] = set()
 
     def fork(self, request: Mapping[str, Any], fds: Mapping[str, int]) -> tuple[int, str]:
-        """A shim from the parent of this program's environment. (0, why) = start it cold; "" when it is only too early.
-
-        `request` is what the shim gets: a `ShimRequest` as JSON."""
+        """Forks a shim from the parent of the program's environment. Returns its pid, or (0, why) to start cold; why is "" if the parent is
+        not ready yet. `request`: the `ShimRequest` as JSON."""
         warm_spec = request["warm"]
         parent = self._parents.get(warm_spec["key"])
         if parent is None or not self._is_ready(warm_spec["key"], parent):
@@ -91,20 +90,22 @@ class WarmParents:
             socket.send_fds(parent.connection, [json.dumps(message).encode() + b"\n"], list(fds.values()))
             shim = int(_read_answer(parent.connection)["shim"])
         except (OSError, ValueError, KeyError):
-            self._kill_parent(warm_spec["key"])  # gone, or stuck; a run that it did begin has claimed its number
+            self._kill_parent(warm_spec["key"])  # dead, or stuck; a run that it did begin has claimed its number
             return 0, ""
         self._unused_parents = 0
-        self._parents[warm_spec["key"]] = self._parents.pop(warm_spec["key"])  # the last one is the one asked last
+        self._parents[warm_spec["key"]] = self._parents.pop(
+            warm_spec["key"]
+        )  # the last entry is the most recently used
         return shim, ""
 
     def add_cold_run(self, request: Mapping[str, Any], pid: int) -> None:
-        """A program that could have been warm runs: its environment is in use."""
+        """Notes that a program runs cold that could have been warm: its environment is in use."""
         key = request["warm"]["key"]
         if key not in self._parents and not self._unfit_reason(key):
             self._cold_runs[pid] = (time.monotonic(), request["warm"])
 
     def _unfit_reason(self, key: str) -> str:
-        """ "" when there is none, or it may be one no more."""
+        """ "" when there is none, or it may no longer hold."""
         why, stamps = self._unfit.get(key, ("", {}))
         if why and packages.have_changed(stamps):
             del self._unfit[key]
@@ -112,12 +113,12 @@ class WarmParents:
         return why
 
     def handle_shim_exit(self, pid: int) -> None:
-        """A shim has gone."""
+        """Called when a shim has exited: starts the parent for its environment if the shim ran cold."""
         if pid in self._cold_runs:
             self._make_parent(self._cold_runs.pop(pid)[1])
 
     def make_due_parents(self) -> None:
-        """From time to time."""
+        """Called regularly: starts parents for environments whose first program has run for COLD_RUN_SECONDS."""
         now = time.monotonic()
         for pid, (since, warm_spec) in list(self._cold_runs.items()):
             if now - since > COLD_RUN_SECONDS:
@@ -125,7 +126,7 @@ class WarmParents:
                 self._make_parent(warm_spec)
 
     def kill_parents(self) -> None:
-        """Now, and they are gone when this returns."""
+        """Kills all parents, and waits for their end."""
         for key in list(self._parents):
             self._kill_parent(key)
 
@@ -140,7 +141,7 @@ class WarmParents:
         with (
             parent_end,
             contextlib.suppress(OSError),
-        ):  # an interpreter that cannot be started says so at the cold start
+        ):  # an interpreter that cannot be started fails in the cold start, too
             pid = os.posix_spawn(command[0], command, warm_spec["env"], file_actions=null)
             self._unused_parents += 1
             self._parents[warm_spec["key"]] = _Parent(pid, host_end)
@@ -150,7 +151,7 @@ class WarmParents:
         host_end.close()
 
     def _is_worth_parent(self, key: str) -> bool:
-        """Whether programs of this environment seem to come again."""
+        """Whether programs of this environment are likely to come again."""
         if self._unused_parents < MAX_UNUSED_PARENTS or key in self._keys_seen_once:
             self._keys_seen_once.discard(key)
             return True
