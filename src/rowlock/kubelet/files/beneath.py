@@ -1,9 +1,9 @@
-"""Opens, makes and removes what lies below a directory, wherever the links in it lead.
+"""Opens, makes and removes files below a directory, wherever the links in it lead.
 
 Pods write in their volumes while the server works there as root. So a path is never looked up as a whole: it is opened
-below a directory handle, by openat2(2) with RESOLVE_BENEATH, or component by component where the kernel has no such call
-or forbids it (as Go's `os.Root` and runc's securejoin do). A link is followed only where the caller asks for it, and only
-when it stays below the handle; whatever is swapped meanwhile, nothing outside is touched. Standard library only.
+below a directory handle, by openat2(2) with RESOLVE_BENEATH, or component by component where the kernel lacks that call
+or forbids it (as Go's `os.Root` and runc's securejoin do). A link is followed only if the caller requests it and it stays
+below the handle; whatever is swapped meanwhile, nothing outside is touched. Standard library only.
 """
 
 import contextlib
@@ -14,17 +14,17 @@ import stat
 from collections.abc import Callable, Iterator
 
 _OPENAT2 = 437
-"""The number of openat2(2) on every architecture that Linux has given numbers in common."""
+"""The number of openat2(2), which is the same on all architectures."""
 _NO_MAGIC_LINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _RACE_RETRIES = 8
 _MAX_LINKS = 40
 _MAX_DEPTH = 4096
-"""Directories below each other in one path."""
+"""Most nested directories in one path."""
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags that open a directory itself, and nothing else."""
+"""Flags that open only a directory, not a link to one."""
 REFERENCE = _O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags that hold whatever is there, a link too, without opening it."""
+"""Flags that make a handle of any file, even a link, without opening it."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,8 +38,8 @@ class OpenHow(ctypes.Structure):
 def open_beneath(directory: int, path: str, flags: int, mode: int = 0, *, follow: bool = False) -> int:
     """A descriptor of `path` below the open directory; closed at exec.
 
-    `follow`: links on the way and at the end are followed as long as they stay below. Raises OSError: ELOOP or ENOTDIR for
-    a link that is not to be followed, EXDEV for a way that leads out."""
+    `follow`: links on the way and at the end are followed as long as they stay below. Raises OSError: ELOOP or ENOTDIR for a link that
+    may not be followed, EXDEV for a path that leads out."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "a path cannot hold a NUL character", path)
     if path.startswith("/") or path.count("/") > _MAX_DEPTH:
@@ -50,7 +50,7 @@ def open_beneath(directory: int, path: str, flags: int, mode: int = 0, *, follow
 
 
 def _openat2(directory: int, path: str, flags: int, mode: int, *, follow: bool) -> int | None:
-    """None where the kernel has no such call, or a sandbox forbids it."""
+    """openat2(2); None where the kernel lacks it, or a sandbox forbids it."""
     if not hasattr(_libc, "syscall") or not hasattr(os, "O_PATH"):
         return None
     how = OpenHow(
@@ -71,7 +71,7 @@ def _openat2(directory: int, path: str, flags: int, mode: int, *, follow: bool) 
 
 
 def _walk_path(directory: int, path: str, flags: int, mode: int, *, follow: bool) -> int:
-    """The same with openat(2) alone: one component at a time, links resolved here, `..` from what is held."""
+    """The same with openat(2) alone: one component at a time, links resolved here, `..` by the handles held."""
     held = [os.dup(directory)]
     words = [word for word in reversed(path.split("/")) if word not in ("", ".")]
     links = 0
@@ -102,7 +102,7 @@ def _walk_path(directory: int, path: str, flags: int, mode: int, *, follow: bool
 
 
 def _read_link(directory: int, name: str) -> str | None:
-    """Where a link leads; None for what is none."""
+    """The target of a link; None if it is not a link."""
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError:
@@ -111,7 +111,7 @@ def _read_link(directory: int, name: str) -> str | None:
 
 @contextlib.contextmanager
 def open_directory(path: str, *, beneath: int | None = None) -> Iterator[int]:
-    """A directory as a handle: below another one, or by a path on which no pod can write."""
+    """Opens a directory: below another one, or by a path on which no pod can write."""
     trusted = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     fd = os.open(path, trusted) if beneath is None else open_beneath(beneath, path, DIRECTORY)
     try:
@@ -144,9 +144,9 @@ def make_directories(directory: int, path: str, mode: int) -> int:
 
 
 def open_or_make(directory: int, path: str) -> int:
-    """What `path` is below a directory, held and not opened; links that stay below are followed.
+    """A handle of `path` below a directory, not opened; links that stay below are followed.
 
-    Where nothing is, directories are made, with the rights of the upper one. For subPath. Raises OSError."""
+    Missing parts are made as directories with the mode of `directory`. For subPath. Raises OSError."""
     words = [word for word in path.split("/") if word not in ("", ".")]
     for kept in range(len(words), 0, -1):
         with contextlib.suppress(FileNotFoundError):
@@ -156,7 +156,7 @@ def open_or_make(directory: int, path: str) -> int:
 
 
 def _make_below(fd: int, words: list[str], model: int) -> int:
-    """The directories `words` below `fd`, which is closed; they get the rights of `model`."""
+    """Makes the directories `words` below `fd`, which is closed, with the mode of `model`."""
     try:
         return make_directories(fd, "/".join(words), stat.S_IMODE(os.fstat(model).st_mode))
     finally:
@@ -164,7 +164,7 @@ def _make_below(fd: int, words: list[str], model: int) -> int:
 
 
 def _make_directory(parent: int, name: str, mode: int) -> bool:
-    """False when something of this name is there already."""
+    """Makes a directory; False when something of this name exists."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:
@@ -175,14 +175,14 @@ def _make_directory(parent: int, name: str, mode: int) -> bool:
 # ---------------------------------------------------------------- trees
 
 Visitor = Callable[[int, str, os.stat_result], None]
-"""Gets the handle of a directory, the name of an entry of it, and what that entry is (a link is a link)."""
+"""Called with the handle of a directory, the name of an entry, and its stat (of a link itself)."""
 
 
 def visit_tree(directory: int, visit: Visitor, open_up: Visitor = lambda parent, name, found: None) -> None:
-    """Visits everything below a directory, each directory after what is in it; `open_up` is called before it is entered.
+    """Visits everything below a directory, each directory after its contents; `open_up` is called before it is entered.
 
-    Neither deep nor as large as it may be: one level is open at a time and nothing recurses. No link is followed; a
-    directory that is moved away while it is visited ends the walk with OSError (EAGAIN)."""
+    Works at any depth and size: one level is open at a time, and nothing recurses. No link is followed; a directory that is moved
+    while it is visited ends the walk with OSError (EAGAIN)."""
     current = os.dup(directory)
     levels: list[tuple[str, tuple[int, int], list[str]]] = [("", _identity(current), os.listdir(current))]
     try:
@@ -211,10 +211,10 @@ def visit_tree(directory: int, visit: Visitor, open_up: Visitor = lambda parent,
 
 
 def _enter(current: int, name: str, visit: Visitor, open_up: Visitor) -> tuple[str, int] | None:
-    """A directory's name and handle; anything else (also what may not be opened) is visited here."""
+    """Returns a directory's name and handle; visits anything else (and what may not be opened)."""
     try:
         entry = os.stat(name, dir_fd=current, follow_symlinks=False)
-    except FileNotFoundError:  # it went while we looked
+    except FileNotFoundError:  # it was removed meanwhile
         return None
     if stat.S_ISDIR(entry.st_mode):
         with contextlib.suppress(OSError):
@@ -230,10 +230,10 @@ def _identity(fd: int) -> tuple[int, int]:
 
 
 def remove_tree(directory: int, name: str, is_stopped: Callable[[], bool] = lambda: False) -> None:
-    """Removes the entry `name` of a directory with all below it; a link itself, never what it leads to.
+    """Removes the entry `name` of a directory with all below it; of a link only the link, never its target.
 
-    Directories that even their owner may not enter are opened first. What cannot be removed, or appears meanwhile, stays,
-    as does what is left when `is_stopped` says so."""
+    Directories that even their owner may not enter are made accessible first. What cannot be removed or appears meanwhile stays, as
+    does the rest when `is_stopped` returns True."""
 
     def remove(parent: int, entry: str, found: os.stat_result) -> None:
         if is_stopped():
@@ -254,8 +254,8 @@ def remove_tree(directory: int, name: str, is_stopped: Callable[[], bool] = lamb
 
 
 def _open_to_owner(parent: int, name: str, found: os.stat_result) -> None:
-    """Its owner may list and change a directory afterwards, whatever its mode was: by the handle, so that no link and nothing
-    that takes its place meanwhile is touched. Where it cannot be done nothing happens."""
+    """Lets the owner list and change a directory, whatever its mode: by a handle, so that no link and no replacement is touched. Errors
+    are ignored."""
     if found.st_mode & stat.S_IRWXU == stat.S_IRWXU:
         return
     with contextlib.suppress(OSError):
@@ -274,7 +274,7 @@ def remove_path(path: str, is_stopped: Callable[[], bool] = lambda: False) -> No
 
 
 def disk_usage(path: str) -> int:
-    """Bytes that a directory's files, and those below, have on disk; 0 when it is not there."""
+    """Bytes on disk of all files below a directory; 0 if it does not exist."""
     total = 0
 
     def add(_: int, __: str, found: os.stat_result) -> None:
@@ -288,7 +288,7 @@ def disk_usage(path: str) -> int:
 
 
 def newest_change(path: str) -> float:
-    """The latest time of modification of a directory and all below it; 0 when it is not there."""
+    """The latest modification time of a directory and all below it; 0 if it does not exist."""
     newest = 0.0
 
     def look(_: int, __: str, found: os.stat_result) -> None:
@@ -305,7 +305,7 @@ def newest_change(path: str) -> float:
 
 
 def change_group(parent: int, name: str, group: int) -> None:
-    """As a kubelet does for fsGroup: the group owns it and may use it as its owner may; what is made in it later, too."""
+    """Sets the group as a kubelet does for fsGroup: it gets the owner's access, also to files made later in a directory."""
     with contextlib.suppress(FileNotFoundError):
         fd = os.open(name, REFERENCE, dir_fd=parent)
         try:
@@ -315,7 +315,7 @@ def change_group(parent: int, name: str, group: int) -> None:
 
 
 def _change_group_of(fd: int, group: int) -> None:
-    """By the handle: whatever has the name by now is not touched. A link has no mode and keeps its group."""
+    """Works by the handle, so a replacement under the name is not touched. A link has no mode and keeps its group."""
     found = os.fstat(fd)
     if stat.S_ISLNK(found.st_mode):
         return
@@ -326,6 +326,6 @@ def _change_group_of(fd: int, group: int) -> None:
 
 
 def change_groups(directory: int, group: int) -> None:
-    """`change_group` for a directory and all below it; the directory last, so that it shows when all is done."""
+    """`change_group` for a directory and all below it. The directory comes last, so that its group shows that all is done."""
     visit_tree(directory, lambda parent, name, _: change_group(parent, name, group))
     _change_group_of(directory, group)

@@ -1,7 +1,7 @@
-"""Moves files also to where a rename does not reach: another file system.
+"""Moves files, also to another file system.
 
-`logs` of the data directory may be a mount or a link. What is copied was written by pods, which may still be writing
-there, or have put something else in the file's place. Standard library only.
+`logs` of the data directory may be a mount or a link. The files were written by pods, which may still be writing
+to them, or may have replaced them by something else. Standard library only.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ _PIECE = 1 << 20
 
 
 def move_file(source: str, target: str) -> None:
-    """A rename, or where that cannot be a copy, which is whole before the file itself goes. Raises OSError, and the file
-    is still there then."""
+    """Renames a file; across file systems copies it, and removes the original only after the copy is complete. Raises OSError, and then
+    the original still exists."""
     try:
         os.rename(source, target)
     except OSError as error:
@@ -28,9 +28,9 @@ def move_file(source: str, target: str) -> None:
 
 
 def _copy_file(source: str, target: str) -> None:
-    """With its holes and times. Nothing stands at `target` before all of it is on the disk."""
+    """Copies a file with its holes and times. `target` appears only when all of it is on the disk."""
     directory, _, name = target.rpartition("/")
-    scratch = f"{directory}/.{name}.new"  # no reader of logs takes it for one
+    scratch = f"{directory}/.{name}.new"  # a name that no reader of logs reads
     reading = os.open(source, _READ)
     try:
         status = os.fstat(reading)
@@ -53,7 +53,7 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _copy_data(reading: int, writing: int, size: int) -> None:
-    """A log's beginning may be a hole, and a hostile one TiBs of nothing: what it costs are the bytes that are kept of it."""
+    """Copies only data, not holes: a log may begin with a hole, and a hostile file may have TiBs of them."""
     at = 0
     while at < size:
         try:
@@ -65,7 +65,7 @@ def _copy_data(reading: int, writing: int, size: int) -> None:
         end = min(size, os.lseek(reading, at, os.SEEK_HOLE))
         while at < end:
             piece = os.pread(reading, min(end - at, _PIECE), at)
-            if not piece:  # it was cut meanwhile
+            if not piece:  # it was truncated meanwhile
                 return
             at += os.pwrite(writing, piece, at)
     os.ftruncate(writing, size)

@@ -1,7 +1,7 @@
-"""What may become a part of a path: names. Every name from outside passes `path_component` before it is one.
+"""Names that may become a part of a path. Every name from outside must pass `path_component` first.
 
-Pods, their owners and who asks for a log choose names; `..`, a slash or a wildcard in one of them would be a path of
-their choice. Standard library only.
+Pods, their owners and readers of logs choose names; with `..`, a slash or a wildcard in one of them they would choose the
+path. Standard library only.
 """
 
 import re
@@ -10,16 +10,16 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII
 
 
 class NotAName(ValueError):
-    """A text that cannot be a part of a path; a sentence."""
+    """A text cannot be a part of a path; carries a sentence."""
 
 
 def is_name(text: str) -> bool:
-    """Letters, digits, `-`, `_` and `.`, not at the ends, at most 253: what Kubernetes' names and uids are made of."""
+    """Whether it has at most 253 letters, digits, `-`, `_` and `.`, the last three not at the ends, like Kubernetes' names and uids."""
     return _NAME.fullmatch(text) is not None
 
 
 def path_component(text: str, what: str) -> str:
-    """The name itself. Raises NotAName, which says what it is the name of."""
+    """Returns a valid name. Raises NotAName, which mentions `what` it names."""
     if not is_name(text):
         shown = text if len(text) <= 60 else text[:57] + "..."
         raise NotAName(

@@ -1,8 +1,8 @@
-"""Reads what pods wrote: small regular files, without waiting, as the data of an enemy.
+"""Reads files that pods wrote: small regular files, without blocking, as hostile input.
 
-A program may put a FIFO, a link, a device, a directory, 200 GB of nothing or any JSON where a file of its own is looked
-for. Here a file is opened without following a link and without waiting, must be a regular one, and is read up to a
-limit; what it says has the types that are asked for, or is not there. Standard library only, because shims use it.
+A program may put a FIFO, a link, a device, a directory, 200 GB of zeros or any JSON in place of a file that is read here.
+So a file is opened without following a link and without blocking, must be a regular one, and is read up to a limit;
+fields of another type than requested count as missing. Standard library only, because shims use it.
 """
 
 import errno
@@ -14,18 +14,18 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_FACT_BYTES = 1 << 20
-"""The most bytes of a file that is read as JSON."""
+"""Most bytes of a file that is read as JSON."""
 MAX_TEXT = 1 << 16
-"""The most characters of a text in such a file."""
+"""Most characters of a text in such a file."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_TIME = 253402300799.0
 """The last second of the year 9999: no later time can be written as Kubernetes writes times."""
 
 
 def open_regular(path: str, *, follow: bool = False) -> int:
-    """A descriptor of a regular file. `follow`: a link at the end is followed, where what is read goes to nobody.
+    """Opens a regular file; never blocks. `follow`: a link at the end is followed, for contents that are disclosed to no one.
 
-    Raises OSError: ELOOP for a link, EINVAL for anything else that is no regular file. Never waits."""
+    Raises OSError: ELOOP for a link, EINVAL for anything else that is not a regular file."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "a path cannot hold a NUL character", path)
     fd = os.open(path, _FLAGS & ~os.O_NOFOLLOW if follow else _FLAGS)
@@ -48,7 +48,7 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def read_tail(path: str, size: int) -> bytes:
-    """The last `size` bytes of a regular file; none when there is no such file."""
+    """The last `size` bytes of a regular file; b"" when there is no such file."""
     try:
         fd = open_regular(path)
     except OSError:
@@ -70,7 +70,7 @@ def _read_up_to(fd: int, size: int) -> bytes:
 
 
 def read_object(path: str, limit: int = MAX_FACT_BYTES) -> dict[str, Any] | None:
-    """A file's JSON object; None when there is no file, {} when it is anything but one object of at most `limit` bytes."""
+    """A file's JSON object; None = there is no file, {} = it is not one object of at most `limit` bytes."""
     try:
         data = read_file(path, limit)
     except (FileNotFoundError, NotADirectoryError):
@@ -114,7 +114,7 @@ def integer_of(fact: Mapping[str, Any], field: str, limit: int = (1 << 31) - 1) 
 
 
 def time_of(fact: Mapping[str, Any], field: str) -> float | None:
-    """A field that is a time, in seconds since 1970, that can be written down; None when it is anything else."""
+    """A field that is a time in seconds since the epoch, up to the year 9999; None for anything else."""
     value = fact.get(field)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,6 +1,6 @@
-"""What a program gets of the server's own environment: a small set, never the user's shell. Pure.
+"""The part of the server's own environment that programs get: a small set, never the user's shell. Pure.
 
-Programs of pods begin with it (`worker/environment.py`), and the RUN lines of `rowlock build`.
+The variables of pods' programs start with it (`worker/environment.py`), and so do those of RUN steps of `rowlock build`.
 """
 
 import sys
@@ -22,16 +22,16 @@ BASE_VARIABLES = (
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 )
-"""What a program gets of the server's own environment without asking."""
+"""Variables of the server's own environment that every program gets."""
 HOST_VARIABLES = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "VIRTUAL_ENV", "PYTHONPATH", "CUDA_HOME")
-"""And with an image that stands for the host."""
+"""Further ones for images that stand for the host."""
 PACKAGE_PARENT = Path(__file__).resolve().parents[3]
-"""Where the package `rowlock` lies."""
+"""The directory of the package `rowlock`."""
 STANDARD_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") -> dict[str, str]:
-    """The minimal environment: `first` leads PATH; an image that stands for the host gets the server's PATH too."""
+    """The base environment: `first` leads PATH; an image that stands for the host also gets the server's PATH."""
     env = {k: server[k] for k in BASE_VARIABLES + (HOST_VARIABLES if host else ()) if k in server}
     env.setdefault("LANG", "C.UTF-8")
     parts = [first, server.get("PATH", "") if host else "", STANDARD_PATH]
@@ -40,27 +40,27 @@ def base_environment(server: Mapping[str, str], *, host: bool, first: str = "") 
 
 
 def image_environment(server: Mapping[str, str], *, is_root: bool, first: str = "") -> dict[str, str]:
-    """The same in a root file system of its own: directories of the server's shell may not be there, and root's home is
-    root's, as in every container, wherever the home of the server's user is."""
+    """The base environment in a root file system of its own, where directories of the server's shell may not exist. Root's home is
+    /root, as in every container, wherever the home of the server's user is."""
     env = base_environment(server, host=False, first=first)
     env.pop("TMPDIR", None)
     return env | ({"HOME": "/root"} if is_root else {})
 
 
 def interpreter_path() -> str:
-    """Where the programs of the environment rowlock runs in lie."""
+    """The directory of programs of the environment that rowlock runs in."""
     return str(Path(sys.executable).parent)
 
 
 def site_paths() -> list[str]:
-    """Where the packages of the environment rowlock runs in lie."""
+    """The directories of packages of the environment that rowlock runs in."""
     return [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
 
 
 def interpreter_directories(data: str) -> list[tuple[str, str]]:
-    """What a root file system shares (`RootfsSpec.shared`) so that the interpreter is seen in it: where it and its
-    packages lie (rowlock's own, too, which may be a checkout), as far as they lie in directories of the machine that no
-    container sees, `data` among them."""
+    """What a root file system shares (`RootfsSpec.shared`) so that it contains the interpreter: the directories of it, of its
+    packages and of rowlock (perhaps a checkout), as far as they are in directories of the machine that containers do not see,
+    such as `data`."""
     hidden = (*machine_files.TEMPORARY, data)
     wanted = {sys.prefix, sys.base_prefix, *site_paths(), str(PACKAGE_PARENT)}
     below = sorted(p for p in wanted if any(p == h or p.startswith(h + "/") for h in hidden))

@@ -1,4 +1,4 @@
-"""What a FROM promises and this machine lacks: no base is downloaded, so what is missing is said when the image is built."""
+"""What a base image's name promises and this machine lacks. No base is downloaded, so the build reports what is missing."""
 
 import importlib.util
 import re
@@ -16,7 +16,7 @@ _PYTHON = re.compile(r"(?:^|/)python:(\d+\.\d+)")
 
 
 def missing_promises(base: str) -> list[str]:
-    """A sentence for each thing that the name of the base promises and this environment has not, or has otherwise."""
+    """A sentence for each thing that the base's name promises and that this environment lacks, or has in another version."""
     try:
         name = normalise(base)
     except ValueError:

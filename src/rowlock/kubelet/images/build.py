@@ -1,8 +1,8 @@
 """`rowlock build -t NAME DIR`: an image from a Dockerfile, without Docker.
 
 Where containers can have a root file system of their own, steps run in it and make layers (`layered_build.py`); elsewhere
-an image is a directory beside the machine's files, and steps run on the machine (`copy_build.py`). The name stands for
-the new image only when every step has succeeded.
+an image is a directory beside the machine's files, and steps run on the machine (`copy_build.py`). The name refers to the new
+image only after every step has succeeded.
 """
 
 import time
@@ -22,7 +22,7 @@ from rowlock.kubelet.mounts import rootfs
 def build(
     images: Images, request: BuildRequest, emit_line: Callable[[str], None], *, layered: bool | None = None
 ) -> Image:
-    """Builds and names the image; `layered` says how, None = as this machine can.
+    """Builds and names the image; `layered` chooses the kind of build, None = the best that this machine can do.
 
     Raises BuildFailed, BadDockerfile or ValueError (the name) with a sentence."""
     name = normalise(request.name)
@@ -62,12 +62,12 @@ def build(
 
 
 def prune_layers(images: Images) -> None:
-    """Removes layers that no image and no container has and no build has wanted for a week."""
+    """Removes layers that no image and no container uses and that no build has used for a week."""
     used = {layer for image in images.all() for layer in image.layers}
     LayerStore(images.directory).prune(used | used_layers(images.directory.parent / "pods"))
 
 
 def rootfs_problem(directory: Path) -> str:
-    """Why images that are built in `directory` cannot have root file systems of their own; "" when they can."""
+    """Why images built in `directory` cannot have root file systems of their own; "" when they can."""
     directory.mkdir(parents=True, exist_ok=True)
     return rootfs.probe_directory(str(directory))

@@ -1,4 +1,4 @@
-"""The build context: which of its files a build sees (its ignore file), and what is in them, as far as a copy shows."""
+"""The build context: which of its files a build sees (its ignore file), and digests of what a copy would contain."""
 
 import glob
 import hashlib
@@ -20,34 +20,34 @@ Rules = Sequence[tuple[bool, re.Pattern[str]]]
 
 
 class BuildFailed(Exception):
-    """A step did not succeed; the image of before is still there."""
+    """A step failed; the previous image still exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build."""
+    """A request to build an image."""
 
     name: str
     context: Path
     file: Path
     args: dict[str, str] = field(default_factory=dict)
     target: str = ""
-    """The stage that is built, by its name or number; "" = the last."""
+    """The stage to build, by name or number; "" = the last."""
     is_anew: bool = False
-    """No step counts as done before."""
+    """Whether every step is done again, ignoring layers of earlier builds."""
     is_pulled: bool = False
-    """Images of FROM are asked for at their registry, also those that are here."""
+    """Whether images of FROM are requested from their registry even if they exist here."""
 
 
 class BuildContext:
-    """A directory, without what an ignore file leaves out (`find_ignore_file`)."""
+    """A directory, without the files that an ignore file excludes (`find_ignore_file`)."""
 
     def __init__(self, directory: Path, ignore_file: Path | None) -> None:
         self.directory, self._ignore_file = directory, ignore_file
         self.rules: Rules = parse_dockerignore(ignore_file.read_text()) if ignore_file else []
 
     def matches(self, step: Instruction, pattern: str) -> list[str]:
-        """Paths of the context that COPY means, relative to it. Raises BuildFailed."""
+        """Paths of the context that a COPY pattern matches, relative to it. Raises BuildFailed."""
         inside = os.path.normpath(os.path.join("/", pattern))[1:]
         found = sorted(glob.glob(inside, root_dir=self.directory)) if inside else ["."]
         included = [path for path in found if path == "." or not is_excluded(path, self.rules)]
@@ -57,7 +57,7 @@ class BuildContext:
         return included
 
     def digest(self, step: Instruction, source: str) -> list[Any]:
-        """What is in a file or directory of the context, as far as a copy of it shows. Raises BuildFailed."""
+        """Everything in a file or directory of the context that a copy of it would show. Raises BuildFailed."""
         place = self.directory / source.lstrip("/")
         try:
             real = place.resolve(strict=True)
@@ -71,7 +71,7 @@ class BuildContext:
             raise BuildFailed(f"line {step.line}: {step.name}: {error.filename}: {error.strerror}") from None
 
     def copy(self, source: str, target: Path) -> None:
-        """A file or directory of the context at `target`, for a step that may write there."""
+        """Copies a file or directory of the context to `target`, for a step that may write there."""
         place = self.directory / source
         if place.is_file():
             shutil.copy2(place, target)
@@ -84,7 +84,7 @@ class BuildContext:
         shutil.copytree(place, target, symlinks=True, ignore=ignore)
 
     def write_archive(self, output: IO[bytes], dockerfile: Path) -> None:
-        """All of it as a tar for Docker's older builder, with the Dockerfile as `DOCKERFILE_ENTRY`, which no COPY sees. Raises OSError."""
+        """Writes it as a tar for Docker's older builder, with the Dockerfile hidden from COPY as `DOCKERFILE_ENTRY`. Raises OSError."""
         with tarfile.open(fileobj=output, mode="w|", format=tarfile.PAX_FORMAT) as tar:
             for name, content in (
                 (DOCKERFILE_ENTRY, dockerfile.read_bytes()),
@@ -102,7 +102,7 @@ class BuildContext:
 
 
 def _owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """As COPY makes files; sockets and pipes are no files."""
+    """The entry with COPY's owner, root; None for sockets and pipes, which are left out."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry if entry.isreg() or entry.isdir() or entry.issym() or entry.islnk() else None
@@ -135,7 +135,7 @@ def _sha256(path: Path) -> str:
 
 
 def find_ignore_file(context: Path, dockerfile: Path) -> Path | None:
-    """The file that says what a build does not see; None when there is none.
+    """The ignore file of a build; None when there is none.
 
     One beside the Dockerfile that is named after it comes first, and the context's own is then not read
     (https://docs.docker.com/build/concepts/context/#filename-and-location)."""
@@ -182,7 +182,7 @@ def _glob(text: str) -> re.Pattern[str]:
 
 
 def is_excluded(path: str, rules: Sequence[tuple[bool, re.Pattern[str]]]) -> bool:
-    """Is a path of the context left out?"""
+    """Whether a path of the context is excluded."""
     result = False
     for excludes, pattern in rules:
         if pattern.match(path):

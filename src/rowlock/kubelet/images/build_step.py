@@ -1,7 +1,7 @@
-"""One step of a build, inside the image's root file system: in a child that has entered it, so nothing outside is touched.
+"""One step of a build, run in a child that has entered the image's root file system, so nothing outside is touched.
 
-The child has namespaces of its own for mounts, processes, System V objects and the host name, and what a container's root
-may do and no more (Docker's default capabilities). The network is the machine's, as a build needs it.
+The child has its own namespaces for mounts, processes, System V objects and the host name, and only the privileges of a
+container's root (Docker's default capabilities). It uses the machine's network, as a build needs it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from rowlock.kubelet.mounts.rootfs import RootfsSpec
 from rowlock.kubelet.shim import netns, process_tree
 
 FAILED = 125
-"""The exit code of a step that could not be tried, or not be done; it has said why."""
+"""The exit code of a step that failed or could not be tried; it has printed why."""
 _NEWUTS = 0x04000000
 _DROP_CAPABILITY, _DIES_WITH_PARENT = 24, 1
 _KEPT_CAPABILITIES = frozenset((0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
@@ -38,12 +38,12 @@ _DOWNLOAD_SECONDS = 60.0
 
 
 class StepFailed(Exception):
-    """A step that cannot be done; a sentence."""
+    """A step cannot be done; carries a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageUser:
-    """Who steps and programs of an image run as."""
+    """The user of an image's steps and programs."""
 
     name: str = "root"
     uid: int = 0
@@ -54,22 +54,22 @@ class ImageUser:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """A RUN."""
+    """A RUN step."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     user: ImageUser
     script: str = ""
-    """What is written to a file whose name is the last word of `argv`; "" = nothing."""
+    """A script to write to the file named by the last word of `argv`; "" = none."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """A COPY or ADD."""
+    """A COPY or ADD step."""
 
     sources: Sequence[str]
-    """Paths below the root they come from, links resolved there; for ADD, URLs too."""
+    """Paths below the source root, where links are resolved; for ADD also URLs."""
     target: str
     """Absolute; ends with a slash when it is a directory."""
     owner: str = ""
@@ -77,11 +77,11 @@ class CopyStep:
     mode: int | None = None
     unpack: bool = False
     parents: bool = False
-    """Do the sources keep the directories they lie in?"""
+    """Whether the sources keep their parent directories."""
     rules: Sequence[tuple[bool, Any]] = ()
-    """What is left out (`build_context.parse_dockerignore`)."""
+    """Rules of files to leave out (`build_context.parse_dockerignore`)."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """Files that stand in the Dockerfile: name → content."""
+    """Files given in the Dockerfile itself: name → content."""
 
 
 def run_in_root(
@@ -91,9 +91,9 @@ def run_in_root(
     step_mounts: Sequence[Mapping[str, Any]] = (),
     before: Callable[[], None] = lambda: None,
 ) -> int:
-    """Calls `action` in a child inside the root file system; its exit code. What it writes comes as lines.
+    """Calls `action` in a child inside the root file system; returns its exit code. Its output is passed to `emit_line`.
 
-    `before` is called in the child, too, while it sees the machine's root and may mount."""
+    `before` is called in the child first, while it still sees the machine's root and may mount."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -145,7 +145,7 @@ def _sentence(error: Exception) -> str:
 
 
 def remove_mount_points(targets: Sequence[str], layer: Path, below: Sequence[str]) -> None:
-    """What was made for a mount to lie on, and was not there before, is no part of the image."""
+    """Removes mount points that were made for the step and did not exist before: they are not part of the image."""
     for target in targets:
         path = os.path.normpath(target)
         while path != "/" and not any(os.path.lexists(f"{lower}{path}") for lower in ("", *below)):
@@ -161,8 +161,8 @@ def remove_mount_points(targets: Sequence[str], layer: Path, below: Sequence[str
 
 
 def run_command(command: RunStep) -> int:
-    """The program, as process 1 of a namespace of its own: what it leaves running ends with it."""
-    with contextlib.suppress(OSError):  # one that may not have them shares them
+    """Runs the program as process 1 of a PID namespace: what it leaves running ends with it."""
+    with contextlib.suppress(OSError):  # without privileges it shares the machine's
         calls.unshare(_NEWUTS | calls.NEWIPC | calls.NEWPID)
     child = os.fork()
     if child == 0:
@@ -177,7 +177,7 @@ def run_command(command: RunStep) -> int:
 
 def _exec(command: RunStep) -> None:
     netns.prctl(_DIES_WITH_PARENT, signal.SIGKILL)
-    with contextlib.suppress(OSError):  # else it sees the machine's processes, as before
+    with contextlib.suppress(OSError):  # else it still sees the machine's processes
         calls.mount_proc()
         rootfs.protect_proc("/proc")
     os.makedirs(command.cwd, exist_ok=True)
@@ -201,7 +201,7 @@ def _exec(command: RunStep) -> None:
 
 
 def lookup_user(text: str) -> ImageUser:
-    """A user of the image: `name`, `uid`, `name:group`, `uid:gid`. Called inside. Raises StepFailed."""
+    """A user of the image: `name`, `uid`, `name:group`, `uid:gid`. Called inside the root. Raises StepFailed."""
     name, _, group = text.partition(":")
     rows = _rows("/etc/passwd")
     row = next((r for r in rows if len(r) > 5 and name in (r[0], r[2])), None)
@@ -241,14 +241,14 @@ def open_in_root(root: int, path: str, flags: int) -> int:
 
 
 def make_directories(paths: Sequence[str]) -> int:
-    """Where they are missing. Called inside."""
+    """Makes directories that are missing. Called inside the root."""
     for path in paths:
         os.makedirs(path, exist_ok=True)
     return 0
 
 
 def require_in_root(root: str, path: str) -> None:
-    """Raises OSError where a process whose root is `root` finds nothing at `path`."""
+    """Raises OSError if a process whose root is `root` would find nothing at `path`."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.close(open_in_root(fd, path, beneath.REFERENCE))
@@ -257,7 +257,7 @@ def require_in_root(root: str, path: str) -> None:
 
 
 def copy_files(copy: CopyStep, root: int) -> int:
-    """Copies from below the directory `root` into this root file system. Called inside. Raises StepFailed or OSError."""
+    """Copies from below the directory `root` into this root file system. Called inside it. Raises StepFailed or OSError."""
     owner = lookup_user(copy.owner or "0:0")
     ids = (owner.uid, owner.gid) if os.geteuid() == 0 else (-1, -1)  # only root may change owners
     copier = _Copier(root, copy, ids)
@@ -276,7 +276,7 @@ def copy_files(copy: CopyStep, root: int) -> int:
 
 
 def _plain_member(member: tarfile.TarInfo, target: str) -> tarfile.TarInfo:
-    """Files, directories and links that stay inside. Raises StepFailed for what the rest of the archive could wait for or write to."""
+    """Filters an archive's members: links must stay inside. Raises StepFailed for devices and pipes."""
     if member.isdev():
         raise StepFailed(f"{member.name} in the archive is neither a file nor a directory nor a link")
     return tarfile.tar_filter(member, target)
@@ -353,7 +353,7 @@ class _Copier:
         os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
 
     def write_text(self, text: str, target: str) -> None:
-        """A file of the Dockerfile itself."""
+        """Writes a file whose text is in the Dockerfile itself."""
         self._make_directories(os.path.dirname(target))
         self._clear(target)
         Path(target).write_text(text)
@@ -361,8 +361,8 @@ class _Copier:
         os.chmod(target, 0o644 if self._copy.mode is None else self._copy.mode)
 
     def download(self, url: str, *, into: bool) -> None:
-        """ADD of a URL: a file that only its owner reads, as BuildKit has it."""
-        import urllib.error  # here, because these take a third of the time of a build in which nothing changed
+        """Downloads a URL for ADD; the file is readable only by its owner, as in BuildKit."""
+        import urllib.error  # imported late: these take a third of the time of a fully cached build
         import urllib.request
 
         name = os.path.basename(url.partition("?")[0].rstrip("/"))
@@ -388,7 +388,7 @@ class _Copier:
             os.chown(directory, *self._owner)
 
     def _clear(self, path: str) -> None:
-        """A file or a link in its place goes, and is not written through."""
+        """Removes a file or a link at `path`, so that it is not written through."""
         with contextlib.suppress(FileNotFoundError):
             if os.path.islink(path) or not os.path.isdir(path):
                 os.unlink(path)

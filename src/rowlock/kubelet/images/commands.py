@@ -3,7 +3,7 @@
     python -m rowlock.kubelet.images.commands --data-dir D build -t NAME [-f FILE] [--build-arg K=V] DIR
     python -m rowlock.kubelet.images.commands --data-dir D list | add NAME --host | add NAME --dir DIR … | remove NAME
 
-Exit codes are those of `rowlock`: 0 done, 1 refused or failed (with a sentence on stderr), 2 not understood,
+Exit codes are those of `rowlock`: 0 done, 1 refused or failed (with a sentence on stderr), 2 usage error,
 130 interrupted, 141 when the reader of the output went away.
 """
 
@@ -34,7 +34,7 @@ class CommandFailed(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one command line; its exit code. A command line that is not understood raises SystemExit(2)."""
+    """Carries out one command line; returns its exit code. Raises SystemExit(2) for a usage error."""
     options = _parser().parse_args(argv)
     try:
         options.run(Images(options.data_dir / "images"), options)
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing fails at the end, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail, too
         return 141
     except OSError as error:
         print(f"Error: {error.filename or options.data_dir} cannot be used: {error.strerror}", file=sys.stderr)
@@ -145,7 +145,7 @@ def build_image(images: Images, options: argparse.Namespace) -> None:
 
 
 def _parse_build_arg(text: str) -> tuple[str, str]:
-    """`NAME=VALUE`; `NAME` alone takes the value of the environment."""
+    """A build argument `NAME=VALUE`; `NAME` alone takes its value from the environment."""
     name, equals, value = text.partition("=")
     if not equals:
         value = os.environ.get(name, "")
@@ -168,7 +168,7 @@ def list_images(images: Images, options: argparse.Namespace) -> None:
 
 
 def add_image(images: Images, options: argparse.Namespace) -> None:
-    """`add`: the name stands for the host or for a directory from now on."""
+    """`add`: maps the name to the host or to a directory."""
     name = normalise(options.name)
     image = Image(name, host=options.host, created=time.time())
     if options.dir:
@@ -182,7 +182,7 @@ def add_image(images: Images, options: argparse.Namespace) -> None:
 
 
 def remove_image(images: Images, options: argparse.Namespace) -> None:
-    """`remove`: raises CommandFailed when this cluster has no image of that name."""
+    """`remove`: removes an image. Raises CommandFailed when this cluster has no image of that name."""
     name = normalise(options.name)
     if not images.remove(options.name):
         engine_image = next((i for i in list_engine_images(os.environ) if i.name == name), None)

@@ -1,8 +1,8 @@
 """A build where containers cannot have root file systems of their own: the image is a directory beside the machine's files.
 
-COPY fills `rootfs`; RUN steps run on this machine, in the image's working directory, with a virtual environment first in
-PATH that sees all packages of the environment rowlock runs in, so `pip install torch` is quick where torch is there.
-Each build has its own directory and is named in `image.json` only when every step has succeeded.
+COPY fills `rootfs`; RUN steps run on this machine, in the image's working directory, with a virtual environment first in PATH that
+sees all packages of the environment rowlock runs in, so `pip install torch` is fast if torch is installed there.
+Each build has its own directory and is named in `image.json` only after every step has succeeded.
 """
 
 import glob
@@ -30,7 +30,7 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 @dataclass(slots=True)
 class Build:
-    """One build: a directory that fills up, and what the image will say."""
+    """One build: its directory, and what is known of the image so far."""
 
     images: Images
     context: Path
@@ -44,7 +44,7 @@ class Build:
     command: tuple[str, ...] = ()
     has_own_command: bool = False
     ignore_file: Path | None = None
-    """What says which files of the context are not seen."""
+    """The file that says which files of the context are ignored."""
     args: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -57,7 +57,7 @@ class Build:
         return Path(self.root + inside)
 
     def run(self, steps: Sequence[Instruction]) -> Image:
-        """All steps. Raises BuildFailed or BadDockerfile; leaves nothing half done behind."""
+        """Runs all steps. Raises BuildFailed or BadDockerfile; the caller then removes the directory."""
         Path(self.root).mkdir(parents=True)
         for number, step in enumerate(steps, 1):
             self.emit_line(f"Step {number}/{len(steps)} : {step}")
@@ -73,7 +73,7 @@ class Build:
         return Image("", False, self.root, (*self.path, *bins), self.env, entry, command, workdir)
 
     def _map_words(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        """Exec words map by themselves when they run; text for a shell is mapped here."""
+        """Maps paths in a shell's text. Words of the exec form are mapped when they run."""
         if words[: len(self.shell)] == self.shell:
             return (*self.shell, *(self._map_text(w) for w in words[len(self.shell) :]))
         return words
@@ -98,7 +98,7 @@ class Build:
         self.emit_line(f" ---> {base.id}")
 
     def _make_venv(self, base: Image | None) -> None:
-        """A virtual environment that sees what this interpreter sees (and what the base image had installed)."""
+        """Makes a virtual environment that sees this interpreter's packages and those of the base image."""
         self.path.insert(0, str(self.directory / "venv" / "bin"))
         packages = site_paths()
         if base is not None:
@@ -228,7 +228,7 @@ class Build:
 
 
 def _replace_file(source: str | Path, target: str | Path) -> str:
-    """Copies a file and what is known of it; a link in its place goes, and is not written through."""
+    """Copies a file and its metadata; a link in its place is removed, not written through."""
     if os.path.islink(target):
         os.unlink(target)
     return str(shutil.copy2(source, target))
@@ -256,7 +256,7 @@ def build(
 
 
 def remove_older_builds(images: Images, image: Image) -> None:
-    """All directories of the image's name but its own and the last before it, which may still be running."""
+    """Removes all builds of the image's name except its own and the one before it, which may still be running."""
     older = [p for p in images.directory_of(image.name).glob("build-*") if not image.root.startswith(f"{p}/")]
     for old in sorted(older, key=lambda p: p.stat().st_mtime)[: None if image.layers else -1]:
         beneath.remove_path(str(old))

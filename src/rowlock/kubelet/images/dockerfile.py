@@ -1,6 +1,6 @@
 """Parses Dockerfiles, as BuildKit reads them. Pure.
 
-`parse(text, args)` gives the stages of a build with variables put in. What no build here can do (secrets, …) is
+`parse(text, args)` returns the stages of a build with variables expanded. What no build here can do (secrets, …) is
 refused with a sentence; `require_simple` refuses what a build without a root file system of its own cannot do.
 """
 
@@ -41,7 +41,7 @@ _EXPANDED_INSTRUCTIONS = frozenset(
 PROXY_ARGS = tuple(
     name for low in ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy") for name in (low, low.upper())
 )
-"""Build arguments that need no ARG."""
+"""Build arguments that are accepted without an ARG."""
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S*))?\s+")
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=(.*)", re.DOTALL)
 _ALLOWED_FLAGS = {
@@ -58,12 +58,12 @@ _PACKAGE_MANAGER = re.compile(
 
 
 class BadDockerfile(Exception):
-    """A Dockerfile that cannot be built here; the message names the line."""
+    """A Dockerfile cannot be built here; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heredoc:
-    """Text that stands in the Dockerfile itself."""
+    """A here-document: text in the Dockerfile itself."""
 
     name: str
     text: str
@@ -81,7 +81,7 @@ class Instruction:
     shell: bool = False
     flags: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mapping[str, str], ...] = ()
-    """Of RUN: the values of its `--mount`s."""
+    """The values of a RUN's `--mount` flags."""
     heredocs: tuple[Heredoc, ...] = ()
 
     def __str__(self) -> str:
@@ -92,12 +92,12 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One FROM and what follows. `name` is "" where it has none."""
+    """One FROM and the instructions after it. `name` is "" if it has none."""
 
     name: str
     base: str
     steps: tuple[Instruction, ...]
-    """The FROM is the first."""
+    """The instructions, beginning with the FROM."""
 
 
 def parse(
@@ -106,8 +106,8 @@ def parse(
     environment_of: Callable[[str], Mapping[str, str]] = lambda base: {},
     triggers_of: Callable[[str], Sequence[str]] = lambda base: (),
 ) -> list[Stage]:
-    """All stages, in order. `args` are `--build-arg`s; one that no ARG declares is refused. Of an image that a stage builds
-    on, `environment_of` gives the variables and `triggers_of` what it says ONBUILD. Raises BadDockerfile."""
+    """All stages, in order. `args` are `--build-arg`s; one that no ARG declares is refused. For a base image, `environment_of`
+    returns the variables and `triggers_of` the ONBUILD instructions. Raises BadDockerfile."""
     parser = _Parser(dict(args or {}), environment_of, triggers_of, _escape_character(_lines(text)))
     for line, name, rest, heredocs in _logical_lines(text):
         parser.add(line, name, rest, heredocs)
@@ -116,7 +116,7 @@ def parse(
 
 @dataclass(slots=True)
 class _Base:
-    """What the instructions after a FROM know of what they build on; what is said later in the stage is added."""
+    """What the instructions after a FROM know about their base; the stage's own settings are added."""
 
     environment: dict[str, str]
     triggers: list[str]
@@ -141,7 +141,7 @@ class _Parser:
         self._bases: dict[str, _Base] = {}
 
     def add(self, line: int, name: str, rest: str, heredocs: tuple[Heredoc, ...]) -> None:
-        """The next one. Raises BadDockerfile."""
+        """Adds the next instruction. Raises BadDockerfile."""
         _check_instruction(line, name, has_stage=bool(self._stages))
         variables = self._scope if self._stages and name != "FROM" else self._global_args
         expand = partial(expand_word, scope=variables, escape=self._escape) if name in _EXPANDED_INSTRUCTIONS else str
@@ -171,7 +171,7 @@ class _Parser:
             self.add(line, word.upper(), operands.strip(), ())
 
     def _begin_stage(self, instruction: Instruction) -> list[str]:
-        """What its base says ONBUILD."""
+        """Begins a stage; returns the ONBUILD instructions of its base."""
         base = instruction.words[0]
         below = self._bases.get(base.lower()) or _Base(dict(self._environment_of(base)), list(self._triggers_of(base)))
         stage = _Base(dict(below.environment), [])
@@ -182,7 +182,7 @@ class _Parser:
         return below.triggers
 
     def stages(self) -> list[Stage]:
-        """All of them. Raises BadDockerfile."""
+        """All stages. Raises BadDockerfile."""
         if self._unused:
             raise BadDockerfile(f"no ARG for --build-arg {', '.join(sorted(self._unused))} in the Dockerfile")
         if not self._stages:
@@ -191,7 +191,7 @@ class _Parser:
 
 
 def _check_trigger(line: int, text: str) -> None:
-    """What ONBUILD keeps for later must be an instruction that may come then. Raises BadDockerfile."""
+    """Checks that ONBUILD's instruction is allowed as a trigger. Raises BadDockerfile."""
     name = text.partition(" ")[0].upper()
     _check_instruction(line, name, has_stage=True)
     if name in _NO_TRIGGERS:
@@ -207,7 +207,7 @@ def _platform_args() -> dict[str, str]:
 def _declare(
     instruction: Instruction, given: Mapping[str, str], scope: dict[str, str], global_args: Mapping[str, str]
 ) -> Instruction:
-    """ARG: each name with the value it has from here on; one without a value keeps what stands before the first FROM."""
+    """ARG: each name with its value from here on; one without a value keeps that from before the first FROM."""
     words = []
     for word in instruction.words:
         key, equals, default = word.partition("=")
@@ -228,12 +228,12 @@ def _stage_name(instruction: Instruction) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """As BuildKit has them: they end with a newline and with nothing else; a mark of the byte order is none of the text."""
+    """Lines as BuildKit splits them: at newlines only; a byte order mark is removed."""
     return [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str, str, tuple[Heredoc, ...]]]:
-    """(line number, instruction, rest, here-documents), with continued lines joined and comments gone."""
+    """(line number, instruction, rest, here-documents), with continued lines joined and comments removed."""
     lines = _lines(text)
     escape = _escape_character(lines)
     begin, parts, number = 0, list[str](), 0
@@ -244,7 +244,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str, str, tuple[Heredoc, ..
             continue
         begin = begin if parts else number
         stripped = raw.rstrip()
-        if stripped.endswith(escape) and not stripped.endswith(escape * 2):  # else it is a backslash itself
+        if stripped.endswith(escape) and not stripped.endswith(escape * 2):  # else it is an escaped backslash
             parts.append(stripped[:-1])
             continue
         name, *rest = "".join((*parts, raw)).split(None, 1)
@@ -257,7 +257,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str, str, tuple[Heredoc, ..
 
 
 def _escape_character(lines: Sequence[str]) -> str:
-    """A backslash, unless the first comments say `escape=`. Raises BadDockerfile."""
+    """The escape character: a backslash, unless the first comments say `escape=`. Raises BadDockerfile."""
     for number, line in enumerate(lines, 1):
         match = _DIRECTIVE.fullmatch(line)
         if not match or not match[2].strip():
@@ -273,7 +273,7 @@ def _escape_character(lines: Sequence[str]) -> str:
 def _read_heredocs(
     lines: Sequence[str], number: int, name: str, rest: str, begin: int
 ) -> tuple[tuple[Heredoc, ...], int]:
-    """The here-documents that a line announces, and the number of the line after them."""
+    """The here-documents that a line declares, and the number of the line after them."""
     heredocs = []
     if name in ("RUN", "COPY", "ADD") and "<<" in rest and not rest.startswith("["):
         for word, dash, expand in announced_heredocs(rest):
@@ -338,7 +338,7 @@ def _parse_flags(
 
 
 def _parse_mount(line: int, text: str) -> dict[str, str]:
-    """The words of `--mount=type=…`, under their long names."""
+    """The options of `--mount=type=…`, under their long names."""
     names = {"dst": "target", "destination": "target", "src": "source", "readonly": "ro", "readwrite": "rw"}
     mount = {"type": "bind"}
     for word in filter(None, text.split(",")):
@@ -370,7 +370,7 @@ def needed_stages(stages: Sequence[Stage]) -> list[int]:
 
 
 def stages_until(stages: list[Stage], target: str) -> list[Stage]:
-    """All stages up to the one with this name or number, which is built; all when it is "". Raises BadDockerfile."""
+    """All stages up to the target, given by name or number; all when it is "". Raises BadDockerfile."""
     if not target:
         return stages
     for number, stage in enumerate(stages):
@@ -381,7 +381,7 @@ def stages_until(stages: list[Stage], target: str) -> list[Stage]:
 
 
 def require_simple(stages: Sequence[Stage]) -> tuple[Instruction, ...]:
-    """The instructions of a Dockerfile that can be built by steps which run on this machine itself. Raises BadDockerfile."""
+    """The instructions of a Dockerfile whose steps can run on this machine itself. Raises BadDockerfile."""
     if len(stages) > 1:
         line = stages[1].steps[0].line
         raise BadDockerfile(f"line {line}: a second FROM: a process image has one stage; build the stages one by one")
@@ -408,7 +408,7 @@ def require_simple(stages: Sequence[Stage]) -> tuple[Instruction, ...]:
 
 
 def _parse_exec_form(text: str) -> tuple[str, ...] | None:
-    """The JSON form; None when it is not valid JSON, which Docker then takes as shell text."""
+    """The words of the JSON form; None when it is not valid JSON, which Docker then treats as shell text."""
     try:
         words = json.loads(text)
     except (ValueError, RecursionError):

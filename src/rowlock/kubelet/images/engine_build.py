@@ -1,6 +1,6 @@
-"""`rowlock build` where a container engine answers: its own command builds, with every feature it has.
+"""`rowlock build` where a container engine answers: the engine's own command builds, with all its features.
 
-The name leaves rowlock's own table, so that the newest build is what a pod gets.
+The name is removed from rowlock's own table, so that pods get the newest build.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from rowlock.kubelet.shim.engine_client import Engine
 
 RUNTIMES = ("auto", "process", "container")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-"""Variables that steps of a build may need to reach the world."""
+"""Variables that build steps may need to reach the internet."""
 
 
 def choose_engine(runtime: str, env: Mapping[str, str]) -> Engine | None:
-    """The engine to build in; None = build for processes. Raises BuildFailed when one is demanded and none answers."""
+    """The engine to build in; None = build for processes. Raises BuildFailed when one is required and none answers."""
     if runtime == "process" or (runtime == "auto" and not engine_client.has_socket(env)):
         return None
     builder, reason = engine_client.find_engine(env)
@@ -36,7 +36,7 @@ def choose_engine(runtime: str, env: Mapping[str, str]) -> Engine | None:
 
 
 def build(builder: Engine, images: Images, request: BuildRequest) -> str:
-    """Builds and names the image there; its name. Raises BuildFailed or ValueError (the name) with a sentence."""
+    """Builds and names the image in the engine; returns its name. Raises BuildFailed or ValueError (the name) with a sentence."""
     name = normalise(request.name)
     program = shutil.which(builder.name)
     if program is None:
@@ -58,15 +58,18 @@ def build(builder: Engine, images: Images, request: BuildRequest) -> str:
 
 
 def _run_build(words: list[str], request: BuildRequest, env: Mapping[str, str], engine: str) -> int:
-    """The build's exit code. An ignore file that is named after its Dockerfile holds in every builder, or a secret would land in the
-    image: Podman is told of it, and Docker's older builder, which does not know of such files, gets no more than it leaves."""
+    """Runs the build; returns its exit code. An ignore file named after the Dockerfile must apply in every builder, or a secret could
+    enter the image: Podman gets a flag for it, and Docker's older builder, which ignores such files, an archive without them."""
     ignore_file = find_ignore_file(request.context, request.file)
     has_own = ignore_file not in (None, request.context / ".dockerignore")
     if has_own and engine == "docker" and env.get("DOCKER_BUILDKIT") == "0":
         command = [*words, "-f", DOCKERFILE_ENTRY, "-"]
         with subprocess.Popen(command, env=env, stdin=subprocess.PIPE) as process:
             assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it says itself why it has ended
+            with (
+                contextlib.suppress(BrokenPipeError),
+                process.stdin as pipe,
+            ):  # the builder itself prints why it has ended
                 BuildContext(request.context, ignore_file).write_archive(pipe, request.file)
         return process.returncode
     words += ["--ignorefile", str(ignore_file)] if has_own and engine == "podman" else []
@@ -74,7 +77,7 @@ def _run_build(words: list[str], request: BuildRequest, env: Mapping[str, str], 
 
 
 def _environment(builder: Engine, program: str) -> dict[str, str]:
-    """Docker's newer builder is a part that may not be installed; the older one is always there."""
+    """The builder's environment: selects Docker's older builder if BuildKit's plugin is not installed."""
     env = {**os.environ, "DOCKER_HOST": f"unix://{builder.path}", "CONTAINER_HOST": f"unix://{builder.path}"}
     if builder.name == "docker" and "DOCKER_BUILDKIT" not in env:
         newer = subprocess.run([program, "buildx", "version"], capture_output=True, check=False).returncode == 0

@@ -2,7 +2,7 @@
 
 An image is `images/<mangled name>/image.json` (+ `rootfs/`, `venv/` when `rowlock build` made it): directory,
 environment, entrypoint, command. `--host` images stand for the machine itself: the pod gives the command. A name that is
-not in the table is refused with the line that adds it; we never guess. `rowlock.dev/host` always is the host.
+not in the table is refused with the command that adds it; nothing is guessed. `rowlock.dev/host` always is the host.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import is_digits
 
 HOST_NAMES = ("host", "rowlock.dev/host")
-"""Names that mean this machine's own programs without being in the table."""
+"""Names that always stand for this machine's own programs, without an entry in the table."""
 KUBECTL_DELIVERY = "ghcr.io/kubeflow/training-v1/kubectl-delivery"
-"""What the operator puts before an MPIJob's launcher: `kubectl_delivery.py` stands for it."""
+"""The operator's init image for an MPIJob's launcher; `kubectl_delivery.py` stands in for it."""
 INITIALIZERS = {f"ghcr.io/kubeflow/trainer/{what}-initializer": what for what in ("dataset", "model")}
-"""What Trainer's runtimes fetch data and models with: `kubelet/initializers/` stands for them."""
+"""Images with which Trainer's runtimes fetch data and models; `kubelet/initializers/` stands in for them."""
 OWN_PREFIX = "rowlock.dev"
-"""What images of our own, in an engine, begin with."""
+"""Prefix of rowlock's own images in an engine."""
 _REGISTRIES = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _NAME = re.compile(rf"(?:[a-z0-9.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*")
@@ -40,7 +40,7 @@ _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,}")
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """How to run what the name stands for. Paths are absolute; `root` is where `/` of the image lies ("" = here)."""
+    """How to run an image. Paths are absolute; `root` is the directory of the image's `/` ("" = this machine's)."""
 
     name: str
     host: bool = False
@@ -53,32 +53,32 @@ class Image:
     created: float = 0.0
     source: str = ""
     engine: str = ""
-    """Of the container engine that has it: the image's id there; "" = it runs as a process."""
+    """The image's id in the container engine that has it; "" = it runs as a process."""
     user: str = ""
     stop_signal: str = ""
     layers: tuple[str, ...] = ()
-    """Of a root file system of its own: directories, the uppermost first."""
+    """The layers of a root file system of its own: directories, the uppermost first."""
     python: str = ""
-    """The directory of the environment that its layers lie over."""
+    """The directory of the Python environment below its layers."""
     account: tuple[Any, ...] = ()
-    """Who its programs run as: name, uid, gid and home; () = as its pod's security context says."""
+    """The user of its programs: name, uid, gid and home; () = as the pod's security context says."""
     triggers: tuple[str, ...] = ()
-    """Instructions that a build on it begins with (ONBUILD)."""
+    """Instructions with which a build on it begins (ONBUILD)."""
     replaces_packages: bool = False
-    """Has it a version of its own of a package that the environment below has, too?"""
+    """Whether it has its own version of a package that the environment below has, too."""
 
     @property
     def id(self) -> str:
-        """As a registry has it: the name and a digest, another one for every build."""
+        """The name and a digest, as in a registry; different for every build."""
         if self.engine:
             return self.engine
         return f"rowlock://{self.name}@sha256:{hashlib.sha256(f'{self.name}@{self.created}'.encode()).hexdigest()}"
 
 
 def normalise(reference: str) -> str:
-    """One spelling for all of an image's names: no default registry, no `library/`, lower case, a tag.
+    """Normalises an image's name: no default registry, no `library/`, lower case, a tag.
 
-    Raises ValueError with a sentence for what cannot be an image name."""
+    Raises ValueError with a sentence for an invalid name."""
     text = reference.strip().lstrip("/")
     head, at, digest = text.partition("@")
     slash = head.rfind("/")
@@ -95,17 +95,17 @@ def normalise(reference: str) -> str:
 
 
 def mangle(name: str) -> str:
-    """A normalised name as one directory name that may stand in PATH."""
+    """A normalised name as a single directory name that may occur in PATH."""
     return name.replace("/", "+").replace(":", "=")
 
 
 def is_kubectl_delivery(name: str) -> bool:
-    """Is it, by its normalised name, the image that brings an MPIJob's launcher its kubectl?"""
+    """Whether a normalised name is that of the image that gives an MPIJob's launcher its kubectl."""
     return name.rpartition(":")[0] == KUBECTL_DELIVERY
 
 
 def with_stand_in(image: Image) -> Image:
-    """The image; with a program of rowlock where it stands for the machine and is one of Trainer's initializers, which name none."""
+    """The image; if it stands for the machine and is one of Trainer's initializers, with rowlock's program as its entrypoint."""
     what = INITIALIZERS.get(image.name.rpartition(":")[0], "")
     if not (image.host and what):
         return image
@@ -113,19 +113,19 @@ def with_stand_in(image: Image) -> Image:
 
 
 class Images:
-    """The table, in a directory; reads an entry again when its file has changed."""
+    """The table of images, in a directory; an entry is read again when its file has changed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._cache: dict[str, tuple[int, Image]] = {}
         self.engine_images: dict[str, Image | Problem] = {}
-        """What the container engine was last seen to have, or why it could not be asked; see `container_runtime.py`."""
+        """The engine's images as last seen, or why it could not be asked; see `container_runtime.py`."""
 
     def directory_of(self, name: str) -> Path:
         return self.directory / mangle(name)
 
     def find(self, reference: str) -> Image | Problem:
-        """The image, or why a container of it cannot start."""
+        """The image, or the problem that keeps its containers from starting."""
         try:
             name = normalise(reference)
         except ValueError as error:
@@ -155,18 +155,18 @@ class Images:
         return Problem("ErrImagePull", f'no image "{reference}" on this node: {unknown_image_hint(reference)}')
 
     def is_engine_image(self, reference: str) -> bool:
-        """Is it an image that a container engine runs?"""
+        """Whether a container engine runs this image."""
         return not self.is_local(reference) and normalise(reference) in self.engine_images
 
     def needs_pull(self, reference: str) -> bool:
-        """Is it an image that a container engine does not have and a registry may?"""
+        """Whether it is an image that a container engine lacks and a registry may have."""
         if self.is_local(reference) or _has_upper_case(reference):
             return False
         name = normalise(reference)
         return name not in self.engine_images and not is_kubectl_delivery(name)
 
     def is_local(self, reference: str) -> bool:
-        """Is no engine to be asked about it: the machine itself, a name in our table, or no image name at all?"""
+        """Whether no engine needs to be asked: it is the machine itself, a name in the table, or not a valid name."""
         try:
             name = normalise(reference)
         except ValueError:
@@ -192,13 +192,13 @@ class Images:
         return [row for row in rows if row is not None]
 
     def add(self, image: Image) -> None:
-        """Writes the entry; whole or not at all."""
+        """Writes the entry, atomically."""
         directory = self.directory_of(image.name)
         directory.mkdir(parents=True, exist_ok=True)
         write_fact(str(directory / "image.json"), asdict(image), durable=True)
 
     def remove(self, reference: str) -> bool:
-        """Forgets an image; False when there was none. Running pods keep what they have open."""
+        """Removes an image; False when there was none. Running pods keep what they have open."""
         directory = self.directory_of(normalise(reference))
         if not (directory / "image.json").exists():
             return False
@@ -208,19 +208,19 @@ class Images:
 
 
 def _has_upper_case(reference: str) -> bool:
-    """Upper case in the repository part: a container engine would refuse it."""
+    """Whether the repository part has upper case, which a container engine would refuse."""
     path, _, last = reference.partition("@")[0].rpartition("/")
     repository = f"{path}/{last.partition(':')[0]}"
     return repository != repository.lower()
 
 
 def unknown_image_hint(reference: str) -> str:
-    """The lines that make an unknown image known."""
+    """What to do about an unknown image, with the commands."""
     return f"images are not pulled on a node without a container runtime; {build_hint(reference)}"
 
 
 def build_hint(reference: str) -> str:
-    """What can be done where a registry does not give it."""
+    """What to do about an image that a registry does not provide."""
     return (
         f"build it with `rowlock build -t {reference} DIR`, "
         f"or run its command with this machine's programs: `rowlock image add {reference} --host`"
@@ -236,7 +236,7 @@ def _from_json(data: Mapping[str, Any]) -> Image:
 
 
 def map_path(word: str, root: str) -> str:
-    """A word of a command line: an absolute path means the image's file when the image knows more of it than the host."""
+    """Maps a word of a command line: an absolute path becomes the image's if at least as much of it exists there as on the host."""
     if not root or not word.startswith("/"):
         return word
     image_depth = _existing_depth(root, word)
@@ -244,7 +244,7 @@ def map_path(word: str, root: str) -> str:
 
 
 def _existing_depth(root: str, path: str) -> int:
-    """How many steps of `path` exist below `root`."""
+    """How many components of `path` exist below `root`."""
     steps = [step for step in path.split("/") if step]
     for number in range(len(steps), 0, -1):
         if os.path.lexists(f"{root}/{'/'.join(steps[:number])}"):
@@ -253,7 +253,7 @@ def _existing_depth(root: str, path: str) -> int:
 
 
 def command_line(image: Image, container: ContainerSpec) -> list[str] | Problem:
-    """The words to exec, by Docker's rules; as they are written."""
+    """The words to exec, by Docker's rules, unexpanded; or the problem that there are none."""
     command, args = list(container.command), list(container.args)
     if not command:
         command = list(image.entrypoint)
@@ -267,12 +267,12 @@ def command_line(image: Image, container: ContainerSpec) -> list[str] | Problem:
 
 
 def working_directory(image: Image, container: ContainerSpec, pod_directory: str) -> str:
-    """Where the program starts: the pod's wish as it is written, the image's, else the pod's own empty directory."""
+    """The program's working directory: the pod's, unexpanded; else the image's, else the pod's own empty directory."""
     return container.working_dir or image.workdir or image.root or pod_directory
 
 
 def list_engine_images(env: Mapping[str, str]) -> list[Image]:
-    """What the container engine has, by name; nothing where there is none."""
+    """The container engine's images, by name; [] without an engine."""
     container_engine, _ = engine_client.find_engine(env) if engine_client.has_socket(env) else (None, "")
     try:
         rows = container_engine.request("GET", "/images/json") if container_engine else []
@@ -286,11 +286,11 @@ def list_engine_images(env: Mapping[str, str]) -> list[Image]:
 
 
 _REAL_TIME = (("SIGRTMIN", "+"), ("SIGRTMAX", "-"))
-"""Signals that have no other name than their distance from the first or the last of them."""
+"""Signals that are named only by their distance from the first or the last of them."""
 
 
 def signal_number(text: str) -> int | None:
-    """STOPSIGNAL: `SIGINT`, `INT`, `2`, `SIGRTMIN+3`; None for what is no signal of this system."""
+    """The number of a STOPSIGNAL: `SIGINT`, `INT`, `2`, `SIGRTMIN+3`; None for an unknown signal."""
     if is_digits(text):
         return int(text) if 0 < int(text) < signal.NSIG else None
     name, sign, offset = re.fullmatch(r"(.*?)(?:([+-])([0-9]{1,2}))?", text.upper(), re.DOTALL).groups()  # type: ignore[union-attr]
@@ -302,7 +302,7 @@ def signal_number(text: str) -> int | None:
 
 
 def stop_signal(image: Image, wanted: str) -> int:
-    """What asks a container's program to end: the pod says so (`wanted`), else the image."""
+    """The signal that asks a container's program to end: the pod's (`wanted`), else the image's, else SIGTERM."""
     return signal_number(wanted or image.stop_signal) or int(signal.SIGTERM)
 
 

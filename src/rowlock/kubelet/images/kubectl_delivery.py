@@ -1,9 +1,9 @@
-"""What stands for the image `kubectl-delivery` of an MPIJob: it puts a `kubectl` into $TARGET_DIR, which knows `exec`.
+"""Stands in for the image `kubectl-delivery` of an MPIJob: installs a `kubectl` into $TARGET_DIR that knows `exec`.
 
     python -m rowlock.kubelet.images.kubectl_delivery DATA_DIR                                      in the init container
     python -m rowlock.kubelet.images.kubectl_delivery DATA_DIR NAMESPACE exec POD [-c C] -- CMD…    in the launcher, by mpirun
 
-mpirun starts its daemons in the workers through it. Pods cannot reach the API server, so it asks the pod host of this
+mpirun starts its daemons in the workers with it. Pods cannot reach the API server, so it asks the pod host of this
 machine, which starts the program in the worker's own container and namespaces. Standard library only.
 """
 
@@ -30,7 +30,7 @@ USAGE = "this kubectl knows only `exec POD [--container NAME] -- COMMAND`: rowlo
 
 
 def install_kubectl(data: Path) -> int:
-    """Writes the program that the launcher finds in /opt/kube."""
+    """Writes the `kubectl` that the launcher finds in /opt/kube."""
     target = Path(os.environ.get("TARGET_DIR", "/opt/kube"))
     call = [sys.executable, "-P", "-m", __spec__.name, str(data), os.environ.get("NAMESPACE", "default")]
     program = target / "kubectl"
@@ -41,7 +41,7 @@ def install_kubectl(data: Path) -> int:
 
 
 def exec_in_pod(data: Path, namespace: str, line: list[str]) -> int:
-    """Runs a command in another pod; its exit code, or 1 with a sentence."""
+    """Runs a command in another pod; returns its exit code. Raises SystemExit with a sentence."""
     pod, container, command = _parse_exec_args(line)
     directory, number = _wait_for_container(data, namespace, pod, container)
     request = {"op": "enter", "argv": command, "tty": False, "dir": str(directory), "n": number}
@@ -65,7 +65,7 @@ def _parse_exec_args(line: list[str]) -> tuple[str, str, list[str]]:
 
 
 def _wait_for_container(data: Path, namespace: str, pod: str, container: str) -> tuple[Path, int]:
-    """The directory of a container that runs, and the number of its run; waits a while for it, since an MPIJob's
+    """The directory of a running container and the number of its run; waits up to PATIENCE for it, since an MPIJob's
     launcher does not wait for its workers."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -81,7 +81,7 @@ def _wait_for_container(data: Path, namespace: str, pod: str, container: str) ->
 
 
 def _running_containers(directory: Path, container: str) -> Iterator[tuple[Path, int]]:
-    """Those that run; the operator's own name for the main one first."""
+    """The running containers; the operator's own name for the main one comes first."""
     for directory_entry in sorted(directory.iterdir(), key=lambda path: (path.name != MAIN_CONTAINER, path.name)):
         runs = [int(fact.name[6:]) for fact in directory_entry.glob("start.*") if _RUN_NUMBER.fullmatch(fact.name[6:])]
         if runs and container in ("", directory_entry.name) and not (directory_entry / f"exit.{max(runs)}").exists():
@@ -89,7 +89,7 @@ def _running_containers(directory: Path, container: str) -> Iterator[tuple[Path,
 
 
 def _request_exec(path: Path, request: dict[str, Any]) -> socket.socket:
-    """The socket that leads to the program, from the pod host."""
+    """Asks the pod host to run the program; returns the socket to it."""
     with socket.socket(socket.AF_UNIX) as client, short_socket_path(str(path)) as name:
         client.connect(name)
         client.sendall(json.dumps(request).encode() + b"\n")
@@ -110,7 +110,7 @@ def _receive_first_line(control: socket.socket) -> tuple[dict[str, Any], list[in
 
 
 def _copy_streams(control: socket.socket, stdio_fds: list[int]) -> int:
-    """Passes everything on, both ways, until the program has ended."""
+    """Copies data both ways until the program has ended; returns its exit code."""
     threading.Thread(target=_copy_stream, args=(0, stdio_fds[0]), daemon=True).start()
     readers = [threading.Thread(target=_copy_stream, args=(stdio_fds[n], n)) for n in (1, 2)]
     for reader in readers:
@@ -119,7 +119,7 @@ def _copy_streams(control: socket.socket, stdio_fds: list[int]) -> int:
     while piece := control.recv(4096):
         line += piece
     for reader in readers:
-        reader.join(1.0)  # what it left running in the background may keep them open
+        reader.join(1.0)  # processes that it left running may keep them open
     return int(json.loads(line)["code"]) if line else 137
 
 

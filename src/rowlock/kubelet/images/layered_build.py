@@ -35,18 +35,18 @@ from rowlock.kubelet.mounts import rootfs
 from rowlock.kubelet.mounts.rootfs import RootfsSpec
 
 _PASSED_VARIABLES = ("PIP_*", "UV_*", "SSL_CERT_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Of the builder's own environment: how packages are fetched from where this machine fetches them."""
+"""Variables of the builder's own environment that steps get: they say where packages are fetched from."""
 _SCRIPT = "/tmp/.rowlock-step"
 
 
 @dataclass(frozen=True, slots=True)
 class BuildState:
-    """An image as far as it is built."""
+    """The state of an image during its build."""
 
     layers: tuple[str, ...] = ()
     """Directories, the uppermost first."""
     key: str = ""
-    """Of everything that made it."""
+    """The digest of everything that the image depends on so far."""
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
     shell: tuple[str, ...] = ("/bin/sh", "-c")
@@ -54,7 +54,7 @@ class BuildState:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     has_own_command: bool = False
-    """Was CMD said in this stage? ENTRYPOINT takes the command of the base away, not the stage's own."""
+    """Whether CMD occurred in this stage: ENTRYPOINT resets the base's command, but not the stage's own."""
     stop_signal: str = ""
     args: Mapping[str, str] = field(default_factory=dict)
     triggers: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class LayeredBuild:
     def __init__(
         self, images: Images, directory: Path, context: BuildContext, emit_line: Callable[[str], None], *, anew: bool
     ) -> None:
-        """`anew`: every step is done, also those that were done before."""
+        """`anew`: every step is done, even if its layer exists."""
         self._images, self._emit_line, self._anew = images, emit_line, anew
         self._context = context
         self._directory = directory
@@ -75,7 +75,7 @@ class LayeredBuild:
         self._states: dict[str, BuildState] = {}
 
     def run(self, stages: Sequence[Stage]) -> Image:
-        """The last stage, and those it needs."""
+        """Builds the last stage and those that it needs."""
         needed = dockerfile.needed_stages(stages)
         total, number, state = sum(len(stages[n].steps) for n in needed), 0, BuildState()
         for index in needed:
@@ -86,7 +86,7 @@ class LayeredBuild:
                 state = self._step(step, state, stage)
             self._states[str(index)] = state
             self._states[stage.name or str(index)] = state
-        # an image without files, too, has a root file system of its own, and can be the base of another one
+        # an image without files also has a root file system, and can be a base
         return self._image(state if state.layers else replace(state, layers=(self._empty_layer(),)))
 
     def _empty_layer(self) -> str:
@@ -140,7 +140,7 @@ class LayeredBuild:
         return state
 
     def _from_image(self, image: Image, state: BuildState) -> BuildState:
-        if not image.layers:  # made by a build of another kind: one directory
+        if not image.layers:  # made by a copy build: one directory
             workdir = image.workdir.removeprefix(image.root) or "/"
             key = layer_key(state.key, image.id)
             env = {**state.env, **image.env}
@@ -200,7 +200,7 @@ class LayeredBuild:
         return {**base, **passed, **quiet, **user, **state.env, **state.args}
 
     def _mount_digests(self, step: Instruction, origins: Sequence[BuildState | None]) -> list[Any]:
-        """What the step can read of the build context, of other stages and images."""
+        """Digests of what the step can read of the build context, of other stages and images."""
         return [
             origin.key if origin else self._context.digest(step, mount.get("source", "."))
             for mount, origin in zip(step.mounts, origins, strict=True)
@@ -208,9 +208,9 @@ class LayeredBuild:
         ]
 
     def _step_mount(self, mount: Mapping[str, str], origin: BuildState | None, place: Path) -> dict[str, Any]:
-        """A `RUN --mount` as `volume_mounts.mount_volumes` takes it; what must be mounted before is its `origin`.
+        """A `RUN --mount` as `volume_mounts.mount_volumes` takes it; `origin` is a root file system to mount before.
 
-        What a step writes to anything but a cache is gone after it."""
+        Whatever a step writes to anything but a cache is discarded after it."""
         target, is_writable = mount["target"], mount.get("rw") == "true"
         made = {"target": target, "volume": target, "read_only": not is_writable}
         if mount["type"] == "cache":
@@ -233,7 +233,7 @@ class LayeredBuild:
         return replace(self._make_directories(step, state, [path]), workdir=path)
 
     def _volume(self, step: Instruction, state: BuildState) -> BuildState:
-        """An empty directory, which is a pod's own as everything else."""
+        """Makes the directories of a VOLUME, empty; in a pod they are the container's own, like all else."""
         self._emit_line(
             " ---> VOLUME has no effect on a pod but a directory: what is written there goes with its container"
         )
@@ -289,7 +289,7 @@ class LayeredBuild:
     _add = _copy
 
     def _copy_from(self, spec: RootfsSpec, origin: RootfsSpec, copy: CopyStep) -> int:
-        """From the root file system of another stage or image."""
+        """Copies from the root file system of another stage or image."""
         root = -1
 
         def look() -> None:
@@ -303,7 +303,7 @@ class LayeredBuild:
         return build_step.run_in_root(spec, act, self._emit_line, before=look)
 
     def _origin(self, step: Instruction, name: str) -> BuildState:
-        """What `--from` or `from=` names: a stage, by name or number, or an image that was built. Raises BuildFailed."""
+        """The stage (by name or number) or built image that `--from` or `from=` names. Raises BuildFailed."""
         name = name.lower()
         if name in self._states:
             return self._states[name]
@@ -316,7 +316,7 @@ class LayeredBuild:
         )
 
     def _env(self, step: Instruction, state: BuildState) -> BuildState:
-        """What is said last counts, ARG or ENV."""
+        """The later of ARG and ENV wins."""
         env = dict(word.split("=", 1) for word in step.words)
         args = {name: value for name, value in state.args.items() if name not in env}
         return replace(state, env={**state.env, **env}, args=args)
@@ -328,7 +328,7 @@ class LayeredBuild:
         return replace(state, shell=step.words)
 
     def _user(self, step: Instruction, state: BuildState) -> BuildState:
-        """Its number is looked up where the image's own users are."""
+        """Looks up the user's number inside the image, by its own users."""
         rows: list[str] = []
 
         def look() -> int:
@@ -387,7 +387,7 @@ class LayeredBuild:
         *,
         is_cached: bool = True,
     ) -> BuildState:
-        """The state with the layer that `run` makes, or made when the same was done before."""
+        """The state plus the layer that `run` makes, or made when the same step was done before."""
         wanted = layer_key(state.key, facts)
         is_anew = self._anew or not is_cached
         key = layer_key(wanted, uuid.uuid4().hex) if is_anew else self._store.newest(wanted)
@@ -407,12 +407,12 @@ class LayeredBuild:
 
 
 def base_path(python: Path) -> str:
-    """PATH of an image that says nothing: the shared environment in `python`, this machine's programs."""
+    """The default PATH of an image: the shared environment in `python`, then this machine's programs."""
     return ":".join((str(python_base.shared_environment(python) / "bin"), interpreter_path(), STANDARD_PATH))
 
 
 def _run_words(step: Instruction, state: BuildState) -> tuple[list[str], str]:
-    """The words to exec, and a script to write before."""
+    """The words to exec, and a script to write to a file first ("" = none)."""
     if step.words:
         return list(step.words), ""
     text = step.text
@@ -434,7 +434,7 @@ def _mode(step: Instruction) -> int | None:
 
 
 def _expand_in_root(root: int, pattern: str) -> list[str]:
-    """Paths that a pattern with wildcards in its last part matches there."""
+    """Paths below `root` that a pattern with wildcards in its last component matches."""
     head, _, last = pattern.rstrip("/").rpartition("/")
     if not glob.has_magic(last):
         return [pattern]
@@ -446,7 +446,7 @@ def _expand_in_root(root: int, pattern: str) -> list[str]:
 
 
 def _replaces_packages(image: Image) -> bool:
-    """Has the image a version of its own of a package that the environment below has, too?"""
+    """Whether the image has its own version of a package that the environment below has, too."""
     below = {name for path in site_paths() if os.path.isdir(path) for name in os.listdir(path)}
     own = {
         name

@@ -1,7 +1,7 @@
-"""The layers of built images, by what made them: a directory each, `images/.layers/<key>/`, which is never changed.
+"""The layers of built images: a directory each, `images/.layers/<key>/`, which is never changed.
 
-The key is a digest of everything that a step depends on, so a step that was done before is not done again, whichever
-image it belongs to. A layer is as overlayfs has it: what the step wrote, and marks for what it deleted.
+The key is a digest of everything that a step depends on, so a step that was done before is not done again, in whichever
+image it occurs. A layer has overlayfs' format: what the step wrote, and whiteouts for what it deleted.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from rowlock.kubelet.files import beneath, untrusted
 from rowlock.kubelet.shim.fact_files import write_fact
 
 UNUSED_SECONDS = 7 * 86400.0
-"""How long a layer that no image has is kept for the next build."""
+"""Seconds that an unused layer is kept for the next build."""
 _KEY_LENGTH = 20
 _NEWEST_SUFFIX = ".newest"
 _USE_FILE = "layers.json"
@@ -35,7 +35,7 @@ class LayerStore:
         return self.directory / key
 
     def has(self, key: str) -> bool:
-        """Is it there? It counts as used now."""
+        """Whether the layer exists; marks it as used now."""
         try:
             os.utime(self.path(key))
         except FileNotFoundError:
@@ -44,7 +44,7 @@ class LayerStore:
 
     @contextlib.contextmanager
     def new(self, key: str) -> Iterator[Path]:
-        """An empty directory, with `layer` and room for `scratch` in it; when the block ends well, `layer` is the layer."""
+        """An empty directory with `layer` in it and room for `scratch`. If the block succeeds, `layer` becomes the layer."""
         self.directory.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(prefix=".new-", dir=self.directory))
         place.chmod(0o755)
@@ -60,19 +60,19 @@ class LayerStore:
             beneath.remove_path(str(place))
 
     def rename_by_content(self, key: str, wanted: str) -> str:
-        """Gives a layer that was made without a look at the store the key of what is in it, for steps whose outcome nothing
-        tells before; returns that key. The same outcome is the same layer, and what was built on it stays cached."""
+        """Renames a layer that was made without consulting the store to a key of its contents, for steps whose outcome cannot be known
+        beforehand; returns that key. An equal outcome is the same layer, so what was built on it stays cached."""
         known = layer_key(wanted, _tree_digest(self.path(key)))
         try:
             self.path(key).rename(self.path(known))
-        except OSError:  # it is there already
+        except OSError:  # it exists already
             if not self.has(known):
                 raise
             beneath.remove_path(str(self.path(key)))
         return known
 
     def newest(self, key: str) -> str:
-        """The key of the layer that stands for this one since it was made anew; else this one. It counts as used now."""
+        """The key of the layer that replaced this one when it was last rebuilt; else `key`. Marks it as used now."""
         path = str(self.directory / f"{key}{_NEWEST_SUFFIX}")
         try:
             os.utime(path)
@@ -81,11 +81,11 @@ class LayerStore:
         return str((untrusted.read_object(path) or {}).get("key") or key)
 
     def note_newest(self, key: str, made: str) -> None:
-        """From now on the layer `made` is the one that the next build finds under `key`; images keep the old one."""
+        """Makes the layer `made` the one that the next build finds under `key`; images keep the old one."""
         write_fact(str(self.directory / f"{key}{_NEWEST_SUFFIX}"), {"key": made})
 
     def prune(self, used: Collection[str], now: float | None = None) -> None:
-        """Removes layers that are in none of the images (`used`: paths of layers) and were not wanted for a while."""
+        """Removes layers that no image has (`used`: paths of layers) and that were not used for UNUSED_SECONDS."""
         now = time.time() if now is None else now
         for entry in list(os.scandir(self.directory)) if self.directory.is_dir() else ():
             with contextlib.suppress(FileNotFoundError):  # another build has removed it meanwhile
@@ -94,7 +94,7 @@ class LayerStore:
 
 
 def _tree_digest(layer: Path) -> str:
-    """Of names, kinds, modes, owners and contents; not of times, which each download sets anew."""
+    """A digest of names, types, modes, owners and contents; not of times, which each download sets anew."""
     digest = hashlib.sha256()
     for directory, names, files in os.walk(layer):
         names.sort()
@@ -117,16 +117,15 @@ def layer_key(*facts: Any) -> str:
 
 
 def note_use(container: Path, layers: Sequence[str]) -> None:
-    """In a container's directory: what its root file system is made of. These layers stay as long as the directory does."""
-    with contextlib.suppress(OSError):  # a full disk, say, which is no reason not to start
+    """Records in a container's directory the layers of its root file system. They are kept as long as the directory."""
+    with contextlib.suppress(OSError):  # a full disk, say, must not keep it from starting
         container.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_fact(str(container / _USE_FILE), {"layers": list(layers)})
 
 
 def used_layers(pods: Path) -> set[str]:
-    """What containers were started from, below the directory of all pods: their image may have been built again since.
-
-    A program may write anything there; the worst is that a layer stays."""
+    """The layers of all containers below the directory of all pods: their image may have been rebuilt since. A program may write
+    anything there; at worst a layer is kept."""
     used = set[str]()
     for path in pods.glob(f"*/*/{_USE_FILE}"):
         layers = (untrusted.read_object(str(path)) or {}).get("layers")

@@ -1,6 +1,6 @@
-"""What every image has below its own files: a virtual environment that sees what rowlock's own environment has.
+"""The base of every image: a virtual environment that sees the packages of rowlock's own environment.
 
-`pip install torch` is quick where torch is there, and what an image installs beside it is its own.
+`pip install torch` is fast if torch is there; what an image installs itself is its own.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ for path in {paths!r}:
         site.addsitedir(path)
 """
 _FORMAT = 1
-"""Of a shared environment: another number makes all of them anew."""
+"""The format of shared environments: a new number makes all of them anew."""
 
 
 class NoPip(Exception):
-    """There is no pip to be had; a sentence."""
+    """No pip is available; carries a sentence."""
 
 
 def make_environment(directory: Path, packages: Sequence[str]) -> None:
-    """A virtual environment without pip at `directory` that sees the packages in `packages`, too."""
+    """Makes a virtual environment without pip at `directory` that also sees the packages in `packages`."""
     venv.EnvBuilder(with_pip=False, symlinks=True).create(directory)
     site_packages = min(directory.glob("lib/python3*/site-packages"))
     (site_packages / "_rowlock_base.py").write_text(_BASE_SITE_SCRIPT.format(paths=list(packages)))
@@ -47,7 +47,7 @@ def make_environment(directory: Path, packages: Sequence[str]) -> None:
 
 
 def ensure_pip(environment: Path, wheels: Path) -> None:
-    """pip of the environment rowlock runs in, else the one that comes with Python, unpacked in `wheels`. Raises NoPip."""
+    """Installs pip: that of the environment rowlock runs in, else Python's bundled one, unpacked in `wheels`. Raises NoPip."""
     bin_directory = environment / "bin"
     python = str(bin_directory / "python")
     if (bin_directory / "pip").exists():
@@ -61,7 +61,7 @@ def ensure_pip(environment: Path, wheels: Path) -> None:
 
 
 def _unpack_pip(directory: Path) -> Path:
-    """The pip that comes with Python, unpacked once for all images (installing it takes seconds)."""
+    """Python's bundled pip, unpacked once for all images (installing it takes seconds)."""
     wheels = sorted((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"))
     if not wheels:
         raise NoPip("there is no pip in this Python: install it into the environment rowlock runs in")
@@ -80,7 +80,7 @@ def _unpack_pip(directory: Path) -> Path:
 
 
 def _adopt_script(script: Path, target: Path) -> None:
-    """A console script of this environment (torchrun, …), run by the image's interpreter so that it sees its packages."""
+    """Copies a console script of this environment (torchrun, …) to run under the image's interpreter, so that it sees its packages."""
     if not script.is_file() or script.is_symlink() or script.name.startswith(("python", "pip", "activate")):
         return
     content = script.read_bytes()[: 1 << 16]
@@ -91,7 +91,7 @@ def _adopt_script(script: Path, target: Path) -> None:
 
 
 def shared_environment(directory: Path) -> Path:
-    """The one that all images of one environment of rowlock share, below `directory`; made when it is missing.
+    """The environment that all images of one rowlock environment share, below `directory`; made if missing.
 
     It is never written to: an image's own packages are in its layers, at the same paths."""
     scripts = sorted(os.listdir(interpreter_path()))
@@ -102,7 +102,7 @@ def shared_environment(directory: Path) -> Path:
         with _hold_lock(directory):
             if not target.exists():  # else another build has made it while this one waited
                 claim = Path(f"{target}.new")
-                beneath.remove_path(str(claim))  # of a build that was killed
+                beneath.remove_path(str(claim))  # left by a build that was killed
                 make_environment(claim, site_paths())
                 ensure_pip(claim, directory)
                 _rename_environment(claim, target)
@@ -111,14 +111,14 @@ def shared_environment(directory: Path) -> Path:
 
 @contextlib.contextmanager
 def _hold_lock(directory: Path) -> Iterator[None]:
-    """One build at a time, of this process or another; the kernel takes the lock from one that was killed."""
+    """Admits one build at a time, of any process; the kernel releases the lock of one that was killed."""
     with open(directory / ".lock", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _rename_environment(made: Path, target: Path) -> None:
-    """Its programs name it by its path."""
+    """Renames an environment, and replaces its path in its programs."""
     for script in (made / "bin").iterdir():
         if script.is_file() and not script.is_symlink():
             content = script.read_bytes()

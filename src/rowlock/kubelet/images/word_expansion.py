@@ -1,4 +1,4 @@
-"""Words of a Dockerfile: split, unquoted and with variables put in, as BuildKit's `shell` package does it. Pure."""
+"""Words of a Dockerfile: split, unquoted and with variables expanded, as BuildKit's `shell` package does it. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _MODIFIER = re.compile(r":?[-+?]|##?|%%?|//?")
 
 
 def split_words(text: str, escape: str = "\\") -> list[str]:
-    """Words between spaces that stand in no quotes; quotes and escapes stay. Raises ValueError where a quote is not closed."""
+    """Splits at spaces outside quotes; quotes and escapes stay. Raises ValueError if a quote is not closed."""
     words, current, quote, position = list[str](), list[str](), "", 0
     while position < len(text):
         character = text[position]
@@ -35,19 +35,19 @@ def split_words(text: str, escape: str = "\\") -> list[str]:
 
 
 def expand_word(text: str, scope: Mapping[str, str], escape: str = "\\") -> str:
-    """Without its quotes, and `$A`, `${A}`, `${A:-default}`, `${A:+other}`, `${A#prefix}`, … put in; not within single
-    quotes. Raises ValueError with what is wrong."""
+    """Removes quotes and expands `$A`, `${A}`, `${A:-default}`, `${A:+other}`, `${A#prefix}`, …, except in single quotes.
+    Raises ValueError with what is wrong."""
     return _Expansion(text, scope, escape, has_quotes=True).run()
 
 
 def expand_text(text: str, scope: Mapping[str, str]) -> str:
-    """The same for text in which quotes are quotes: a here-document. Raises ValueError."""
+    """The same for text in which quotes have no meaning: a here-document. Raises ValueError."""
     return _Expansion(text, scope, "\\", has_quotes=False).run()
 
 
 def announced_heredocs(text: str) -> list[tuple[str, bool, bool]]:
-    """The here-documents of a line, in order: the word that ends each, whether tabs before its lines go, and whether
-    variables are put in. As in BuildKit a word of the line must be one as a whole: `1<<N` in quotes or brackets is none."""
+    """The here-documents of a line, in order: the word that ends each, whether leading tabs are removed, and whether variables are
+    expanded. As in BuildKit it must be a whole word of the line: `1<<N` within quotes or brackets does not count."""
     try:
         words = split_words(text)
     except ValueError:
@@ -56,7 +56,7 @@ def announced_heredocs(text: str) -> list[tuple[str, bool, bool]]:
 
 
 def parse_heredoc(word: str) -> tuple[str, bool, bool] | None:
-    """What `<<-'END'` says: the word, whether tabs go, whether variables are put in. None for what announces nothing."""
+    """Parses `<<-'END'`: the word, whether tabs are removed, whether variables are expanded. None = not a here-document."""
     match = _HEREDOC.fullmatch(word)
     try:
         if match is None or split_words(match[2]) != [match[2]]:
@@ -78,7 +78,7 @@ class _Expansion:
         return self._until("")
 
     def _until(self, end: str) -> str:
-        """What stands before `end` (a brace, in the word of a variable), or all."""
+        """The expanded text up to `end` (a brace, in the word of a variable), or to its end."""
         out = list[str]()
         while self._position < len(self._text):
             character = self._text[self._position]
@@ -100,7 +100,7 @@ class _Expansion:
         return "".join(out)
 
     def _read_escape(self) -> str:
-        """An escape goes, whatever follows, in a here-document, too (as BuildKit has it: two of them make one in the file)."""
+        """Removes an escape, whatever follows, also in a here-document (as in BuildKit, two of them give one in the file)."""
         following = self._text[self._position + 1 : self._position + 2]
         if not following and self._has_quotes:
             following = self._escape
@@ -182,7 +182,7 @@ def _apply_modifier(name: str, value: str | None, modifier: str, word: str) -> s
 
 
 def _strip_pattern(value: str, pattern: str, *, at_end: bool, greedy: bool) -> str:
-    """Without the shortest (`greedy`: longest) beginning or end that the pattern fits."""
+    """`value` without the shortest (`greedy`: longest) beginning or end that matches the pattern."""
     if at_end:
         return _strip_pattern(value[::-1], pattern[::-1], at_end=False, greedy=greedy)[::-1]
     end = _Pattern(pattern).end(value, 0, greedy=greedy)
@@ -190,16 +190,16 @@ def _strip_pattern(value: str, pattern: str, *, at_end: bool, greedy: bool) -> s
 
 
 class _Pattern:
-    """A shell pattern of `*` and `?`, found in a time that grows with the length of the text."""
+    """A shell pattern of `*` and `?`, matched in time linear in the length of the text."""
 
     def __init__(self, text: str) -> None:
         self._length = len(text.rpartition("*")[2])
-        """Of what follows the last star."""
+        """The length of the part after the last star."""
         parts = ["".join("." if c == "?" else re.escape(c) for c in part) for part in text.split("*")]
         self._parts = [re.compile(part, re.DOTALL) for part in parts]
 
     def end(self, text: str, begin: int, *, greedy: bool) -> int | None:
-        """Where the shortest or the longest piece of `text` ends that begins there and fits; None = none fits."""
+        """The end of the shortest or longest match in `text` that starts at `begin`; None = none matches."""
         first = self._parts[0].match(text, begin)
         if first is None or len(self._parts) == 1:
             return first.end() if first else None
@@ -216,11 +216,11 @@ class _Pattern:
         return next((start + self._length for start in starts if self._parts[-1].match(text, start)), None)
 
     def replace(self, text: str, replacement: str, *, every: bool) -> str:
-        """The longest pieces that fit, from the left: the first of them, or `every` one."""
+        """Replaces the longest matches, from the left: the first one, or `every` one."""
         out, position = list[str](), 0
         while found := self._parts[0].search(text, position):
             end = self.end(text, found.start(), greedy=True)
-            if end is None or end == found.start():  # then it fits nowhere further on, either; or it is empty
+            if end is None or end == found.start():  # then nothing further on matches, either; or it is empty
                 break
             out += (text[position : found.start()], replacement)
             position = end

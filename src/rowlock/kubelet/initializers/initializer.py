@@ -1,9 +1,9 @@
-"""What stands for Trainer's images `dataset-initializer` and `model-initializer` where they are this machine's programs.
+"""Stands in for Trainer's images `dataset-initializer` and `model-initializer` where they are this machine's programs.
 
     STORAGE_URI=… python -m rowlock.kubelet.initializers.initializer dataset|model
 
-It brings what STORAGE_URI names to /workspace/dataset or /workspace/model, as Trainer's own programs do: `hf://` with
-`huggingface_hub`, where that is installed. `file:///DIRECTORY` is a directory or a file of this machine, which needs no network.
+It fetches what STORAGE_URI names to /workspace/dataset or /workspace/model, as Trainer's own programs do: `hf://` with
+`huggingface_hub`, if that is installed. `file:///DIRECTORY` is a directory or a file of this machine, which needs no network.
 """
 
 import os
@@ -17,16 +17,16 @@ WORKSPACE = "/workspace"
 _DATA_FILES = ("*.json", "*.jsonl", "*.csv", "*.parquet", "*.arrow")
 _MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
 _UNWANTED = "*.msgpack,*.h5,*.bin,.pt,.pth"
-"""What is left out of a model, where IGNORE_PATTERNS says nothing."""
+"""Patterns that are left out of a model, unless IGNORE_PATTERNS is set."""
 _LOCAL = "without a network, put it on this machine and set storageUri to file:///DIRECTORY"
 
 
 class CannotInitialize(Exception):
-    """A sentence for the log."""
+    """It failed; carries a sentence for the log."""
 
 
 def initialize(what: str, uri: str, target: Path) -> str:
-    """Brings it there; the sentence that says so. Raises CannotInitialize."""
+    """Fetches `uri` to `target`; returns a sentence that says so. Raises CannotInitialize."""
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return _copy_local(uri, Path(unquote(parts.path)), target)
@@ -78,7 +78,7 @@ def is_mounted(path: str, mounts: str) -> bool:
 
 
 def main(argv: list[str]) -> str:
-    """The sentence that says what was done. Raises CannotInitialize."""
+    """Runs the initializer; returns a sentence that says what was done. Raises CannotInitialize."""
     what, uri = argv[0], os.environ.get("STORAGE_URI", "")
     if not is_mounted(WORKSPACE, Path("/proc/self/mountinfo").read_text()):
         raise CannotInitialize(

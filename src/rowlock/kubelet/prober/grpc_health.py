@@ -1,6 +1,6 @@
-"""One question of gRPC's health protocol (`grpc.health.v1.Health/Check`) over a connection that is there already.
+"""One call of gRPC's health protocol (`grpc.health.v1.Health/Check`) over an open connection.
 
-HTTP/2 is h2's; of gRPC and protobuf this needs five bytes of frame, one string and one number. The words of a failure are
+h2 provides HTTP/2; of gRPC and protobuf this needs five bytes of frame, one string and one number. The failure messages are
 the kubelet's own. Imported with the first gRPC probe.
 """
 
@@ -37,7 +37,7 @@ class _Response:
 
 
 async def health_failure(sock: socket.socket, authority: str, service: str, agent: str) -> str:
-    """Why the service is not healthy; "" when it serves. Raises OSError when what answers does not speak HTTP/2."""
+    """Why the service is not healthy; "" when it is serving. Raises OSError if the peer does not speak HTTP/2."""
     reader, writer = await asyncio.open_connection(sock=sock)
     try:
         response = await _send_request(reader, writer, _request_headers(authority, agent), _frame_request(service))
@@ -73,7 +73,7 @@ async def _send_request(
             raise OSError("error: health rpc probe failed: EOF")
         for event in connection.receive_data(data):
             response.handle_event(event)
-        writer.write(connection.data_to_send())  # settings and pings want an answer
+        writer.write(connection.data_to_send())  # settings and pings must be acknowledged
     return response
 
 
@@ -98,7 +98,7 @@ def _varint(number: int) -> bytes:
 
 
 def _serving_status(body: bytes) -> str:
-    """HealthCheckResponse{status = 1}: an enum, 0 is not sent."""
+    """The enum in HealthCheckResponse{status = 1}; 0 is not sent."""
     message = body[5:]
     number = message[1] if len(message) > 1 and message[0] == 0x08 else 0
     return _STATES[number] if number < len(_STATES) else str(number)

@@ -1,6 +1,6 @@
-"""One look at a container from outside, or one hook in it: exec, httpGet, tcpSocket, grpc, sleep.
+"""Runs one probe or lifecycle hook of a container: exec, httpGet, tcpSocket, grpc, sleep.
 
-What probes and lifecycle hooks have in common. The words of a failure are the kubelet's own, because people search for
+The failure messages are the kubelet's own, so that a search finds
 them.
 """
 
@@ -22,13 +22,13 @@ from rowlock.objects import is_digits
 
 _LOOPBACK_NAMES = (LOOPBACK, "localhost")
 MAX_OUTPUT = 1024
-"""Bytes of a program's output that a failure tells."""
+"""Bytes of a program's output that a failure message quotes."""
 USER_AGENT = f"kube-probe/{KUBERNETES.rpartition('.')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`text` says what was wrong."""
+    """The result of an action; `text` says what went wrong."""
 
     ok: bool
     text: str = ""
@@ -36,7 +36,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class HandlerRunner:
-    """Carries out actions in pods."""
+    """Runs probes and hooks in pods."""
 
     streaming: StreamingServer
     network: PodNetwork
@@ -46,7 +46,7 @@ class HandlerRunner:
     async def perform(
         self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any], timeout: float | None = None
     ) -> Outcome:
-        """One action, at most `timeout` seconds long. Never raises: what goes wrong is its outcome."""
+        """Runs one action for at most `timeout` seconds. Never raises: errors are its outcome."""
         kinds = {
             "exec": self._exec,
             "httpGet": self._http,
@@ -108,8 +108,8 @@ class HandlerRunner:
     async def _connect(
         self, card: PodCard, container: ContainerSpec, action: Mapping[str, Any]
     ) -> AsyncIterator[tuple[socket.socket, str]]:
-        """A connection to the port, and the address as it is written. Raises OSError in the kubelet's words, ValueError for an address
-        that is not the pod's: it is this server who connects, and it reaches what programs in pods do not."""
+        """Connects to the port; yields the socket and the address as written. Raises OSError in the kubelet's words, and ValueError for an
+        address that is not the pod's: this server connects, and it can reach what programs in pods cannot."""
         host, port = str(action.get("host") or ""), port_of(container, action.get("port"))
         dial_address = f"{host or card.ip or LOOPBACK}:{port}"
         if host == card.ip or (host in _LOOPBACK_NAMES and not (self.network.has_namespaces or card.contained)):
@@ -158,7 +158,7 @@ class HandlerRunner:
 
 
 async def _read_output(session: ProcessSession | FailedSession, channel: int) -> bytes:
-    """What a program says: the beginning is kept, the rest is read and dropped."""
+    """Reads a program's output; keeps the beginning, drops the rest."""
     output = b""
     while piece := await session.read(channel):
         output = (output + piece)[:MAX_OUTPUT]
@@ -180,13 +180,16 @@ def _url_path(action: Mapping[str, Any]) -> str:
 
 
 async def _http_get(sock: socket.socket, address: str, action: Mapping[str, Any]) -> int:
-    """One request; the status code. Raises OSError when what answers is not HTTP."""
+    """Sends one request; returns the status code. Raises OSError if the answer is not HTTP."""
     tls = None
     if (action.get("scheme") or "HTTP").upper() == "HTTPS":
         import ssl
 
         tls = ssl.create_default_context()
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as a kubelet: alive, not trusted
+        tls.check_hostname, tls.verify_mode = (
+            False,
+            ssl.CERT_NONE,
+        )  # as a kubelet: checks that it is alive, not who it is
     name = address.partition(":")[0] if tls else None
     reader, writer = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name)
     try:

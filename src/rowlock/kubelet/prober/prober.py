@@ -1,9 +1,9 @@
-"""What a running container is asked, again and again: its hooks, its startup, liveness and readiness probes.
+"""Runs the hooks and the startup, liveness and readiness probes of containers.
 
-One task per run of a container that has any of these; `sync_probes` starts and ends them as the facts want it, so a restart of
-the server begins them again (what the pod's status says of that very run is believed). The thresholds are Kubernetes';
-one thing is quicker: while a probe has never passed, the first tries come early (0.1 s, doubling up to the period) and
-an early failure is neither counted nor told, so a pod is ready when its program is.
+One task per run of a container that has any of these; `sync_probes` starts and cancels them according to the facts, so a server
+restart begins them again (for the same run, the pod's status is trusted). The thresholds are Kubernetes'. One thing is faster:
+while a probe has never passed, the first attempts come early (0.1 s, doubling up to the period), and an early failure is
+neither counted nor reported, so a pod is ready as soon as its program is.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from rowlock.kubelet.prober.probe_handlers import Outcome
 from rowlock.objects import Object
 
 EARLY_DELAY, EARLY_WINDOW = 0.1, 2.0
-"""Seconds until the first of the early tries, and the least time for them all."""
+"""Seconds until the first early attempt, and the least duration of all of them."""
 MIN_GRACE_PERIOD = 2.0
-"""Seconds that a program has after its preStop hook, however long that took."""
+"""Seconds of grace that a program has after its preStop hook, however long that took."""
 PerformAction = Callable[[PodCard, ContainerSpec, Fields, float | None], Awaitable[Outcome]]
-"""Pod, container, action (a probe or a hook) and seconds at most → how it went."""
+"""Pod, container, action (a probe or a hook), timeout in seconds → its outcome."""
 
 
 def has_probes(container: ContainerSpec) -> bool:
@@ -59,15 +59,15 @@ class Prober:
         record_event: Callable[[Object, str, str, str, str], None],
         stop_container: Callable[[PodState, str, float], None],
     ) -> None:
-        """`perform` carries out an action in a container (`HandlerRunner.perform`); `on_changed` is told the uid of a pod
-        whose facts are new; `record_event` takes pod, type, reason, message and container's name; `stop_container` pod,
+        """`perform` runs an action in a container (`HandlerRunner.perform`); `on_changed` is called with the uid of a pod whose facts
+        have changed; `record_event` takes pod, type, reason, message and container's name; `stop_container` pod,
         container's name and grace in seconds."""
         self._task_group, self._perform, self._clock = task_group, perform, clock
         self._on_changed, self._record_event, self._stop_container = on_changed, record_event, stop_container
         self._tasks: dict[str, dict[tuple[str, int], asyncio.Task[None]]] = {}
 
     def sync_probes(self, pod: PodSpec, state: PodState) -> None:
-        """Begins and ends what the pod's facts want."""
+        """Starts and cancels probe tasks according to the pod's facts."""
         uid, targets = state.card.uid, dict[tuple[str, int], ProbeTarget]()
         for container in (
             pod.containers if pod.deletion_time is None and pod.phase not in ("Succeeded", "Failed") else ()
@@ -88,7 +88,7 @@ class Prober:
             self._tasks.pop(uid, None)
 
     def forget(self, uid: str) -> None:
-        """The pod has gone."""
+        """Cancels the probes of a deleted pod."""
         for task in self._tasks.pop(uid, {}).values():
             task.cancel()
 
@@ -104,7 +104,7 @@ class Prober:
                 tasks.create_task(self._run_readiness(target, probe, ready=facts.ready))
 
     async def _wait_until_started(self, target: ProbeTarget) -> bool:
-        """Its postStart hook and its startup probe; False when the container was stopped over one of them."""
+        """Runs the postStart hook and the startup probe; False if one failed and the container is being stopped."""
         if hook := target.container.post_start:
             outcome = await self._perform(target.state.card, target.container, hook, None)
             if not outcome.ok:
@@ -145,7 +145,7 @@ class Prober:
             self._stop_container(target.state, target.name, float(grace))
 
     def _set_ready(self, target: ProbeTarget, *, ready: bool) -> None:
-        """It has started; is it ready?"""
+        """Notes that the container has started, and whether it is ready."""
         facts = target.state.containers.get(target.name, NO_FACTS)
         if facts.run is not None and facts.run.number == target.number:
             target.state.set_facts(target.name, replace(facts, started=True, ready=ready))
@@ -154,7 +154,7 @@ class Prober:
     async def _probe_results(
         self, target: ProbeTarget, kind: str, probe: Fields, result: bool | None
     ) -> AsyncIterator[bool]:
-        """Every change of the probe's result. `result`: what holds before it has been asked; None = nothing."""
+        """Yields every change of the probe's result. `result`: what counts before the first one; None = nothing."""
         period, timeout = float(probe.get("periodSeconds") or 10), float(probe.get("timeoutSeconds") or 1)
         thresholds = {True: probe.get("successThreshold") or 1, False: probe.get("failureThreshold") or 3}
         delay = float(probe.get("initialDelaySeconds") or 0)
@@ -179,7 +179,7 @@ class Prober:
                 yield result
 
     def begin_pre_stop(self, pod: PodSpec, state: PodState, container: ContainerSpec, grace: float) -> bool:
-        """Begins the container's preStop hook; `stop_container` follows when it is over. False when it has none."""
+        """Starts the container's preStop hook; `stop_container` follows it. False when there is no hook."""
         if container.pre_stop is None or grace <= 0:
             return False
         facts = state.containers[container.name]
@@ -194,12 +194,12 @@ class Prober:
             text = f"PreStopHook failed: {outcome.text}"
             self._record_event(pod.object, "Warning", "FailedPreStopHook", text, container.name)
         remaining = grace - (time.monotonic() - started)
-        with contextlib.suppress(KeyError):  # the pod has gone meanwhile
+        with contextlib.suppress(KeyError):  # the pod was deleted meanwhile
             self._stop_container(state, container.name, max(MIN_GRACE_PERIOD, remaining))
 
 
 def _restored_facts(target: ProbeTarget) -> ContainerFacts:
-    """The container's facts, with what the pod's status says of this very run: a new server knows no more."""
+    """The container's facts, completed with the pod's status of the same run: after a server restart it is the only source."""
     facts = target.state.containers[target.name]
     reported = target.pod.reported.containers.get(target.name)
     is_same_run = reported is not None and reported.restart_count == target.number

@@ -1,8 +1,8 @@
-"""What stands for `ssh` in pods of an MPI job: it runs a command in another pod of the job, through `server.py` there.
+"""Stands in for `ssh` in pods of an MPI job: runs a command in another pod of the job, through `server.py` there.
 
     python -m rowlock.kubelet.remote_shell.client KEY_FILE [OPTIONS OF ssh] [USER@]HOST COMMAND…
 
-Where the host answers with the ssh protocol, a real sshd, the machine's own ssh takes over. Standard library only.
+If the host answers with the ssh protocol, a real sshd, the machine's own ssh takes over. Standard library only.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from rowlock.kubelet.remote_shell import protocol
 from rowlock.kubelet.remote_shell.protocol import BrokenTalk, FrameSender
 
 PATIENCE = 60.0
-"""Seconds in which a host may get its name, and begin to listen."""
+"""Seconds to wait until a host has its name and listens."""
 FAILED = 255
-"""As ssh says that it, and not the command, failed."""
+"""ssh's exit code when it failed itself, not the command."""
 _OPTIONS = "1246AaB:b:Cc:D:E:e:F:fGgI:i:J:KkL:l:Mm:NnO:o:P:p:Q:qR:S:sTtVvW:w:XxYy"
-"""Those of ssh."""
+"""The options of ssh, in getopt's form."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _OURS = b"rowlock.kubelet.remote_shell"
 
@@ -32,7 +32,7 @@ class RealSsh(Exception):
 
 
 def parse(words: list[str]) -> tuple[str, str, tuple[int, ...]]:
-    """Host, command, and the ports to try, of a command line of ssh. Raises SystemExit with a sentence."""
+    """Parses a command line of ssh: host, command, and ports to try. Raises SystemExit with a sentence."""
     try:
         options, rest = getopt.getopt(words, _OPTIONS)
     except getopt.GetoptError as error:
@@ -48,9 +48,9 @@ def parse(words: list[str]) -> tuple[str, str, tuple[int, ...]]:
 
 
 def connect(host: str, ports: tuple[int, ...]) -> tuple[socket.socket, str]:
-    """A connection to the shell of a host, and its nonce; waits a while for it.
+    """Connects to the shell of a host, waiting up to PATIENCE; returns the connection and its nonce.
 
-    Raises RealSsh where an sshd answers, SystemExit where nothing does."""
+    Raises RealSsh if an sshd answers, SystemExit if nothing does."""
     deadline = time.monotonic() + PATIENCE
     while True:
         problem = ""
@@ -80,7 +80,7 @@ def _greet(connection: socket.socket) -> tuple[socket.socket, str]:
 
 
 def run(key_file: str, host: str, command: str, ports: tuple[int, ...]) -> int:
-    """The exit code of the command there. Raises as `connect` does."""
+    """Runs the command on the host; returns its exit code. Raises as `connect` does."""
     try:
         with open(key_file, "rb") as file:
             key = file.read(1 << 16)
@@ -101,13 +101,13 @@ def run(key_file: str, host: str, command: str, ports: tuple[int, ...]) -> int:
 
 
 def _write(target: int, data: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    with contextlib.suppress(OSError):  # the reader is gone
         while data:
             data = data[os.write(target, data) :]
 
 
 def _real_ssh() -> str:
-    """The machine's own, or the image's; "" where there is none."""
+    """The path of the machine's or the image's own ssh; "" = there is none."""
     for step in os.environ.get("PATH", "").split(os.pathsep):
         path = f"{step}/ssh"
         if os.access(path, os.X_OK):
@@ -128,7 +128,7 @@ def main(argv: list[str]) -> int:
 
 
 def _say(error: SystemExit) -> int:
-    """As `ssh` fails: a sentence and its own code."""
+    """Fails like `ssh`: prints the sentence and returns its exit code."""
     if isinstance(error.code, str):
         print(error.code, file=sys.stderr)
     return FAILED

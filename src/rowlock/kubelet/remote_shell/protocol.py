@@ -20,7 +20,7 @@ from collections.abc import Iterator
 GREETING = b"ROWLOCK-SHELL-1 "
 STDIN, STDOUT, STDERR, EXIT = range(4)
 PORTS = (2222, 22)
-"""Where a client looks for a server that it is not told of: Trainer's images listen on the first one."""
+"""Default ports of the server: Trainer's images listen on the first one."""
 MAX_LINE = 1 << 20
 """Bytes of a greeting or a request; mpirun's longest commands have some thousand."""
 MAX_FRAME = 1 << 20
@@ -29,11 +29,11 @@ _PIECE = 1 << 16
 
 
 class BrokenTalk(Exception):
-    """The other side is no shell of ours, or has gone."""
+    """The peer does not speak the protocol, or is gone."""
 
 
 def prove(key: bytes, nonce: str, command: str) -> str:
-    """That one has the key and wants this command on this connection."""
+    """The proof that the sender has the key and requests this command on this connection."""
     return hmac.new(key, f"{nonce}\n{command}".encode(errors="surrogateescape"), hashlib.sha256).hexdigest()
 
 
@@ -42,7 +42,7 @@ def is_proven(key: bytes, nonce: str, command: str, proof: str) -> bool:
 
 
 def receive_line(connection: socket.socket) -> bytes:
-    """The first line, byte by byte, so that nothing behind it is taken. Raises BrokenTalk."""
+    """Reads the first line byte by byte, so that nothing behind it is consumed. Raises BrokenTalk."""
     line = bytearray()
     while not line.endswith(b"\n"):
         piece = connection.recv(1)
@@ -66,7 +66,7 @@ def write_request(key: bytes, nonce: str, command: str) -> bytes:
 
 
 def receive_frames(connection: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """Frames until the other side ends. Raises BrokenTalk in the middle of one, OSError of the connection."""
+    """Yields frames until the peer ends. Raises BrokenTalk within a frame, OSError of the connection."""
     while head := _receive(connection, _HEAD.size, may_end=True):
         channel, length = _HEAD.unpack(head)
         if length > MAX_FRAME:
@@ -94,15 +94,15 @@ class FrameSender:
         self._lock = threading.Lock()
 
     def send(self, channel: int, data: bytes) -> None:
-        """Raises OSError when the other side has gone."""
+        """Sends one frame. Raises OSError when the peer is gone."""
         with self._lock:
             self._connection.sendall(_HEAD.pack(channel, len(data)) + data)
 
     def copy_from(self, channel: int, source: int) -> None:
-        """All that can be read of a file descriptor, and its end; returns early when the other side has gone."""
+        """Sends everything that a file descriptor yields, and its end; returns early when the peer is gone."""
         try:
             while piece := os.read(source, _PIECE):
                 self.send(channel, piece)
             self.send(channel, b"")
         except OSError:
-            return  # what is read has ended or the connection has; the main loop of either side tells which
+            return  # the source or the connection has ended; the main loop of either side tells which

@@ -20,13 +20,13 @@ from rowlock.kubelet.remote_shell import protocol
 from rowlock.kubelet.remote_shell.protocol import BrokenTalk, FrameSender
 
 PATIENCE = 20.0
-"""Seconds for a client's request, once it is connected."""
+"""Seconds to wait for a client's request after it has connected."""
 _GRACE = 5.0
-"""Seconds that programs have to end whose client has gone."""
+"""Seconds that a program has to end after its client is gone."""
 _LAST_OUTPUT = 1.0
-"""Seconds for output of an ended command: what it left running in the background may keep its pipes open."""
+"""Seconds to read the output of an ended command: processes that it left running may keep its pipes open."""
 _REFUSED = 255
-"""The exit code of `ssh` where no command was run."""
+"""The exit code of `ssh` when no command was run."""
 
 
 def serve(key_file: str, port: int, address: str) -> None:
@@ -41,7 +41,10 @@ def serve(key_file: str, port: int, address: str) -> None:
 
 
 def _serve_safely(connection: socket.socket, key_file: str) -> None:
-    with connection, contextlib.suppress(OSError, BrokenTalk):  # a probe, a stranger, or a client that has gone
+    with (
+        connection,
+        contextlib.suppress(OSError, BrokenTalk),
+    ):  # a probe, another program, or a client that has disconnected
         _serve_connection(connection, key_file)
 
 
@@ -71,7 +74,7 @@ def _refuse(connection: socket.socket, sender: FrameSender, why: str) -> None:
     sender.send(protocol.EXIT, str(_REFUSED).encode())
     connection.shutdown(socket.SHUT_WR)
     while connection.recv(1 << 16):
-        continue  # closed with input that nobody has read, it would take the answer with it
+        continue  # closing with unread input would discard the answer
 
 
 def _start(command: str) -> "subprocess.Popen[bytes]":
@@ -80,7 +83,7 @@ def _start(command: str) -> "subprocess.Popen[bytes]":
 
 
 def _carry(connection: socket.socket, sender: FrameSender, program: "subprocess.Popen[bytes]") -> None:
-    """Passes everything on, both ways, until the command has ended or its client has gone."""
+    """Copies data both ways until the command has ended or its client is gone."""
     readers = [
         threading.Thread(target=_pass_output, args=(sender, channel, stream), daemon=True)
         for channel, stream in ((protocol.STDOUT, program.stdout), (protocol.STDERR, program.stderr))
@@ -93,24 +96,24 @@ def _carry(connection: socket.socket, sender: FrameSender, program: "subprocess.
         reader.join(_LAST_OUTPUT)
     sender.send(protocol.EXIT, str(code if code >= 0 else 128 - code).encode())
     connection.shutdown(socket.SHUT_WR)
-    feeder.join(PATIENCE)  # until the client has read all, and goes
+    feeder.join(PATIENCE)  # until the client has read everything and closes
 
 
 def _pass_output(sender: FrameSender, channel: int, stream: IO[bytes] | None) -> None:
-    """The reader closes the pipe itself: its number may not be another file's while it reads."""
+    """Copies output to the client. The reader closes the pipe itself, so that its number is not reused during a read."""
     if stream is not None:
         with stream:
             sender.copy_from(channel, stream.fileno())
 
 
 def _feed(connection: socket.socket, program: "subprocess.Popen[bytes]") -> None:
-    """The client's input; and the end of the command where the client goes first."""
+    """Copies the client's input; ends the command if the client disconnects first."""
     stdin = program.stdin
     assert stdin is not None
     with contextlib.suppress(OSError, BrokenTalk):
         for channel, data in protocol.receive_frames(connection):
             if channel == protocol.STDIN:
-                with contextlib.suppress(OSError, ValueError):  # the command may not want to read
+                with contextlib.suppress(OSError, ValueError):  # the command may have closed its input
                     os.write(stdin.fileno(), data) if data else stdin.close()
     if program.poll() is None:
         _end(program)
@@ -126,7 +129,7 @@ def _end(program: "subprocess.Popen[bytes]") -> None:
 
 
 def main(argv: list[str]) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as sshd ends when it is asked to
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # as sshd does
     key_file, port, address = argv[0], int(argv[1]), "".join(argv[2:])
     try:
         serve(key_file, port, address)

@@ -1,8 +1,8 @@
 """Which containers get a stand-in for `sshd` or `ssh`: those of pods that mount the ssh key of an MPI job. Pure.
 
-Kubeflow Trainer's MPI runtimes start `/usr/sbin/sshd` in the nodes, and `mpirun` in the launcher calls `ssh`. Where programs are
-those of this machine, there is hardly an sshd, nor its configuration: `server.py` takes its place, and `ssh` in PATH
-is `client.py`. An image that has both keeps its own.
+Kubeflow Trainer's MPI runtimes start `/usr/sbin/sshd` in the nodes, and `mpirun` in the launcher calls `ssh`. This machine's programs
+rarely include an sshd with the expected configuration: `server.py` takes its place, and `ssh` in PATH is `client.py`. An image that
+has both keeps its own.
 """
 
 import getopt
@@ -23,10 +23,10 @@ _SETTINGS = (
     ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"),
     ("OMPI_MCA_orte_set_default_slots", "PRTE_MCA_prte_set_default_slots"),
 )
-"""What Open MPI 4 reads, and how Open MPI 5 calls it. (What keeps whole names of hosts has a counterpart, too. With it Open MPI 5.0.11
-does not know the launcher by `<pod>.<set>`, and waits for an sshd in it for ever.)"""
+"""Variables of Open MPI 4 and their names in Open MPI 5. (The one that keeps full host names is left out: with it Open MPI 5.0.11
+does not recognise the launcher as `<pod>.<set>`, and waits for an sshd in it for ever.)"""
 DIRECTORY = "/run/rowlock/shell"
-"""Where containers see the program `ssh`."""
+"""The directory in which containers see the program `ssh`."""
 _SSHD_OPTIONS = "46C:DE:GTVb:c:def:g:h:ik:o:p:qrtu:"
 _PARENT = "rowlock.kubelet.remote_shell"
 
@@ -36,20 +36,20 @@ class ShellServer:
     """A stand-in for sshd."""
 
     command: list[str]
-    """Without its last arguments: the port, and the address where it is not all that the pod has."""
+    """The command without its last arguments: the port, and the address unless it listens at all that the pod has."""
     port: int
-    """Of the pod."""
+    """The port of the pod on which it listens."""
 
 
 def find_key(pod: PodSpec, container: ContainerSpec) -> str:
-    """Where the container sees the private key of its job; "" = it has none."""
+    """The path of the job's private key in the container; "" = it has none."""
     files = key_files(pod.volumes)
     mounts = (one for one in container.volume_mounts if one.get("name") in files and not one.get("subPath"))
     return next((f"{str(one['mountPath']).rstrip('/')}/{files[one['name']]}" for one in mounts), "")
 
 
 def key_files(volumes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """By the name of each volume with a private key, the file that has it."""
+    """Name of each volume with a private key → the file in it."""
     return {
         volume["name"]: str(item.get("path") or KEY)
         for volume in volumes
@@ -61,7 +61,7 @@ def key_files(volumes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def server_command(
     container: ContainerSpec, command: Sequence[str], key: str, is_file: Callable[[str], bool]
 ) -> ShellServer | None:
-    """What runs in place of an `sshd` that cannot; None for any other command, and for an sshd that is there."""
+    """The server to run in place of an `sshd` that is missing; None for any other command, and for an sshd that exists."""
     if not command or Path(command[0]).name != "sshd" or not key:
         return None
     settings = _value_of(command[1:], "f")
@@ -77,13 +77,13 @@ def client_program(key: str) -> str:
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which mpirun finds `ssh` and the hosts, whatever its release."""
+    """Variables by which mpirun finds `ssh` and the hosts, for all its releases."""
     found = {newer: env[older] for older, newer in _SETTINGS if older in env and newer not in env}
     return {"PATH": f"{DIRECTORY}:{env.get('PATH', '')}".rstrip(":"), **found}
 
 
 def _port(container: ContainerSpec, options: Sequence[str]) -> int:
-    """As the command says, else as the container's readiness probe or its ports do."""
+    """The port that the command states, else that of the container's readiness probe or its ports."""
     probe = (container.readiness_probe or {}).get("tcpSocket") or {}
     declared = [port.get("containerPort") for port in container.ports]
     wanted = (str(one or "") for one in (_value_of(options, "p"), probe.get("port"), *declared))
@@ -91,7 +91,7 @@ def _port(container: ContainerSpec, options: Sequence[str]) -> int:
 
 
 def _value_of(options: Sequence[str], letter: str) -> str:
-    """Of an option of sshd; "" = it is not there, or the options are none of sshd's."""
+    """The value of an option of sshd; "" = it is missing, or the options are not sshd's."""
     try:
         given, _ = getopt.getopt(list(options), _SSHD_OPTIONS)
     except getopt.GetoptError:

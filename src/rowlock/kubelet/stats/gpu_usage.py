@@ -1,7 +1,7 @@
-"""What pods use of real GPUs, through NVML: how busy each card is, and whose memory is on it.
+"""What pods use of real GPUs, through NVML: the utilization of each card, and the memory of its processes.
 
-A card that one pod holds alone is as busy as the pod makes it. Of a shared card NVML says how much each process computed; where
-the driver does not, nobody's part is guessed.
+The utilization of a card that one pod holds alone is the pod's. For a shared card NVML reports how much each process computed;
+where the driver does not, no pod's part is guessed.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 WINDOW = 6.0
-"""Seconds of which the driver says how much each process computed. An H100's driver looks at one process at a time: within two
-seconds a process that takes turns with another may not have been seen, and within six both have their parts."""
+"""Seconds for which the driver is asked how much each process computed. An H100's driver samples one process at a time: within two
+seconds it may miss a process that takes turns with another, within six it has seen both."""
 
 
 class GpuReading(NamedTuple):
-    """Of one card: percent of the time in which it computed, and the parts of processes."""
+    """One card: percent of the time in which it computed, and the parts of processes."""
 
     utilization: float
     memory_by_pid: Mapping[int, int]
-    """Bytes."""
+    """Pid → bytes."""
     utilization_by_pid: Mapping[int, float]
-    """Percent; empty where the driver does not tell."""
+    """Pid → percent; empty where the driver does not report it."""
 
 
 @dataclass(slots=True)
 class GpuReader:
-    """Reads all cards. NVML stays open from look to look: opening it and finding the cards takes twice as long as reading them.
+    """Reads all cards. NVML stays open between looks: opening it and finding the cards takes twice as long as reading them.
     The caller closes it when no pod holds a card: an open handle would prevent a reset of the card or an update of the driver."""
 
     _handles: dict[str, Any] = field(default_factory=dict)
-    """Of the cards, by uuid; empty while NVML is closed."""
+    """Handles of the cards by uuid; empty while NVML is closed."""
 
     @property
     def is_open(self) -> bool:
         return bool(self._handles)
 
     def read(self) -> dict[str, GpuReading]:
-        """By the uuid of the card; empty where there is no driver."""
+        """The readings by card uuid; {} without a driver."""
         import pynvml
 
         if not self._handles:
             self._open(pynvml)
         readings: dict[str, GpuReading] = {}
         for uuid, handle in self._handles.items():
-            with contextlib.suppress(pynvml.NVMLError):  # one card is lost: the others are not
+            with contextlib.suppress(pynvml.NVMLError):  # one lost card does not affect the others
                 readings[uuid] = _read_card(pynvml, handle)
         if not readings:
-            self.close()  # the driver has gone, and perhaps comes back
+            self.close()  # the driver is gone, and may come back
         return readings
 
     def _open(self, nvml: Any) -> None:
@@ -67,7 +67,7 @@ class GpuReader:
                     nvml.nvmlShutdown()
 
     def close(self) -> None:
-        """What is closed stays closed; the next look opens it again."""
+        """Closes NVML, if open; the next `read` opens it again."""
         if self._handles:
             import pynvml
 
@@ -81,7 +81,7 @@ def _read_card(nvml: Any, handle: Any) -> GpuReading:
     running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     memory = {process.pid: int(process.usedGpuMemory or 0) for process in running}
     by_pid: dict[int, float] = {}
-    with contextlib.suppress(nvml.NVMLError):  # no process computed, or the driver does not tell
+    with contextlib.suppress(nvml.NVMLError):  # no process computed, or the driver does not report it
         for sample in nvml.nvmlDeviceGetProcessUtilization(handle, int((time.time() - WINDOW) * 1e6)):
             if sample.pid in memory:
                 by_pid[sample.pid] = min(100.0, float(sample.smUtil))
@@ -89,7 +89,7 @@ def _read_card(nvml: Any, handle: Any) -> GpuReading:
 
 
 def usage_of_card(reading: GpuReading, pids: frozenset[int], *, is_shared: bool) -> tuple[float | None, float]:
-    """Percent and bytes of one card for a pod with these processes; None where nobody can say how much of a shared card is its."""
+    """Percent and bytes of one card for a pod with these processes; percent is None if its part of a shared card is unknown."""
     memory = float(sum(size for pid, size in reading.memory_by_pid.items() if pid in pids))
     if not is_shared:
         return reading.utilization, memory

@@ -1,7 +1,7 @@
 """What process trees have used so far, in one pass over `/proc` for all of them (psutil where there is no `/proc`).
 
-The kernel adds what a process used to its parent's account when the parent reaps it. So the sum over a living tree, with
-what each member's dead children used, only grows, and a process that ends between two looks is still counted.
+The kernel adds a process's usage to its parent's account when the parent reaps it. So the sum over a living tree, including
+each member's reaped children, only grows, and a process that ends between two looks is still counted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rowlock.kubelet.shim.cgroups import resident_memory
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAUSE_EVERY = 256
 _PAUSE = 0.0005
-"""Seconds, after so many processes: other threads come first."""
+"""Seconds to pause after that many processes, so that other threads can run."""
 MAX_MEMBERS = 20_000
-"""Processes that are looked at closely in one pass; a pod of more is measured in part."""
+"""Most processes that are measured in one pass; larger pods are measured in part."""
 
 
 class TreeRoot(NamedTuple):
-    """The process at the top of a container: its shim, whose own work is not the container's; or the program itself."""
+    """The process at the top of a container: its shim, whose own usage is not counted; or the program itself."""
 
     pid: int
     is_shim: bool
@@ -34,7 +34,7 @@ class TreeRoot(NamedTuple):
 
 
 class TreeUsage(NamedTuple):
-    """Of one tree, since it began; memory is that of now. Bytes and seconds."""
+    """The usage of one tree since it began; memory is the present amount. Bytes and seconds."""
 
     cpu_seconds: float
     memory_bytes: int
@@ -53,7 +53,7 @@ class _Process(NamedTuple):
 
 
 def read_usage(roots: Mapping[str, TreeRoot]) -> dict[str, TreeUsage]:
-    """By the names of the roots; a root that has ended is left out."""
+    """The usage by the names of the roots; roots that have ended are left out."""
     has_proc = os.path.exists("/proc/self/stat")
     processes = _read_processes() if has_proc else _ask_psutil()
     children: dict[int, list[int]] = {}
@@ -96,7 +96,7 @@ def _sum_tree(root: TreeRoot, members: list[int], processes: Mapping[int, _Proce
 
 
 def _read_processes() -> dict[int, _Process]:
-    """Every process of the machine."""
+    """All processes of the machine."""
     processes: dict[int, _Process] = {}
     for number, name in enumerate(os.listdir("/proc")):
         if not (name.isascii() and name.isdigit()):
@@ -109,7 +109,7 @@ def _read_processes() -> dict[int, _Process]:
 
 
 def _parse_stat(text: bytes) -> _Process:
-    """The name of a program may have blanks and brackets; what stands behind the last one is numbers."""
+    """Parses /proc/PID/stat. The program's name may contain blanks and brackets; only numbers follow the last bracket."""
     words = text[text.rindex(b")") + 2 :].split()
     user, system, dead_user, dead_system = (int(word) for word in words[11:15])
     return _Process(int(words[1]), (user + system) / _TICKS, (dead_user + dead_system) / _TICKS)
@@ -124,7 +124,7 @@ def _read(path: str) -> bytes:
 
 
 def _disk_bytes(pid: int) -> tuple[int, int]:
-    """Bytes that it and its dead children read from disks and wrote to them; 0 where this user may not know."""
+    """Bytes that it and its reaped children read from and wrote to disks; 0 if this user may not know."""
     try:
         lines = dict(line.split(b": ") for line in _read(f"/proc/{pid}/io").splitlines())
         return int(lines[b"read_bytes"]), int(lines[b"write_bytes"])
@@ -133,7 +133,7 @@ def _disk_bytes(pid: int) -> tuple[int, int]:
 
 
 def _network_bytes(root: TreeRoot) -> tuple[int, int] | None:
-    """Received and sent, in the program's network namespace; None where it has none of its own."""
+    """Bytes received and sent in the program's network namespace; None = it has none of its own."""
     try:
         outside = root.pid if root.is_shim else "self"
         if os.readlink(f"/proc/{root.program}/ns/net") == os.readlink(f"/proc/{outside}/ns/net"):

@@ -1,7 +1,7 @@
-"""The sampler: looks every few seconds at what each pod uses, keeps its series, and hands it to the archive.
+"""The sampler: measures every few seconds what each pod uses, keeps its series, and passes it to the archive.
 
-The look itself is on another thread; it comes the less often the longer it takes, so that a thousand pods cost no more of this
-machine than ten. What is kept is bounded for each pod (`usage_series.py`), and goes when the pod has ended.
+Measuring runs on another thread, and less often the longer it takes, so that a thousand pods cost no more of this
+machine than ten. The data per pod is bounded (`usage_series.py`), and dropped when the pod has ended.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from rowlock.workloads.figures.usage_series import LatestUsage, UsageSample, Usa
 MIN_INTERVAL, MAX_INTERVAL = 2.0, 10.0
 """Seconds between looks."""
 _COST = 100
-"""A look may take one part in so many of the time, as long as MAX_INTERVAL allows."""
+"""A look may take at most 1/_COST of the time, as long as MAX_INTERVAL allows."""
 _TURN = 0.01
-"""Seconds after which others have their turn on the event loop."""
+"""Seconds after which it yields to the event loop."""
 _KEEP_INTERVAL = 300.0
-"""Seconds after which a series is handed over anew, though its pod goes on."""
+"""Seconds after which the series of a running pod is passed on again."""
 _IDLE_CORES, _IDLE_PERCENT = 0.05, 0.5
-"""A pod that uses no more of its CPUs, of its GPUs if it has some, does nothing."""
+"""A pod is idle if it uses no more than this of its GPUs, or if it has none, of its CPUs."""
 OnSeries = Callable[[PodCard, UsageSeries], None]
-"""Called with each series that shall be kept."""
+"""Called with each series that is to be kept."""
 
 
 class Totals(NamedTuple):
-    """What only grows: of a run of a container, or of a pod."""
+    """Counters that only grow, of a container's run or of a pod."""
 
     cpu_seconds: float = 0.0
     disk_read: float = 0.0
@@ -65,7 +65,7 @@ class _PodRecord:
 
 
 class _Look(NamedTuple):
-    """What the other thread saw."""
+    """What the measuring thread has read."""
 
     trees: Mapping[str, TreeUsage]
     gpus: Mapping[str, GpuReading]
@@ -87,7 +87,7 @@ class UsageSampler:
         self._gpu_reader = GpuReader()
 
     async def run(self) -> None:
-        """Until cancelled; what is held then is handed over."""
+        """Measures until cancelled; then passes on the series that it holds."""
         try:
             while True:
                 began = time.thread_time()
@@ -99,7 +99,7 @@ class UsageSampler:
                 self._keep(record)
 
     async def look(self) -> float:
-        """One look at all pods; the seconds of CPU that it took beside the event loop."""
+        """Measures all pods once; returns the CPU seconds that it took on the other thread."""
         roots = {
             f"{uid}/{name}/{number}": root
             for uid, pod_state in self._pod_states.items()
@@ -115,7 +115,7 @@ class UsageSampler:
         turn_began = time.perf_counter()
         for uid, pod_state in list(self._pod_states.items()):
             self._note(uid, pod_state, seen, holders, now)
-            if time.perf_counter() - turn_began > _TURN:  # series that began together are merged and kept together
+            if time.perf_counter() - turn_began > _TURN:  # series that began together become due together
                 await asyncio.sleep(0)
                 turn_began = time.perf_counter()
         for uid in [uid for uid in self._records if uid not in self._pod_states]:
@@ -144,7 +144,7 @@ class UsageSampler:
         record = self._records.get(uid)
         if record is None:
             record = self._records[uid] = self._begin_record(pod_state.card, runs, now)
-        if now > record.last_time:  # else it begins now, or somebody has set the clock back
+        if now > record.last_time:  # else it begins now, or the clock was set back
             self._add_sample(record, {key: tree for key, (_, tree) in runs.items()}, seen, holders, now)
         record.last_time = now
         if now - record.kept_at >= _KEEP_INTERVAL:
@@ -153,7 +153,7 @@ class UsageSampler:
     def _begin_record(
         self, card: PodCard, runs: Mapping[tuple[str, int], tuple[float | None, TreeUsage]], now: float
     ) -> _PodRecord:
-        """Of a pod that is older than this server, what it used before is a part of its totals and of no sample."""
+        """Begins a pod's record. What a pod older than this server used before counts in its totals, but in no sample."""
         start = min(started or now for started, _ in runs.values())
         if start >= self._began:
             return _PodRecord(card, UsageSeries(start), min(start, now - 0.001), kept_at=now)
@@ -210,12 +210,12 @@ class UsageSampler:
     # ------------------------------------------------------------ who asks
 
     def series(self, pod_uid: str) -> UsageSeries | None:
-        """Of a pod that runs."""
+        """The series of a running pod; None = it has none."""
         record = self._records.get(pod_uid)
         return record.series if record else None
 
     def latest(self, pod_uid: str) -> LatestUsage | None:
-        """What a pod that runs used last; None of one that has not been looked at yet."""
+        """The latest usage of a running pod; None = it was not measured yet."""
         record = self._records.get(pod_uid)
         last = record.series.last if record else None
         if record is None or last is None:
@@ -223,14 +223,14 @@ class UsageSampler:
         return LatestUsage(*last, record.idle_since, *record.totals, record.gpus, record.gpu_idle_since)
 
     def pods(self) -> Iterable[tuple[PodCard, LatestUsage]]:
-        """Every pod that has been looked at."""
+        """All pods that have been measured."""
         for uid, record in self._records.items():
             if (latest := self.latest(uid)) is not None:
                 yield record.card, latest
 
 
 def tree_roots(pod_state: PodState) -> list[tuple[str, int, TreeRoot]]:
-    """The containers of a pod whose programs run, the numbers of their runs, and where their processes hang."""
+    """A pod's running containers, the number of each one's run, and the root of its process tree."""
     roots = []
     for name, facts in pod_state.containers.items():
         run = facts.run
