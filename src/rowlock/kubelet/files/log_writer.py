@@ -1,8 +1,8 @@
 """A container's log as its shim writes it: `time text` a line, the time 31 bytes wide. Standard library only.
 
-The newest part is kept (`DEFAULT_LOG_LIMIT`, as a kubelet keeps 5 files of 10 MiB): when there is more, the oldest fifth is given
-back to the disk by punching a hole at the beginning of the file. Positions of readers stay true, so a follower notices
-nothing, and the file on disk is never larger than the limit though its length counts all that was ever written.
+The newest part is kept (`DEFAULT_LOG_LIMIT`, as a kubelet keeps 5 files of 10 MiB): beyond that, the oldest fifth is given
+back to the disk by punching a hole at the beginning of the file. Offsets of readers stay valid, so a follower notices nothing.
+The file never uses more disk than the limit, though its length counts everything that was ever written.
 """
 
 import contextlib
@@ -11,11 +11,11 @@ import os
 import time
 
 TIMESTAMP_WIDTH = 31
-"""Bytes of the time before every line, with its blank."""
+"""Bytes of the timestamp of a line, including the blank."""
 
 
 DEFAULT_LOG_LIMIT = 50 << 20
-"""Bytes of one run's log that are kept when nothing else is asked for."""
+"""Bytes of one run's log that are kept by default."""
 PART_COUNT = 5
 _BLOCK = 1 << 16
 _PUNCH_HOLE, _KEEP_SIZE = 0x02, 0x01
@@ -34,7 +34,7 @@ class LogFile:
         self._ends_line = True
 
     def write(self, chunk: bytes) -> None:
-        """What the program said; b"" at its end. A full disk loses output, not the program; where some is missing a line says so."""
+        """Writes output of the program; b"" at its end. A full disk loses output, noted by a line later, but does not stop the program."""
         mark = self._stamp.mark_gap(self._lost_bytes, ends_line=self._ends_line) if self._lost_bytes else b""
         data = mark + (self._stamp(chunk) if chunk else b"")
         written = 0
@@ -55,7 +55,7 @@ class LogFile:
         os.close(self._fd)
 
     def _drop_oldest_part(self) -> None:
-        """The oldest part goes; where files cannot have holes, everything does."""
+        """Drops the oldest part; if the file system has no holes, the whole log."""
         if punch(self._fd, self._first_kept, self._part_size):
             self._first_kept += self._part_size
         else:
@@ -64,7 +64,7 @@ class LogFile:
 
 
 def punch(fd: int, start: int, length: int) -> bool:
-    """Gives a part of a file back to the disk; it reads as zeros from then on. False where that cannot be done."""
+    """Gives a part of a file back to the disk; it then reads as zeros. False if that fails."""
     call = getattr(_libc, "fallocate64", None) or getattr(_libc, "fallocate", None)
     if call is None:
         return False
@@ -84,7 +84,7 @@ class LineTimestamper:
         self._at_line_start = True
 
     def mark_gap(self, lost_bytes: int, *, ends_line: bool) -> bytes:
-        """A line for output that could not be written; what comes after it begins a line."""
+        """A line that notes lost output; the next chunk begins a line."""
         self._at_line_start = True
         text = b"rowlock: about %d bytes of output are missing here: the disk was full\n" % lost_bytes
         return (b"" if ends_line else b"\n") + self(text)

@@ -66,10 +66,7 @@ def _run_build(words: list[str], request: BuildRequest, env: Mapping[str, str], 
         command = [*words, "-f", DOCKERFILE_ENTRY, "-"]
         with subprocess.Popen(command, env=env, stdin=subprocess.PIPE) as process:
             assert process.stdin is not None
-            with (
-                contextlib.suppress(BrokenPipeError),
-                process.stdin as pipe,
-            ):  # the builder itself prints why it has ended
+            with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # the builder prints why it has ended
                 BuildContext(request.context, ignore_file).write_archive(pipe, request.file)
         return process.returncode
     words += ["--ignorefile", str(ignore_file)] if has_own and engine == "podman" else []

@@ -186,10 +186,7 @@ async def _http_get(sock: socket.socket, address: str, action: Mapping[str, Any]
         import ssl
 
         tls = ssl.create_default_context()
-        tls.check_hostname, tls.verify_mode = (
-            False,
-            ssl.CERT_NONE,
-        )  # as a kubelet: checks that it is alive, not who it is
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # as a kubelet: identity is not verified
     name = address.partition(":")[0] if tls else None
     reader, writer = await asyncio.open_connection(sock=sock, ssl=tls, server_hostname=name)
     try:

@@ -41,10 +41,7 @@ def serve(key_file: str, port: int, address: str) -> None:
 
 
 def _serve_safely(connection: socket.socket, key_file: str) -> None:
-    with (
-        connection,
-        contextlib.suppress(OSError, BrokenTalk),
-    ):  # a probe, another program, or a client that has disconnected
+    with connection, contextlib.suppress(OSError, BrokenTalk):  # a probe, another program, or a lost client
         _serve_connection(connection, key_file)
 
 

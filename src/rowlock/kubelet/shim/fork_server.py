@@ -105,9 +105,7 @@ class ForkServer:
 
 
 def _send(data: socket.socket, request: dict[str, Any], fds: Mapping[str, int]) -> None:
-    payload = marshal.dumps(
-        {"request": request, "fds": list(fds)}
-    )  # reading JSON would cost each of two forks 30 pages
+    payload = marshal.dumps({"request": request, "fds": list(fds)})  # reading JSON would cost two forks 30 pages each
     socket.send_fds(data, [b"%*d" % (_HEADER_BYTES, len(payload))], list(fds.values()))
     data.sendall(payload)
 

@@ -34,9 +34,7 @@ def show(name: str, words: Iterable[str], env: Mapping[str, str]) -> None:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return
-    _prctl(
-        _DUMPABLE, _ALWAYS_DUMPABLE
-    )  # a change of user reset it, which makes the process's own /proc/self/fd unreadable
+    _prctl(_DUMPABLE, _ALWAYS_DUMPABLE)  # a change of user resets it, which denies the process its own /proc/self/fd
     _prctl(_NAME, os.fsencode(os.path.basename(name)))
     stat_fields = {number: int(fields[number - 3]) for number in (26, 27, 28, *range(45, 50))}  # numbered as in proc(5)
     if not _set_mm_map(stat_fields, arguments, variables):

@@ -93,9 +93,7 @@ class WarmParents:
             self._kill_parent(warm_spec["key"])  # dead, or stuck; a run that it did begin has claimed its number
             return 0, ""
         self._unused_parents = 0
-        self._parents[warm_spec["key"]] = self._parents.pop(
-            warm_spec["key"]
-        )  # the last entry is the most recently used
+        self._parents[warm_spec["key"]] = self._parents.pop(warm_spec["key"])  # most recently used last
         return shim, ""
 
     def add_cold_run(self, request: Mapping[str, Any], pid: int) -> None:
