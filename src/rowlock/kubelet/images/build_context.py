@@ -57,7 +57,7 @@ class BuildContext:
         return included
 
     def digest(self, step: Instruction, source: str) -> list[Any]:
-        """Everything in a file or directory of the context that a copy of it would show. Raises BuildFailed."""
+        """Name, mode and content hash of a file of the context, or of all files in a directory. Raises BuildFailed."""
         place = self.directory / source.lstrip("/")
         try:
             real = place.resolve(strict=True)

@@ -22,7 +22,7 @@ _LOCAL = "without a network, put it on this machine and set storageUri to file:/
 
 
 class CannotInitialize(Exception):
-    """It failed; carries a sentence for the log."""
+    """The initializer failed; carries a sentence for the log."""
 
 
 def initialize(what: str, uri: str, target: Path) -> str:

@@ -73,7 +73,7 @@ class PodNames:
     virtual: dict[Key, str] = field(default_factory=dict)
     """A service's namespace and name → its own address, from which connections are led to its pods."""
     contained: set[Key] = field(default_factory=set)
-    """Those of `owners` that run in containers of an engine."""
+    """The entries of `owners` that run in containers of an engine."""
     machine: str = ""
     """The address at which pods reach ports of the machine, if any."""
 

@@ -45,7 +45,7 @@ class LoopbackRelay:
 
     async def run(self) -> None:
         self._listener.setblocking(False)
-        # It serves from within the block: a task that is cancelled meanwhile leaves no listener open.
+        # Starts serving inside the block: a task that is cancelled before leaves no listener open.
         server = await asyncio.start_server(self._serve, sock=self._listener, start_serving=False)
         async with server:
             await server.serve_forever()

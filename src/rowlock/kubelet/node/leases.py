@@ -1,4 +1,4 @@
-"""A Lease per node in `kube-node-lease`, renewed as kubelets do: its renew time says when the node was last alive."""
+"""A Lease per node in `kube-node-lease`, renewed as kubelets do: its renew time shows when the node was last alive."""
 
 from __future__ import annotations
 

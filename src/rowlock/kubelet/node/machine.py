@@ -1,4 +1,4 @@
-"""What this machine has: CPUs, memory, GPUs (through NVML, silent where there is none); and the nodes made of it.
+"""The resources of this machine (CPUs, memory, GPUs through NVML, if there are any), and the nodes made of it.
 
 Several nodes may share one machine: its resources are divided among them, unless the user states how much each node shall
 pretend to have. Simulated GPUs are accounted like real ones and marked as such.

@@ -18,7 +18,7 @@ class PodHostAbilities:
     problem: str
     """Why it cannot make network namespaces."""
     limits: str
-    """How it keeps limits: `v2` or `v1` (control groups), or `watchdog`."""
+    """How it enforces limits: `v2` or `v1` (control groups), or `watchdog`."""
     mount_problem: str
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool
@@ -56,7 +56,7 @@ class NodeContext:
     """Every node that pods of this machine may be bound to, also those that take no new ones."""
     network: NetworkChoice
     limits_mode: str
-    """How limits are kept: `v2` or `v1` (control groups), or `watchdog`."""
+    """How limits are enforced: `v2` or `v1` (control groups), or `watchdog`."""
     mount_problem: str
     """Why containers cannot have mounts of their own here; "" when they can."""
     can_mount_memory: bool

@@ -86,7 +86,7 @@ class TmpWatch:
     """Pid → the files that the program names; this does not change while it runs."""
 
     async def run(self) -> None:
-        """Looks until cancelled."""
+        """Calls `look` every WATCH_INTERVAL seconds until cancelled."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
             await self.look()

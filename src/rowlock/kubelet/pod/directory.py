@@ -32,7 +32,7 @@ from rowlock.kubelet.shim.fact_files import write_fact
 from rowlock.objects import Key
 
 MAX_KEPT_POD_LOGS = 1000
-"""Deleted pods whose logs are kept."""
+"""Most deleted pods whose logs are kept."""
 _ATTEMPTS = 20
 _SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _NO_FILE_SYSTEM = (
@@ -52,7 +52,7 @@ _RUN_LOG, _KEPT_LOG = re.compile(r"log\.([0-9]+)"), re.compile(r"([^.].*)\.[0-9]
 _ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 log = logging.getLogger("rowlock.kubelet")
 MAX_KEPT_LOG_BYTES = 1 << 30
-"""Bytes of logs of deleted pods that are kept."""
+"""Most bytes of logs of deleted pods that are kept."""
 
 
 @dataclass(frozen=True, slots=True)

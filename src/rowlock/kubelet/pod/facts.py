@@ -1,7 +1,7 @@
-"""What the kubelet knows of a pod's programs: plain values, read from the pod's directory by `processes.py`.
+"""What the kubelet knows about a pod's programs: plain values, read from the pod's directory by `processes.py`.
 
-A *run* is one life of one container, numbered from 0 (its restart count). Deciding (`sync.py`) and reporting
-(`status.py`) see only these and the pod.
+A *run* is one execution of one container, numbered from 0 (its restart count). Decisions (`sync.py`) and the status
+(`status.py`) are computed from these values and the pod alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ BACKOFF_RESET_AFTER = 600.0
 POD_UID_VARIABLE = "ROWLOCK_POD_UID"
 """Every program has its pod's uid in this variable, by which leftover processes are recognised."""
 DATA_DIRECTORY_VARIABLE = "ROWLOCK_DATA_DIRECTORY_ID"
-"""Has the data directory's `PodDirectories.identity`: pods of a restored or copied cluster have the same uids."""
+"""The variable with `PodDirectories.identity`: pods of a restored or copied cluster have the same uids."""
 
 ObjectLookup = Callable[[Kind, str, str], Object | None]
 """Kind, namespace and name → the object; None when there is none."""
@@ -25,7 +25,7 @@ ObjectLookup = Callable[[Kind, str, str], Object | None]
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a run ended; `code` is 128+N for signal N. `reason` is Kubernetes' word where the code does not say it."""
+    """How a run ended; `code` is 128+N for signal N. `reason` is Kubernetes' term if it does not follow from the code."""
 
     code: int
     started: float
@@ -34,7 +34,7 @@ class Exit:
     message: str = ""
     reason: str = ""
     container: str = ""
-    """Its container's id, where an engine ran it."""
+    """The id of its container in an engine; "" = it ran as a process."""
     passed_on: bool = False
     """Its first process died of the stop signal without passing it on; the processes that it left were asked to end afterwards."""
     stop_grace: float | None = None
@@ -55,7 +55,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One life of a container. `started` is None until the program has been exec'ed."""
+    """One run of a container. `started` is None until the program has been exec'ed."""
 
     number: int
     shim: int = 0
@@ -65,9 +65,9 @@ class Run:
     backoff: int = 0
     exit: Exit | None = None
     container: str = ""
-    """Its container's id, where an engine runs it."""
+    """The id of its container in an engine; "" = it runs as a process."""
     directory: str = ""
-    """Where its facts lie; "" = not on disk."""
+    """The directory of its facts; "" = not on disk."""
 
     @property
     def is_running(self) -> bool:
@@ -181,6 +181,6 @@ def all_containers(pod: Object) -> list[dict[str, Any]]:
 
 
 def container_statuses(pod: Object) -> list[dict[str, Any]]:
-    """What the pod's status says of each of its containers."""
+    """The status entries of all containers of the pod."""
     fields = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
     return [status for field in fields for status in dig(pod, f"status.{field}", ())]

@@ -36,7 +36,7 @@ def find_surplus(logs: Sequence[KeptLogs], most: int, most_bytes: int) -> list[K
 
 
 def _select_kept(logs: Sequence[KeptLogs], room: float, weigh: Callable[[KeptLogs], int]) -> Sequence[KeptLogs]:
-    """As many as fit `room`, shared equally; what a share leaves unused goes to the newest of the rest."""
+    """The logs that fit `room`, shared equally; what a share leaves unused goes to the newest of the rest."""
     if sum(map(weigh, logs)) <= room:
         return logs
     newest_first = sorted(logs, key=lambda one: (-one.time, one.path))

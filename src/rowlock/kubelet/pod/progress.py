@@ -19,7 +19,7 @@ _EMULATED_FACTS = ContainerFacts(image_id="rowlock://waits-for-the-master")
 
 @dataclass(frozen=True, slots=True)
 class ContainerProgress:
-    """How far one container is."""
+    """The progress of one container."""
 
     spec: ContainerSpec
     facts: ContainerFacts
@@ -27,7 +27,7 @@ class ContainerProgress:
     """It runs, and its startup probe and postStart hook, if any, have succeeded."""
     is_ready: bool
     ended: Exit | None
-    """How its newest run ended; the emulated init container ends well when the master is ready."""
+    """How its newest run ended; None = it has not. The emulated init container ends with 0 when the master is ready."""
     will_restart: bool
     """Its newest run has ended, and another one will follow."""
     restart_delay: float
@@ -58,7 +58,7 @@ class ContainerProgress:
 
 @dataclass(frozen=True, slots=True)
 class PodProgress:
-    """How far a pod is, at one moment."""
+    """The progress of a pod at one moment."""
 
     spec: PodSpec
     facts: PodFacts
@@ -87,7 +87,7 @@ class PodProgress:
 
     @property
     def are_mains_over(self) -> bool:
-        """Every main container has ended and none will run again."""
+        """Whether every main container has ended and none will run again."""
         return all(c.is_over for c in self.mains)
 
     @property
@@ -109,7 +109,7 @@ def backoff_delay(level: int, base: float) -> float:
 
 
 def assess_progress(spec: PodSpec, facts: PodFacts, now: float, base: float = FIRST_BACKOFF) -> PodProgress:
-    """How far the pod is at `now`; `base` in seconds, before a second restart."""
+    """Computes the pod's progress at `now`; `base` in seconds, before a second restart."""
     mains = tuple(_assess_container(spec, c, facts, base, are_mains_over=False) for c in spec.main_containers)
     are_mains_over = all(c.is_over for c in mains)
     return PodProgress(

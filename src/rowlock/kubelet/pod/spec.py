@@ -36,7 +36,7 @@ class ContainerSpec:
     limits: Fields
     requests: Fields
     security_context: Fields
-    """Of the container alone."""
+    """The container's own, without the pod's."""
     startup_probe: Fields | None
     liveness_probe: Fields | None
     readiness_probe: Fields | None
@@ -86,7 +86,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, slots=True)
 class ReportedContainer:
-    """What the pod's status says of one container."""
+    """The pod's stored status of one container."""
 
     restart_count: int | None
     image_id: str
@@ -100,7 +100,7 @@ class ReportedStatus:
     """What the stored status says: the only record of this after a restart of the server."""
 
     start_time: str
-    """As it is written; "" when it says nothing."""
+    """The start time as written; "" = none."""
     failure: tuple[str, str] | None
     """Reason and message of why it failed as a whole."""
     conditions: Sequence[Fields]
@@ -118,7 +118,7 @@ class PodSpec:
     namespace: str
     uid: str
     owner_uid: str
-    """Its controller's; "" when it has none."""
+    """The uid of its controller; "" = it has none."""
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     hostname: str
@@ -169,7 +169,7 @@ class PodSpec:
 
     @property
     def real_containers(self) -> tuple[ContainerSpec, ...]:
-        """Those of `containers` that have a program: all but the emulated init container."""
+        """The `containers` that have a program: all but the emulated init container."""
         return tuple(c for c in self.containers if not c.is_emulated_init)
 
     @property
@@ -257,7 +257,7 @@ def parse_pod_spec(pod: Object) -> PodSpec:
 
 
 def parse_container(container: Fields, field: str = "containers") -> ContainerSpec:
-    """One container of a pod; `field` of the pod's spec is the list that it stands in."""
+    """Parses one container of a pod; `field` is the list of the pod's spec that contains it."""
     resources, lifecycle = container.get("resources") or {}, container.get("lifecycle") or {}
     return ContainerSpec(
         name=str(container["name"]),

@@ -37,7 +37,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Nothing runs any more and the pod was deleted: the object may go."""
+    """Delete the object: the pod is being deleted and no program of it runs any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One volume of a pod, resolved: what it is made of and what lies in it now."""
+"""One resolved volume of a pod: its source and its present contents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What the two say to each other over one TCP connection, after a greeting and a proof. Standard library only.
+"""The protocol of client and server over one TCP connection: a greeting, a proof, then frames. Standard library only.
 
     server: `ROWLOCK-SHELL-1 NONCE\n`                          NONCE: hexadecimal, another one for each connection
     client: `{"proof": HEX, "command": TEXT}\n`                HEX: HMAC-SHA256 over nonce and command, by the file of the job's private key

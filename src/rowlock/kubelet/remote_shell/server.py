@@ -1,9 +1,9 @@
-"""What stands for `sshd` in a node of an MPI job: it runs commands for holders of the job's key until it is told to end.
+"""Stands in for `sshd` in a node of an MPI job: runs commands for clients that hold the job's key, until it is terminated.
 
     python -m rowlock.kubelet.remote_shell.server KEY_FILE PORT [ADDRESS]
 
-Commands run in the container, with its variables; their processes are below this one, and end with it. Standard library
-only.
+Commands run in the container, with its variables; their processes are descendants of this one and end with it. Standard
+library only.
 """
 
 import contextlib

@@ -54,8 +54,8 @@ class EngineCalls:
             raise EngineError(self._problem.status, str(self._problem))
 
     async def _probe_engine(self, engine: Engine) -> None:
-        """Pings the engine, once for all concurrent callers. A failed ping is believed for as long as it took, so that calls are blocked
-        at most half of the time."""
+        """Pings the engine, once for all concurrent callers. A failed ping is believed for as long as it took, so that calls wait for
+        the engine at most half of the time."""
         if self._probe is None or self._probe.done():
             ping = partial(engine_client.ping_engine, engine.path, _PATIENCE)
             self._probe = asyncio.get_running_loop().run_in_executor(self._probe_thread, ping)

@@ -45,7 +45,7 @@ class EngineImages:
         return self.engine.name if self.engine else ""
 
     async def detect_engine(self) -> None:
-        """Looks for an engine at the start of the kubelet. Free on machines without one, as most are."""
+        """Looks for an engine at the start of the kubelet; costs nothing on machines without one, as most are."""
         if self.mode == "container" or engine_client.has_socket(self.env):
             await self.find_engine()
 

@@ -27,7 +27,7 @@ _TERMINATION_LOG = "/dev/termination-log"
 
 @dataclass(frozen=True, slots=True)
 class PodSandboxConfig:
-    """What the containers of a pod have in common."""
+    """The configuration that the containers of a pod share."""
 
     cluster: str
     network: str

@@ -58,7 +58,7 @@ def pull_path(name: str) -> str:
     return f"/images/create?fromImage={quote(image, safe='')}&tag={quote(tag, safe='')}"
 
 
-# ---------------------------------------------------------------- who asks
+# ---------------------------------------------------------------- credentials
 
 
 def auths_of_secret(secret: Object) -> Auths | None:
@@ -130,7 +130,7 @@ def _parse_credential(entry: Mapping[str, Any], key: str) -> Credential | None:
     return Credential(base64.urlsafe_b64encode(json.dumps(auth_config).encode()).decode())
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 def detect_backend(root: str = ROOT) -> str:
-    """What can be used here: `v2`, `v1` or `watchdog`."""
+    """Tries which backend can be used here: `v2`, `v1` or `watchdog`."""
     if os.path.exists(f"{root}/cgroup.controllers"):
         backend = "v2" if _can_create_v2_group(root) else "watchdog"
     else:

@@ -155,7 +155,7 @@ def error_message(answer: bytes) -> str:
 
 
 def socket_paths(env: Mapping[str, str], uid: int) -> list[str]:
-    """Where an engine's socket may be, the likeliest first. `DOCKER_HOST`, when it is set, is the only place."""
+    """Possible paths of an engine's socket, the likeliest first. `DOCKER_HOST`, when it is set, is the only one."""
     if host := env.get("DOCKER_HOST"):
         return [host.removeprefix("unix://")] if host.startswith("unix://") else []
     runtime = env.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"

@@ -79,7 +79,7 @@ class ForkServer:
         self._data = None
 
     def _serve(self, trigger: int, data: socket.socket) -> None:
-        """In the fork server: forks until the pod host has gone."""
+        """In the fork server: forks until the pod host is gone."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # shims are reaped by the kernel
         while word := os.read(trigger, 1):
             try:

@@ -88,7 +88,7 @@ def _broadcast(ip: str, prefix: int) -> str:
 
 
 class Netlink:
-    """A route socket. It stays in the network namespace it was opened in, wherever its owner goes."""
+    """A route socket. It stays in the network namespace in which it was opened, even if its owner moves to another."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)

@@ -119,7 +119,7 @@ class PodHost:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # no descriptor is free, or the client has gone
+        except OSError:  # no descriptor is free, or the client is gone
             time.sleep(_ACCEPT_PAUSE)
             return
         if not stdio.is_own_peer(connection):
@@ -155,7 +155,7 @@ class PodHost:
 
     def _send(self, connection: socket.socket, answer: dict[str, Any], passed_socket: socket.socket | None) -> None:
         data = json.dumps(answer).encode() + b"\n"
-        with contextlib.suppress(OSError):  # the server has gone; its successor reads the facts
+        with contextlib.suppress(OSError):  # the server is gone; its successor reads the facts
             if passed_socket is None:
                 connection.sendall(data)
             else:

@@ -207,7 +207,7 @@ class UsageSampler:
         if self._on_series is not None and record.series.last is not None:
             self._on_series(record.card, record.series.copy())
 
-    # ------------------------------------------------------------ who asks
+    # ------------------------------------------------------------ queries
 
     def series(self, pod_uid: str) -> UsageSeries | None:
         """The series of a running pod; None = it has none."""

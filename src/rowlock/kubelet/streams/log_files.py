@@ -1,7 +1,7 @@
 """Finds the file of a requested log: container, run, deleted pods; and the error when there is none.
 
-The answers are those of a real API server: a container that has not started, a previous run that does not exist, a
-container that does not exist. How files are read is in `logs.py`.
+The errors are those of a real API server: for a container that has not started, a previous run or a container that does
+not exist. How files are read is in `logs.py`.
 """
 
 import asyncio

@@ -38,7 +38,7 @@ RETENTION_SECONDS = 7 * 86400.0
 _MARK_BYTES = 256
 """Longer than the name of any namespace."""
 MOUNT_PATH = "/run/rowlock/checkpoints"
-"""Where programs of other users see the directory."""
+"""The path at which programs of other users see the directory."""
 
 
 class OwnerMarks:

@@ -36,7 +36,7 @@ _MAX_SCRIPT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """How to make the parent, and what its fork becomes: `file PATH ARGS…`, `module NAME ARGS…` or `text CODE ARGS…`."""
+    """How to start the parent, and what its fork becomes: `file PATH ARGS…`, `module NAME ARGS…` or `text CODE ARGS…`."""
 
     interpreter: str
     flags: tuple[str, ...]

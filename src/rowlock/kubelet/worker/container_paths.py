@@ -14,7 +14,7 @@ class ImageCopy:
     programs must not change the image, and a restart begins with fresh files, as a container's does."""
 
     image: str
-    """Where the image's files are; "" = it has none."""
+    """The directory of the image's files; "" = it has none."""
     copy: str
 
     def __call__(self, text: str) -> str:
@@ -24,7 +24,7 @@ class ImageCopy:
         return ":".join(self.copy + p[len(self.image) :] if self._is_in_image(p) else p for p in parts)
 
     def original_path(self, path: str) -> str:
-        """Where a file of the copy can be read before there is a copy."""
+        """The path where a file of the copy can be read before the copy is made."""
         return self.image + path[len(self.copy) :] if self.image and path.startswith(self.copy + "/") else path
 
     def contains(self, path: str) -> bool:
@@ -41,12 +41,12 @@ class ContainerPaths:
 
     image_copy: ImageCopy
     volume_paths: tuple[str, ...]
-    """Where its volumes are (`outermost`)."""
+    """The mount paths of its volumes, as `outermost` returns them."""
     layers: tuple[str, ...] = ()
     """The layers of the container's own root file system; () = the machine's root, beside a copy of the image's files."""
 
     def readable_path(self, path: str) -> str:
-        """Where the server can read a file of the container before it runs."""
+        """The path where the server can read a file of the container before it runs."""
         if not self.layers:
             return self.image_copy.original_path(path)
         return next((found for layer in self.layers if os.path.isfile(found := layer + path)), path)

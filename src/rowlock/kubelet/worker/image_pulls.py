@@ -45,7 +45,7 @@ class ImagePuller:
         on_changed: Callable[[str], None],
         record_event: Callable[[Object, str, str, str, str], None],
     ) -> None:
-        """`backoff` in seconds, before the second try; `on_changed` is told the uid of a pod whose pull has ended;
+        """`backoff` in seconds, before the second attempt; `on_changed` is called with the uid of a pod whose pull has ended;
         `record_event` takes pod, type, reason, message and container's name."""
         self._task_group, self._engine_images, self._view, self._clock = task_group, engine_images, view, clock
         self._backoff, self._on_changed, self._record_event = backoff, on_changed, record_event

@@ -64,7 +64,7 @@ from rowlock.objects import Key, Object
 log = logging.getLogger("rowlock.kubelet")
 _MAX_OPEN_FILES = 65536
 RESYNC = 2.0
-"""Seconds between looks at programs that can only be polled, and at a pod host that has gone."""
+"""Seconds between polls of programs without a pidfd, and of a lost pod host."""
 MAX_JOIN_CANDIDATES = 64
 """Shims whose network fabric a new pod host tries to join: several, since any of them may end meanwhile."""
 

@@ -33,7 +33,7 @@ from rowlock.objects import uid as uid_of
 from rowlock.training.trainjob.owners import workload_of
 
 FIRST_RETRY = 0.5
-"""Seconds until a pod whose turn raised gets its second one; doubled each time, up to `supervisor.MAX_DELAY`."""
+"""Seconds until a pod whose turn raised gets another one; doubled each time, up to `supervisor.MAX_DELAY`."""
 HOSTS_RETRY = 1.0
 PODS_PER_TURN = 8
 """Pods handled between two yields to the event loop: after a restart all of them are due."""
@@ -47,7 +47,7 @@ ExitListener = Callable[[PodState, str, Run], None]
 
 
 class SyncsPods(Protocol):
-    """What a pod worker does (`PodWorker`)."""
+    """The interface of a pod worker (`PodWorker`)."""
 
     async def sync_pod(self, pod: Object, state: PodState) -> float | None: ...
     async def kill_orphaned_pod(self, state: PodState) -> bool: ...

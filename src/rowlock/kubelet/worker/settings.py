@@ -1,4 +1,4 @@
-"""What the kubelet is told at its start."""
+"""The settings of the kubelet."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from rowlock.kubelet.volumes.checkpoints import RETENTION_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """What the kubelet is told at its start; None = take the machine as it is."""
+    """The settings of the kubelet; None = take the machine as it is."""
 
     data_dir: Path
     nodes: int = 1
@@ -29,9 +29,9 @@ class KubeletSettings:
     keep_checkpoints: float = RETENTION_SECONDS
     """Seconds for which a deleted job's checkpoints are kept."""
     log_limit: int = DEFAULT_LOG_LIMIT
-    """Bytes of one run's log that are kept; the oldest fifth goes when there is more."""
+    """Bytes of one run's log that are kept; beyond that the oldest fifth is dropped."""
     limits: str = "auto"
-    """How memory and CPU limits are kept: `auto` takes control groups where it can, `watchdog` never does."""
+    """How memory and CPU limits are enforced: `auto` uses control groups if it can, `watchdog` never does."""
     pids_limit: int = 0
     """The most processes and threads of each container; 0 = no limit of its own."""
     measure: float = 10.0
@@ -43,7 +43,7 @@ class KubeletSettings:
     host_ports: tuple[int, ...] = ()
     """Ports of this machine's loopback that pods reach as `host.rowlock.internal`."""
     sweep: float = 60.0
-    """Seconds between looks at what deleted pods and claims left behind."""
+    """Seconds between removals of what deleted pods and claims left behind."""
 
     @property
     def node_options(self) -> NodeOptions:
