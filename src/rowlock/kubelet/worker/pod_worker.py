@@ -41,7 +41,7 @@ IMAGE_PROBLEM_EVENTS = {"InvalidImageName": "InspectFailed", "ErrImageNeverPull"
 HOSTS_TO_TRY = 3
 """Pod hosts in a row that may die while they start one pod. After that it backs off as after any failure, so that others start."""
 FAILED_MOUNT = "FailedMount"
-"""Reason of a problem and of its event, which is about the pod, not the container."""
+"""Reason of a problem and of its event, which is about the pod. `IMAGE_PROBLEM_EVENTS` maps other reasons; the rest give Failed."""
 EXIT_EVENTS = {
     "OOMKilled": ("OOMKilled", "container {name} was killed: {why}; raise resources.limits.memory, or use less"),
     "StartError": ("Failed", "Error: {why}"),
