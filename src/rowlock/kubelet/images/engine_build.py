@@ -59,7 +59,7 @@ def build(builder: Engine, images: Images, request: BuildRequest) -> str:
 
 def _run_build(words: list[str], request: BuildRequest, env: Mapping[str, str], engine: str) -> int:
     """Runs the build; returns its exit code. An ignore file named after the Dockerfile must apply in every builder, or a secret could
-    enter the image: Podman gets a flag for it, and Docker's older builder, which ignores such files, an archive without them."""
+    enter the image: Podman gets a flag for it; Docker's older builder, which does not read it, gets an archive without what it excludes."""
     ignore_file = find_ignore_file(request.context, request.file)
     has_own = ignore_file not in (None, request.context / ".dockerignore")
     if has_own and engine == "docker" and env.get("DOCKER_BUILDKIT") == "0":

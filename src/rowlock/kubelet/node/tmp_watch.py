@@ -133,7 +133,7 @@ def _files_of_program(pid: int) -> Places:
     script = next((word for word in command[:_SCRIPT_WORDS] if word.endswith(".py")), "")
     if script:
         where = f"/proc/{pid}/root" if script.startswith("/") else f"/proc/{pid}/cwd/"
-        with contextlib.suppress(OSError):  # not readable or no file: the command line must do
+        with contextlib.suppress(OSError):  # not readable, or no file: only the command line counts
             text += untrusted.read_file(where + script, _MAX_TEXT).decode(errors="replace")
     return rendezvous_files(text)
 

@@ -272,7 +272,7 @@ class PodDirectories:
             beneath.remove_path(str(directory / name))
 
     def _put_aside(self, card: PodCard, container: str, number: int) -> bool:
-        """Moves the log of an earlier run to the archive's intake. False if the disk refuses it now: it stays until its pod is deleted."""
+        """Moves the log of an earlier run aside for the archive. False if the disk refuses it now: it stays until its pod is deleted."""
         assert self._on_logs_aside is not None
         log = str(self.container_directory(card.uid, container) / f"log.{number}")
         if os.path.islink(log) or not os.path.isfile(log):

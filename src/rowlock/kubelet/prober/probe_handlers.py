@@ -1,7 +1,6 @@
 """Runs one probe or lifecycle hook of a container: exec, httpGet, tcpSocket, grpc, sleep.
 
-The failure messages are the kubelet's own, so that a search finds
-them.
+The failure messages are the kubelet's own, so that a search finds them.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 `claims/<namespace>_<name>_<uid>` is the directory; an annotation of the claim names it. Capacity is what was requested: a
 directory has no size limit, so a claim that exceeds it gets a warning (`ClaimUsageMonitor`), as a real volume would be full. The
 directory is removed when the claim is deleted and no pod uses it (reclaim policy Delete, the default on real clusters).
-A directory whose claim this server never knew may be of a newer state than the database, which perhaps was restored. It stays
+If this server never knew the claim, it may not have been deleted: an older database may have been restored. The directory then stays
 for `RETENTION_SECONDS`, counted from the first look or from the last write to it, whichever is later.
 
 claims/.gone/<directory>     since when there is no such claim (the file's time)

@@ -23,7 +23,7 @@ def export_name(server: str, path: str) -> str:
 
 
 def find_export(export: str, table: Path | None = None) -> Path:
-    """The directory where this machine has mounted the export, most recently if several. Raises ContainerConfigError that says what to
+    """The directory where this machine has mounted the export, the latest of several mounts. Raises ContainerConfigError that says what to
     do if there is none."""
     server, path = _split_export(export)
     if ".." in PurePosixPath(path).parts:

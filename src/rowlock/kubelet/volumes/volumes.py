@@ -76,7 +76,7 @@ class VolumeContext:
     has_token: bool = True
     """Whether the pod has the token volume that admission adds."""
     rewrite_hostfile: Callable[[str], str] | None = None
-    """Rewrites an MPI hostfile for the pod's network; None = it stays."""
+    """Rewrites an MPI hostfile for the pod's network; None = it stays as it is."""
     space: FileSpace = field(default_factory=FileSpace)
 
 
