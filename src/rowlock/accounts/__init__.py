@@ -1,5 +1,5 @@
 """Local accounts: people with a password, in a file of the data directory; how passwords are hashed, who may try how often; credentials of one user.
 
-Rights are no business of this room: an account is a name that bindings may have as a user. May import the words. Begin with
-`user_accounts.py`; `user_credentials.py` stands beside it.
+Rights are not decided here: an account is only a user name that role bindings can refer to. May import the words. Begin with
+`user_accounts.py`, then `user_credentials.py`.
 """

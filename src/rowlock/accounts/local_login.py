@@ -1,8 +1,8 @@
-"""Users of this machine log in by who they are: the kernel says whose the other end of a Unix socket is (SO_PEERCRED), so nobody
-types or keeps a token.
+"""Login of this machine's Unix users: the kernel names the user at the other end of a Unix socket (SO_PEERCRED), so no password or
+token is typed or stored.
 
-The directory of the socket is for everybody to read: the socket, the server's address and its certificate authority. A login is one line
-of JSON. The names of users and groups are looked up beside the event loop, since a directory service may be slow.
+Every user may read the socket's directory, which also holds the server's address and its certificate authority. A login answers one line
+of JSON. User and group names are looked up on a thread, because a directory service may be slow.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rowlock.errors import BadRequest
 
 SOCKET_NAME = "login.sock"
 USER_PREFIX, GROUP_PREFIX = "unix:", "unix:"
-"""Before a user's and a group's name: no account with a password is called so."""
+"""Prefixes of user and group names; names of accounts with a password cannot contain a colon."""
 _CREDENTIALS = struct.Struct("3i")
 _ANSWER_TIMEOUT = 5.0
 _KEPT_S = 300.0
-"""Seconds for which an account gets the same token again: logins in a loop cost no signatures."""
+"""Seconds for which a user gets the same token again, so that logins in a loop do not sign a token each."""
 _MAX_KEPT = 1024
 _MAX_OPEN = 64
 
@@ -45,7 +45,7 @@ class LocalUser:
 
 @dataclass(frozen=True, slots=True)
 class LocalToken:
-    """What a login gives; `lifetime` in seconds."""
+    """The result of a login; `lifetime` in seconds."""
 
     token: str
     lifetime: int
@@ -55,7 +55,7 @@ IssueToken = Callable[[LocalUser], Awaitable[LocalToken]]
 
 
 def find_local_user(uid: int) -> LocalUser | None:
-    """By number; None where no user has it. May take as long as a directory service takes."""
+    """The user with this uid, or None. Blocks while a directory service is asked."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -68,7 +68,7 @@ def find_local_user(uid: int) -> LocalUser | None:
 
 
 def prepare_public_directory(directory: Path) -> None:
-    """A directory that everybody may read and only we may write. Raises BadRequest where another user could change it."""
+    """Create a directory that all users may read and only this one may write. Raises BadRequest if another user could change it."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -80,13 +80,13 @@ def prepare_public_directory(directory: Path) -> None:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Whose the other end is, as the kernel noted when it connected."""
+    """The uid of the process at the other end, as the kernel recorded it when it connected."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 class LocalLogin:
-    """The socket, and what is answered there."""
+    """Listens on the login socket and answers each connection with a token."""
 
     def __init__(self, directory: Path, issue: IssueToken, clock: Callable[[], float] = time.monotonic) -> None:
         self._path, self._issue, self._clock = directory / SOCKET_NAME, issue, clock
@@ -110,7 +110,7 @@ class LocalLogin:
                 writer.write(await self._answer(peer_uid(writer.get_extra_info("socket"))))
                 await writer.drain()
         except (OSError, TimeoutError):
-            return  # a client that has gone, or takes nothing
+            return  # the client has disconnected, or does not read
         finally:
             writer.close()
 

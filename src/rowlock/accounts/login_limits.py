@@ -1,4 +1,4 @@
-"""Who guesses is slowed down: failed logins are counted in windows of time, for each address, each account, or both."""
+"""Slows password guessing: failed logins are counted in time windows, per address, per account, or per pair of both."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ WINDOW_S = 60.0
 """Seconds for which failures are held against an address."""
 MAX_FAILURES = 100
 _MAX_ENTRIES = 10_000
-"""Keys that are remembered; then those whose time is over are forgotten, and the half with the fewest failures: an attacker
-who fails under ten thousand names must not make us forget the names with many failures."""
+"""Most keys kept. Beyond it, expired keys are dropped, and if that is not enough the half with the fewest failures: an attacker who
+fails under ten thousand names must not displace the names with many failures."""
 
 
 class LoginLimits:
@@ -24,10 +24,10 @@ class LoginLimits:
         self._failures: dict[Hashable, tuple[float, int]] = {}
 
     def check(self, key: Hashable) -> None:
-        """Raises TooManyRequests where this key has failed too often; nothing is compared then."""
+        """Raises TooManyRequests if this key has failed too often. Call it before comparing the password."""
         now = self._clock()
         began, count = self._failures.get(key, (now, 0))
-        if began > now:  # the clock was set back: nobody waits longer than a window
+        if began > now:  # the clock was set back: never wait longer than one window
             began = now
             self._failures[key] = (began, count)
         if count >= self._max_failures and now - began < self._window_s:
@@ -35,7 +35,7 @@ class LoginLimits:
             raise TooManyRequests(f"too many logins failed ({count}): try again in {wait} s", retry_after=wait)
 
     def count_failure(self, key: Hashable) -> None:
-        """One more."""
+        """Count one failure of this key."""
         now = self._clock()
         if len(self._failures) >= _MAX_ENTRIES:
             self._failures = {k: v for k, v in self._failures.items() if now - v[0] < self._window_s}
@@ -46,7 +46,7 @@ class LoginLimits:
         self._failures[key] = (now, 1) if now - began >= self._window_s else (began, count + 1)
 
     def forgive(self, key: Hashable) -> None:
-        """One less: an attempt that was counted before it was known turned out well."""
+        """Take back one failure: attempts are counted before the outcome is known, and this one succeeded."""
         began, count = self._failures.get(key, (0.0, 0))
         if count > 1:
             self._failures[key] = (began, count - 1)
@@ -54,5 +54,5 @@ class LoginLimits:
             self._failures.pop(key, None)
 
     def forget(self, key: Hashable) -> None:
-        """All of a key's: it has a new password."""
+        """Drop all failures of a key, for example because the account has a new password."""
         self._failures.pop(key, None)

@@ -1,7 +1,7 @@
-"""Passwords become argon2id hashes, in threads of their own: a hash takes memory and tens of milliseconds by intention.
+"""Argon2id password hashes, computed on dedicated threads: a hash takes memory and tens of milliseconds by design.
 
-So the work is bounded: `WORKERS` hashes at once, each of `MEMORY_KIB`, and at most `MAX_WAITING` that wait. Further logins are
-asked to try again later, before anything is computed for them. Parameters are above those that OWASP's cheat sheet asks of argon2id.
+The work is bounded: `WORKERS` hashes at once, each of `MEMORY_KIB`, and at most `MAX_WAITING` running or queued. Further logins are
+refused before any work is done for them. The parameters exceed what OWASP's cheat sheet recommends for argon2id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import argon2
 
 MIN_LENGTH, MAX_BYTES = 10, 1_024
-"""Characters that a password has at least, and the bytes that it has at most."""
+"""Fewest characters and most bytes of a password."""
 MEMORY_KIB, ROUNDS, LANES = 32 * 1024, 3, 1
 WORKERS = 2
 MAX_WAITING = 32
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def check_password(password: object) -> str:
-    """A password that may be set. Raises BadRequest; the password is in no message."""
+    """The password, if it may be set. Raises BadRequest, whose message never contains the password."""
     if not isinstance(password, str) or len(password) < MIN_LENGTH:
         raise BadRequest(f"the password is too short: {MIN_LENGTH} or more characters, please")
     if len(password.encode(errors="surrogatepass")) > MAX_BYTES:
@@ -44,17 +44,17 @@ class PasswordHashes:
         self._waiting = 0
 
     async def make(self, password: str) -> str:
-        """A new hash, as the text of the PHC format. Raises TooManyRequests."""
+        """Hash a password with a new salt; returns PHC text. Raises TooManyRequests."""
         return await self._run(lambda: _hasher().hash(password))
 
     async def matches(self, stored: str, password: str) -> bool:
-        """Whether the hash is this password's; with "" nothing matches, in the same time. Raises TooManyRequests."""
+        """Whether `password` has the hash `stored`. "" matches nothing, and takes the same time. Raises TooManyRequests."""
         if len(password.encode(errors="surrogatepass")) > MAX_BYTES:
             return False
         return await self._run(lambda: _compare(stored or _hash_of_nobody(), password) and bool(stored))
 
     def close(self) -> None:
-        """What waits is given up."""
+        """Cancel queued work and stop the threads, without waiting for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -63,7 +63,7 @@ class PasswordHashes:
         self._waiting += 1
         loop = asyncio.get_running_loop()
         future = self._threads.submit(work)
-        # A client that goes does not make room: its hash is computed all the same, unless it has not begun.
+        # The slot is freed when the hash ends, not when the client disconnects: a hash that has begun cannot be cancelled.
         future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._make_room))
         return await asyncio.wrap_future(future)
 
@@ -80,7 +80,7 @@ def _hasher() -> argon2.PasswordHasher:
 
 @cache
 def _hash_of_nobody() -> str:
-    """What a password is compared with where there is no account: it takes as long, so time tells no names."""
+    """Compared with where there is no account: the comparison takes as long, so timing does not reveal which names exist."""
     return _hasher().hash("nobody's")
 
 
@@ -90,7 +90,7 @@ def _compare(stored: str, password: str) -> bool:
     try:
         parameters = argon2.extract_parameters(stored)
         if parameters.memory_cost > 2 * MEMORY_KIB or parameters.time_cost > 2 * ROUNDS:
-            return False  # written by hand: one login shall not take the memory of the server
+            return False  # a hand-written hash: one login must not use up the server's memory
         return _hasher().verify(stored, password)
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError, UnicodeEncodeError):
         return False

@@ -1,4 +1,4 @@
-"""A file that only its owner may read, replaced whole: accounts, credentials, tokens, kubeconfigs."""
+"""Files that only their owner may read, replaced atomically: accounts, credentials, tokens, kubeconfigs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _File = TypeVar("_File", bound=msgspec.Struct)
 
 
 def load_private_file(path: Path, file_type: type[_File], secret: str, kept: str) -> _File | None:
-    """A file of JSON that holds `secret`, as error messages name it; None where there is no such file. `kept` names its content.
-    Raises BadRequest for a file that is damaged or open to others."""
+    """Read a private JSON file; None if it does not exist. Error messages call its secrets `secret` and its content `kept`.
+    Raises BadRequest if the file is damaged or readable by others."""
     content: bytes | None = None
     try:
         content = read_private_file(path, secret)
@@ -36,7 +36,7 @@ def load_private_file(path: Path, file_type: type[_File], secret: str, kept: str
 
 
 async def save_private_file(path: Path, content: msgspec.Struct) -> None:
-    """Replace such a file beside the event loop. Raises Internal, and nothing is changed then."""
+    """Replace the file on a thread, with a checksum. Raises Internal if that fails; the old file is then unchanged."""
     try:
         await asyncio.to_thread(lambda: write_private_file(path, _with_checksum(msgspec.json.encode(content))))
     except OSError as error:
@@ -44,13 +44,13 @@ async def save_private_file(path: Path, content: msgspec.Struct) -> None:
 
 
 def _with_checksum(content: bytes) -> bytes:
-    """A JSON object with CRC-32 of the rest as its last field, which readers that do not know it ignore: a flipped bit may leave JSON
-    that is as good as the true one."""
+    """Append the CRC-32 of a JSON object as its last field, because a flipped bit may leave valid JSON. Readers that do not know the
+    field ignore it."""
     return b'%s,"crc32":"%08x"}' % (content.removesuffix(b"}"), zlib.crc32(content))
 
 
 def _without_checksum(content: bytes) -> bytes:
-    """Files without one are those of an earlier rowlock, or mended by hand. Raises ValueError."""
+    """Check and remove the checksum. Files without one, of an earlier rowlock or edited by hand, pass. Raises ValueError."""
     found = _CHECKSUM.search(content)
     if found is None:
         return content
@@ -61,8 +61,8 @@ def _without_checksum(content: bytes) -> bytes:
 
 
 def read_private_file(path: Path, what: str) -> bytes | None:
-    """The content of a file that holds `what`; None where there is no such file. Raises OSError, and BadRequest for a file that others
-    may read."""
+    """The file's content, or None if it does not exist. Raises OSError, and BadRequest if others may read it; the message names its
+    content `what`."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -75,9 +75,9 @@ def read_private_file(path: Path, what: str) -> bytes | None:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Replace a file for its owner's eyes only: after a crash it is the old one or the new one, whole. Raises OSError."""
+    """Replace a file atomically, with mode 0600: after a crash it is the old file or the new one. Raises OSError."""
     temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)  # what lies there may have other rights, or be a link
+    temporary.unlink(missing_ok=True)  # an existing file may have other permissions, or be a link
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
         file.write(content)

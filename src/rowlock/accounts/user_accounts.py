@@ -1,7 +1,7 @@
 """The accounts of people, kept in `accounts.json` of the data directory: a name, and the argon2id hash of a password.
 
-They are not objects of the cluster, because a user who may write Secrets could then take any name. To Kubernetes an account is a user
-of that name, with the rights that bindings give. Backups of the cluster hold them as well.
+They are not objects of the cluster, because a user who may write Secrets could then take over any account. To Kubernetes an account is a
+user of that name, with the rights that bindings give. Backups of the cluster include the file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rowlock.errors import AlreadyExists, BadRequest, NotFound, TooManyRequests
 FILE_NAME = "accounts.json"
 MAX_ACCOUNTS, MAX_NAME_LENGTH = 10_000, 128
 FAILURES_OF_ONE, WINDOW_OF_ONE_S = 10, 300.0
-"""Wrong passwords for an account from one address, and the seconds for which they count: then that address waits."""
+"""Wrong passwords for one account from one address, and the seconds for which they count. Beyond that the address must wait."""
 FAILURES_OF_ALL, WINDOW_OF_ALL_S = 100, 900.0
-"""The same from all addresses: then everybody waits, for a guesser may have many addresses."""
+"""The same for one account from all addresses, since an attacker may have many. Beyond that every address must wait."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]*")
 _RESERVED = frozenset({"rowlock-admin", "kubernetes-admin"})
-"""Names that somebody has already."""
+"""Names of the cluster's owner."""
 
 
 class UserAccount(msgspec.Struct, frozen=True):
-    """One person. `generation` is another one after each change that ends what is logged in."""
+    """One person's account. `generation` changes whenever the account's sessions and tokens are revoked."""
 
     name: str
     id: str
@@ -49,7 +49,7 @@ class _File(msgspec.Struct):
 
 
 def parse_name(name: object) -> str:
-    """A name that an account may have. Raises BadRequest."""
+    """The name, if an account may have it. Raises BadRequest."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > MAX_NAME_LENGTH:
         raise BadRequest(
             "a user's name, or e-mail address, has lower case letters, digits and . _ @ + -, begins with a letter or digit and has"
@@ -61,7 +61,7 @@ def parse_name(name: object) -> str:
 
 
 class UserAccounts:
-    """All accounts. Reads are immediate; changes are on disk before they count."""
+    """All accounts. Reads come from memory; changes take effect once they are on disk."""
 
     def __init__(
         self, path: Path, accounts: Mapping[str, UserAccount] | None = None, clock: Callable[[], float] = time.time
@@ -74,23 +74,23 @@ class UserAccounts:
 
     @classmethod
     def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserAccounts:
-        """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
+        """Load the accounts of a data directory. Raises BadRequest if the file is damaged or readable by others."""
         path = data_dir / FILE_NAME
         file = load_private_file(path, _File, "the hashes", "accounts")
         return cls(path, {user.name: user for user in file.users} if file else None, clock)
 
     def close(self) -> None:
-        """Nobody logs in from now on."""
+        """Stop the hashing threads; logins fail afterwards."""
         self._hashes.close()
 
-    # ------------------------------------------------------------ who there is
+    # ------------------------------------------------------------ reads
 
     def get(self, name: str) -> UserAccount | None:
-        """By name."""
+        """The account of this name, or None."""
         return self._accounts.get(name)
 
     def find(self, id_or_name: str) -> UserAccount:
-        """By id or name. Raises NotFound."""
+        """The account with this id or name. Raises NotFound."""
         found = self._accounts.get(id_or_name)
         found = found or next((one for one in self._accounts.values() if one.id == id_or_name), None)
         if found is None:
@@ -102,13 +102,13 @@ class UserAccounts:
         return not self._accounts
 
     def all(self) -> list[UserAccount]:
-        """By name."""
+        """All accounts, sorted by name."""
         return [self._accounts[name] for name in sorted(self._accounts)]
 
     # ------------------------------------------------------------ changes
 
     async def create(self, name: object, password: object, creator: str) -> UserAccount:
-        """Raises AlreadyExists, BadRequest, TooManyRequests."""
+        """Add an account. Raises AlreadyExists, BadRequest, TooManyRequests."""
         checked, password = parse_name(name), check_password(password)
         self._check_free(checked)
         hashed = await self._hashes.make(password)
@@ -119,17 +119,17 @@ class UserAccounts:
         return account
 
     async def set_password(self, name: str, password: object) -> None:
-        """What is logged in with the old one ends. Raises BadRequest, NotFound, TooManyRequests."""
+        """Set a password and revoke the user's sessions and tokens. Raises BadRequest, NotFound, TooManyRequests."""
         hashed = await self._hashes.make(check_password(password))
         await self._change(name, hash=hashed)
         self._by_account.forget(name)
 
     async def end_sessions(self, name: str) -> None:
-        """Revokes the user's tokens. Raises NotFound."""
+        """Revoke the user's sessions and tokens. Raises NotFound."""
         await self._change(name)
 
     async def delete(self, name: str) -> None:
-        """Raises NotFound."""
+        """Delete an account. Raises NotFound."""
         async with self._writing:
             self.find(name)
             await self._replace({key: value for key, value in self._accounts.items() if key != name})
@@ -153,9 +153,9 @@ class UserAccounts:
     # ------------------------------------------------------------ logins
 
     async def authenticate(self, name: str, password: str, address: str) -> UserAccount | None:
-        """Whose name and password these are; None is nobody, whichever of them is wrong. Attempts count before they are compared:
-        a hundred at once are no way around the limits. Raises TooManyRequests."""
-        name = name if len(name) <= MAX_NAME_LENGTH else ""  # nobody's; and it would be remembered
+        """The account with this name and password; None if either is wrong. An attempt is counted before the comparison, so that
+        concurrent attempts cannot exceed the limits. Raises TooManyRequests."""
+        name = name if len(name) <= MAX_NAME_LENGTH else ""  # no account has it, and the limits would keep it in memory
         keys = ((self._by_address, address), (self._by_account, name), (self._by_both, (name, address)))
         for limits, key in keys:
             limits.check(key)

@@ -1,7 +1,7 @@
-"""Credentials of one user each, kept in `credentials.json` of the data directory: nobody else uses them, and no answer has what is secret.
+"""Personal credentials, kept in `credentials.json` of the data directory: only their owner uses them, and no answer contains the secrets.
 
-They are no Secrets of the cluster, because users who may read the Secrets of all projects would read them. A workload that names one gets a Secret of its
-own with the values, in its project, which goes with the workload. Backups of the cluster hold them as well.
+They are not Secrets of the cluster, because users who may read the Secrets of all projects could read them. A workload that names one
+gets its own Secret with the values, in its project, deleted with the workload. Backups of the cluster include the file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rowlock.errors import AlreadyExists, BadRequest, NotFound
 
 FILE_NAME = "credentials.json"
 MAX_OF_ONE, MAX_BYTES_OF_ONE, MAX_BYTES = 100, 1 << 20, 16 << 20
-"""Credentials of one user, the bytes of what is secret in them, and those of all users."""
+"""Limits: credentials of one user, bytes of secret data of one user, bytes of secret data of all users."""
 
 
 class UserCredential(msgspec.Struct, frozen=True):
-    """One credential. `user` is its owner's key, `shown` what its owner may see of its spec, `data` what a Secret has of it."""
+    """One credential. `user` is its owner's key, `shown` the part of its spec that its owner may see, `data` the data of its Secret."""
 
     id: str
     user: str
@@ -49,7 +49,7 @@ class _CredentialFile(msgspec.Struct):
 
 
 class UserCredentials:
-    """The credentials of all users. Reads are immediate; changes are on disk before they count."""
+    """The credentials of all users. Reads come from memory; changes take effect once they are on disk."""
 
     def __init__(
         self, path: Path, credentials: Iterable[UserCredential] = (), clock: Callable[[], float] = time.time
@@ -59,21 +59,21 @@ class UserCredentials:
 
     @classmethod
     def open(cls, data_dir: Path, clock: Callable[[], float] = time.time) -> UserCredentials:
-        """Those of a data directory. Raises BadRequest for a file that is damaged or open to others."""
+        """Load the credentials of a data directory. Raises BadRequest if the file is damaged or readable by others."""
         path = data_dir / FILE_NAME
         file = load_private_file(path, _CredentialFile, "the secrets", "credentials")
         return cls(path, file.credentials if file else (), clock)
 
     def of(self, user: str) -> list[UserCredential]:
-        """Those of a user, by name."""
+        """A user's credentials, sorted by name."""
         return sorted((one for one in self._by_id.values() if one.user == user), key=lambda one: one.name)
 
     def find_named(self, user: str, name: str) -> UserCredential | None:
-        """The user's credential of this name."""
+        """The user's credential of this name, or None."""
         return next((one for one in self._by_id.values() if (one.user, one.name) == (user, name)), None)
 
     def find(self, user: str, id_or_name: str) -> UserCredential:
-        """The user's own, by id or name; somebody else's is as if it were not there. Raises NotFound."""
+        """The user's credential by id or name. Raises NotFound, also for another user's credential."""
         by_id = self._by_id.get(id_or_name)
         credential = by_id if by_id is not None and by_id.user == user else self.find_named(user, id_or_name)
         if credential is None:
@@ -83,7 +83,7 @@ class UserCredentials:
         return credential
 
     async def create(self, credential: UserCredential) -> UserCredential:
-        """Keep a new one, with an id and times of its own. Raises AlreadyExists, BadRequest."""
+        """Save a credential with a new id and the current time; returns it. Raises AlreadyExists, BadRequest."""
         now = self._clock()
         kept = msgspec.structs.replace(credential, id=str(uuid.uuid4()), created=now, updated=now)
         async with self._writing:
@@ -92,7 +92,7 @@ class UserCredentials:
         return kept
 
     async def change(self, credential: UserCredential) -> UserCredential:
-        """Replace the one of the same id. Raises AlreadyExists, BadRequest, NotFound."""
+        """Replace the credential with the same id. Raises AlreadyExists, BadRequest, NotFound."""
         kept = msgspec.structs.replace(credential, updated=self._clock())
         async with self._writing:
             self.find(kept.user, kept.id)
@@ -101,13 +101,13 @@ class UserCredentials:
         return kept
 
     async def delete(self, user: str, identity: str) -> None:
-        """Raises NotFound."""
+        """Delete a credential. Raises NotFound."""
         async with self._writing:
             credential = self.find(user, identity)
             await self._replace({key: one for key, one in self._by_id.items() if key != credential.id})
 
     async def forget(self, user: str) -> None:
-        """Delete all of a user, so that a later user of the same name has none of them."""
+        """Delete all credentials of a user, so that a later user of the same name does not inherit them."""
         async with self._writing:
             if any(one.user == user for one in self._by_id.values()):
                 await self._replace({key: one for key, one in self._by_id.items() if one.user != user})

@@ -1,8 +1,8 @@
-"""Lines of JSON in `audit.jsonl`, written by a thread: no request waits for the disk, and none fails with it.
+"""Lines of JSON in `audit.jsonl`, written by a thread: no request waits for the disk or fails because of it.
 
-What is written: every change, every login, what is run in pods, who reads Secrets, and every refusal (401, 403, 429). Of a request
-the line has the path, never its query, body or token. Files are rotated and bounded; so is what waits for the disk, and what
-somebody without a token can make us write: a line says how many were left out.
+Logged are every change, every login, commands run in pods, reads of Secrets, and every refusal (401, 403, 429). A line has the
+request's path, never its query, body or token. Files are rotated and bounded. So are the lines that wait for the disk and those that
+clients without a token can cause: a later line says how many were left out.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ log = logging.getLogger(__name__)
 
 FILE_NAME = "audit.jsonl"
 MAX_BYTES, KEPT_FILES = 32 << 20, 4
-"""Bytes of a file before it is put aside, and how many are kept besides the current one."""
+"""Size in bytes at which a file is rotated, and the number of rotated files kept."""
 GATHERING = 0.02
-"""Seconds in which lines gather before they are written: a change of threads for each would slow the requests that
-follow."""
+"""Seconds for which lines are collected before they are written: a thread switch for each line would slow down
+requests."""
 MAX_WAITING = 20_000
-"""Lines that wait for the disk; more are left out."""
+"""Most lines that wait for the disk; further ones are dropped and counted."""
 MAX_STRANGERS = 20
-"""Refusals of people without a token that are written in a second."""
+"""Most lines per second about requests of unauthenticated clients."""
 _REFUSALS = frozenset({401, 403, 429})
 _OF_STRANGERS = frozenset({401, 429})
-"""The codes of answers to requests whose sender has not been authenticated."""
+"""Status codes counted as answers to unauthenticated clients, even if a user is named."""
 _MAX_TEXT = 512
-"""Characters of a path or a name."""
+"""Most characters of a path or a name."""
 
 
 class AuditLog:
-    """One server's. `record` is called in the event loop, `run` is a task of it. `clock` gives Unix seconds."""
+    """One server's audit log. Call `record` in the event loop and start `run` as a task. `clock` gives Unix seconds."""
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time, max_bytes: int = MAX_BYTES) -> None:
         self._path, self._clock, self._max_bytes = directory / FILE_NAME, clock, max_bytes
@@ -64,7 +64,7 @@ class AuditLog:
         sensitive: bool = False,
         **more: str,
     ) -> None:
-        """One answered request; `sensitive` is written though it only reads. `more` are words of Kubernetes: verb, resource …"""
+        """Log one answered request. Reads are logged only if refused or `sensitive`. `more` are Kubernetes' fields: verb, resource …"""
         if method in ("GET", "HEAD", "OPTIONS") and not sensitive and code not in _REFUSALS:
             return
         now = self._clock()
@@ -76,7 +76,7 @@ class AuditLog:
             "path": path[:_MAX_TEXT], **{name: text[:_MAX_TEXT] for name, text in more.items() if text}, "code": code,
         }  # fmt: skip
         if self._left_out or self._lost:
-            lost, self._lost = self._lost, 0  # counted by the thread, which is not at work while nothing is lost
+            lost, self._lost = self._lost, 0  # counted by the writing thread
             entry["leftOut"], self._left_out = self._left_out + lost, 0
         self._waiting.append(entry)
         self._wake.set()
@@ -88,7 +88,7 @@ class AuditLog:
         return self._strangers > MAX_STRANGERS
 
     async def run(self) -> None:
-        """Write until cancelled; what was recorded until then is written, too."""
+        """Write lines until cancelled, then those still waiting."""
         writing: asyncio.Future[None] | None = None
         try:
             while True:
@@ -98,7 +98,7 @@ class AuditLog:
                 await asyncio.shield(writing)
         finally:
             if writing is not None:
-                await asyncio.wait({writing})  # two at once would rotate the files twice
+                await asyncio.wait({writing})  # two writers at once would rotate the files twice
             self._write(self._take())
 
     def _take(self) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ class AuditLog:
         return taken
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
-        """In a thread. A disk that takes nothing costs lines, and is told once."""
+        """Runs in a thread. If the disk fails, the lines are dropped and counted, and the error is logged once."""
         if not entries:
             return
         for entry in entries:
@@ -131,7 +131,7 @@ class AuditLog:
         self._is_broken = False
 
     def _append(self, text: bytes) -> int:
-        """All of it or nothing: half a line would be glued to the next one. Returns the size of the file."""
+        """Append all of it or nothing, because the next line would be appended to half a line. Returns the file's size in bytes."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o600)
         try:
@@ -158,7 +158,7 @@ class AuditLog:
 
 
 def _encode(entry: dict[str, Any]) -> bytes:
-    """As JSON; half characters, which no encoding has, as question marks."""
+    """Encode as JSON, with question marks for lone surrogates, which UTF-8 cannot encode."""
     try:
         return msgspec.json.encode(entry)
     except UnicodeEncodeError:

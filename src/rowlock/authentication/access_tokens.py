@@ -1,7 +1,7 @@
-"""Access tokens: what an application gets for its client id and secret, good for an hour, or until the application is deleted; and what
-a person gets for a password, good for a working day, or until the account or its password changes.
+"""Access tokens. An application gets one for its client id and secret, valid for an hour or until the application is deleted; a person
+gets one for a password, valid for twelve hours or until the account or its password changes.
 
-JWTs as service accounts have them, by the same key, from another issuer for another audience: neither is taken for the other.
+They are JWTs signed with the key of the service account tokens, but issuer and audience differ, so neither passes for the other.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rowlock.workloads.accounts import applications
 
 ISSUER = AUDIENCE = "rowlock"
 LIFETIME_S = 3600
-"""Seconds; a program logs in again by itself."""
+"""Seconds; a program can log in again by itself."""
 USER_LIFETIME_S = 12 * 3600
-"""Seconds; a person types."""
+"""Seconds; longer, since a person must type the password again."""
 LOCAL_GROUP = "rowlock:local-users"
 """The group of all users who log in with their Unix account."""
 USER_GROUP = "rowlock:users"
-"""The group of everybody who has a local account."""
+"""The group of all users with a password account."""
 
 
 class AccessTokens:
-    """Makes them, and says whose they are."""
+    """Issues access tokens and resolves tokens to users."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AccessTokens:
         self._checked = CheckedTokens()
 
     def issue(self, client_id: str, client_secret: str) -> IssuedToken | None:
-        """For an application; None for a wrong secret as for an application that is not there."""
+        """A token for an application; None if the secret is wrong or there is no such application."""
         secret = self._view.get(kinds.SECRET, applications.NAMESPACE, applications.secret_name(client_id))
         if not applications.has_secret(secret, client_secret) or secret is None:
             return None
@@ -54,11 +54,11 @@ class AccessTokens:
         return self._sign(LIFETIME_S, sub=applications.USER_PREFIX + name, azp=name, sid=objects.uid(secret))
 
     def issue_for_user(self, account: UserAccount) -> IssuedToken:
-        """For a person whose password has been compared."""
+        """A token for a person whose password the caller has verified."""
         return self._sign(USER_LIFETIME_S, sub=account.name, azp="", sid=account.id, gen=account.generation)
 
     def issue_for_local_user(self, user: LocalUser) -> IssuedToken:
-        """For a user of this machine whom the kernel has named, with the groups that the user has now."""
+        """A token for a Unix user whom the kernel has identified, with the user's current groups."""
         groups = [GROUP_PREFIX + name for name in user.groups]
         return self._sign(LIFETIME_S, sub=USER_PREFIX + user.name, azp="", sid=str(user.uid), unix=groups)
 
@@ -71,7 +71,7 @@ class AccessTokens:
         return IssuedToken(jwt.encode(claims, self._accounts.load(), "ES256"), now + lifetime)
 
     def find_user(self, token: str) -> User | None:
-        """Whose it is; None where it is nobody's any more. Tokens of service accounts are looked up besides."""
+        """The user of a token; None if the token is not valid, or no longer. Accepts service account tokens too."""
         claims = self._checked.get(token)
         if claims is None:
             if untrusted_issuer(token) != ISSUER:

@@ -1,4 +1,4 @@
-"""The claims of tokens whose signature was checked: a check takes a tenth of a millisecond, and clients come again."""
+"""A cache of the claims of tokens whose signature was verified, since a check takes 0.1 ms and clients send the same token again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _MOST = 4_096
-"""Tokens that are remembered; with more, all are checked anew."""
+"""Most tokens kept; when it is reached the cache is cleared."""
 
 
 class CheckedTokens(dict[str, Mapping[str, Any]]):
-    """Token → its claims. Whether these hold now is the caller's question: nothing is forgotten with time."""
+    """Token → its claims. Entries do not expire: the caller must check the times of the claims."""
 
     def claims_of(self, token: str, check: Callable[[str], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The claims; `check` gives those of a token that comes for the first time, or raises."""
+        """The token's claims. For a token not seen before, `check` verifies it and returns them, or raises."""
         claims = self.get(token)
         if claims is None:
             claims = check(token)

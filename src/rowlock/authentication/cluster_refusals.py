@@ -7,12 +7,12 @@ import re
 from rowlock.errors import ApiError, Forbidden, Unauthorized, Unavailable
 
 _OF_RBAC = re.compile(r'is forbidden: User "[^"]*" cannot ')
-"""A right that is missing; admission, quotas and policies refuse in other words."""
+"""Matches RBAC refusals only; admission, quotas and policies use other words."""
 
 
 def refusal_for_owner(error: ApiError) -> ApiError:
-    """503 where the server's credentials count no longer: the owner's do. A right that the server lacks is said with who lists all of
-    them. Any other error as it is."""
+    """Unauthorized becomes 503: the server's credentials have expired, not the owner's. An RBAC refusal gets advice on how to list the
+    rights that the server lacks. Any other error is returned as it is."""
     if isinstance(error, Unauthorized):
         return Unavailable(
             f"the credentials of this server do not count any more, your own token does: {error.message}"

@@ -1,7 +1,7 @@
-"""Tokens of service accounts: JWTs (ES256) signed with a key of the data directory, as TokenRequest gives them.
+"""Tokens of service accounts: JWTs (ES256) signed with a key of the data directory, as TokenRequest returns them.
 
-A token is good for its audiences until it expires, and only while its account, and the pod that it is bound to, are the ones it was
-made for. PyJWT is imported for the first token: most of what it needs is OpenSSL, which takes a tenth of a second.
+A token is valid for its audiences until it expires, and only while its account, and the object that it is bound to, exist with the same
+uid. PyJWT is imported for the first token, because loading it (mostly OpenSSL) takes 0.1 s.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _EXTRA = "authentication.kubernetes.io/"
 
 
 class IssuedToken(NamedTuple):
-    """A token, and when it expires (seconds since the epoch)."""
+    """A token, and when it expires (Unix seconds)."""
 
     token: str
     expires: int
 
 
 class ServiceAccountTokens:
-    """Makes tokens, and says whose they are."""
+    """Issues service account tokens and resolves them to users."""
 
     def __init__(self, key_file: Path, view: View, *, clock: Callable[[], float] = time.time) -> None:
         self._key_file, self._view, self._clock = key_file, view, clock
         self._private_key: EllipticCurvePrivateKey | None = None
         self._checked = CheckedTokens()
-        """The claims of tokens whose signature was found good."""
+        """The claims of tokens whose signature was verified."""
 
     def load(self) -> EllipticCurvePrivateKey:
-        """The key; read (and what reads it imported) the first time. Raises OSError, ValueError."""
+        """The signing key. The first call reads it and imports PyJWT and cryptography. Raises OSError, ValueError."""
         if self._private_key is None:
             import jwt  # noqa: F401  so that the first token need not wait for it
             from cryptography.hazmat.primitives.asymmetric import ec
@@ -72,7 +72,7 @@ class ServiceAccountTokens:
         seconds: int = DEFAULT_SECONDS,
         bound: Object | None = None,
     ) -> IssuedToken:
-        """A token for an account. `audiences` () is this API server; `bound` is the Pod or Secret that it lives with."""
+        """A token for an account. `audiences` () means this API server; `bound` is the Pod or Secret whose deletion revokes it."""
         import jwt
 
         now = int(self._clock())
@@ -90,7 +90,7 @@ class ServiceAccountTokens:
         return IssuedToken(jwt.encode(claims, self.load(), _ALGORITHM), now + seconds)
 
     def authenticate(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> User:
-        """Whose token it is. Raises Unauthorized with the reason."""
+        """The user of a token. Raises Unauthorized with the reason."""
         claims = self._checked.claims_of(token, self._check_signature)
         now = self._clock()
         if not claims["nbf"] - 60 <= now < claims["exp"]:
@@ -103,7 +103,7 @@ class ServiceAccountTokens:
         return self._user(claims)
 
     def find_user(self, token: str) -> User | None:
-        """Whose token for this API server it is; None where it is nobody's."""
+        """The user of a token for this API server; None if the token is not valid."""
         if untrusted_issuer(token) != ISSUER:
             return None
         try:
@@ -112,7 +112,7 @@ class ServiceAccountTokens:
             return None
 
     def audiences_of(self, token: str) -> Sequence[str]:
-        """Of a token that was authenticated."""
+        """The audiences of a token that was authenticated before; () if unknown."""
         claims = self._checked.get(token)
         return claims["aud"] if claims else ()
 
@@ -164,13 +164,13 @@ def _reference(obj: Object) -> dict[str, str]:
 
 
 def looks_like_jwt(token: str) -> bool:
-    """Three parts, of which the first is a JSON object in base64: tokens of people and of the owner are no such thing."""
+    """Whether the token has three parts, the first beginning like a JSON object in base64. The owner's and static tokens do not."""
     return token.startswith("eyJ") and token.count(".") == 2
 
 
 def untrusted_issuer(token: str) -> str:
-    """Who a token says has made it; "" where it says nothing. It only chooses who checks the signature, which costs a tenth of a
-    millisecond: so nobody's is checked twice."""
+    """The issuer that an unverified token claims, or "". It only selects which key verifies the signature, so that each token is
+    verified once (0.1 ms)."""
     if not looks_like_jwt(token):
         return ""
     payload = token.split(".")[1]

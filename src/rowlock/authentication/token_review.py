@@ -1,4 +1,4 @@
-"""Whose a token is: of a service account or of a person, and for which audiences. TokenReviews ask this."""
+"""Answers TokenReviews: the user of a token, a service account or a person, and its audiences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.errors import Unauthorized
 
 
 class ReviewedToken(NamedTuple):
-    """Whose a token is, and for which of the audiences that were asked about; or what is wrong with it."""
+    """A token's user and those of the requested audiences that it is valid for; or the error."""
 
     user: User | None
     audiences: Sequence[str] = ()
@@ -19,11 +19,11 @@ class ReviewedToken(NamedTuple):
 
 
 ReviewToken = Callable[[str, Sequence[str]], ReviewedToken]
-"""From a token and audiences, () being this API server."""
+"""Takes a token and audiences; () means this API server."""
 
 
 def token_reviewer(accounts: ServiceAccountTokens | None, authenticator: TokenAuthenticator) -> ReviewToken:
-    """Reviews tokens of service accounts (None: there are none) and of people."""
+    """A reviewer of service account tokens (if `accounts` is not None) and of all tokens that the authenticator knows."""
 
     def review_token(token: str, audiences: Sequence[str]) -> ReviewedToken:
         if accounts is None or not looks_like_jwt(token) or untrusted_issuer(token) not in ("", ISSUER):

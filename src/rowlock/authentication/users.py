@@ -1,7 +1,7 @@
-"""Who may come in: the owner by the data directory's token, others by a file of theirs.
+"""Static tokens: the owner's, from the data directory, and those of other users, from a token file.
 
-The file is kube-apiserver's own (`--token-auth-file`): a line `token,user,uid,"group,group"` for each. What each may do
-is said by bindings of roles (`authorization/`): `system:masters` may do everything; the groups `rowlock:admins`,
+The file has kube-apiserver's format (`--token-auth-file`): a line `token,user,uid,"group,group"` per user. Role bindings
+decide what each user may do (`authorization/`): `system:masters` may do everything; the groups `rowlock:admins`,
 `rowlock:editors` and `rowlock:viewers` have the roles of those names for all projects.
 """
 
@@ -18,20 +18,20 @@ from rowlock.errors import BadRequest
 
 MASTERS, AUTHENTICATED = "system:masters", "system:authenticated"
 LOOPBACK_ADDRESSES = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
-"""Addresses that nobody else's machine can reach us by."""
+"""Our addresses that other machines cannot reach."""
 MIN_TOKEN_LENGTH = 20
-"""The least number of characters of a token: shorter ones could be guessed over a network."""
+"""Fewest characters of a token; shorter ones could be guessed over a network."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """An authenticated user."""
 
     name: str
     groups: tuple[str, ...] = (AUTHENTICATED,)
     uid: str = ""
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
-    """What else the authenticator knows, such as the pod that a token is bound to."""
+    """Other attributes from the authenticator, such as the pod that a token is bound to."""
 
     @property
     def is_master(self) -> bool:
@@ -43,7 +43,7 @@ ADMIN = User("rowlock-admin", (MASTERS, AUTHENTICATED))
 
 
 def service_account_groups(name: str) -> tuple[str, ...]:
-    """The groups of a service account, by its full name; none for anybody else."""
+    """The groups of a service account, given its full user name; () for other users."""
     parts = name.split(":")
     if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4:
         return ()
@@ -51,7 +51,7 @@ def service_account_groups(name: str) -> tuple[str, ...]:
 
 
 class TokenAuthenticator:
-    """Whose a token is. With `loopback_only`, the owner's opens nothing to who comes from another address than loopback."""
+    """Resolves tokens to users. With `loopback_only`, the owner's token is accepted only on our loopback addresses."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class TokenAuthenticator:
         loopback_only: bool = False,
         service_accounts: Callable[[str], User | None] | None = None,
     ) -> None:
-        # A dictionary compares whole hashes, made with a secret of this process: how long it takes tells a guesser nothing.
+        # A dictionary lookup compares hashes keyed with a secret of this process, so its timing reveals nothing about tokens.
         self._users = {**users, **({owner: ADMIN} if owner else {})}
         self._loopback_only = loopback_only
         self._service_accounts = service_accounts
 
     def authenticate(self, token: str, address: str = "127.0.0.1") -> User | None:
-        """`address` is the one of ours that the client has reached."""
+        """The user of a token, or None. `address` is our address that the client connected to."""
         user = self._users.get(token)
         if user is None and self._service_accounts is not None:
             return self._service_accounts(token)
@@ -75,7 +75,7 @@ class TokenAuthenticator:
 
 
 def read_token_file(path: Path) -> dict[str, User]:
-    """The users of a file, by token. Raises BadRequest with what to do about it."""
+    """The users of a token file, by token. Raises BadRequest, which says what to do."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

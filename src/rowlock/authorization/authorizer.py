@@ -1,4 +1,4 @@
-"""The question that every request comes down to: may this user do that? As k8s.io/apiserver/pkg/authorization has it."""
+"""The interface for authorizing a request: may this user do this? As in k8s.io/apiserver/pkg/authorization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.objects import Object
 
 
 class Attributes(NamedTuple):
-    """What is to be done. `path` is for requests about no resource; with it only `verb` counts."""
+    """The action to authorize. With `path`, of a non-resource request, only `verb` counts besides."""
 
     verb: str
     group: str = ""
@@ -23,23 +23,23 @@ class Attributes(NamedTuple):
 
 
 class AccessDecision(NamedTuple):
-    """Whether it is allowed, and which binding says so; or what stood in the way."""
+    """Whether it is allowed; `reason` names the binding that allows it, or what went wrong."""
 
     allowed: bool
     reason: str = ""
 
 
 class Authorizer(Protocol):
-    """Decides at once, from what is committed now."""
+    """Decides without waiting, from the committed state."""
 
     def authorize(self, user: User, attributes: Attributes) -> AccessDecision: ...
 
     def rules_for(self, user: User, namespace: str) -> Sequence[Object]:
-        """The PolicyRules that bindings give this user in the namespace, those of the whole cluster first."""
+        """The PolicyRules that bindings give this user in the namespace, those of cluster role bindings first."""
         ...
 
     def missing_roles(self, user: User, namespace: str) -> Sequence[NotFound]:
-        """The roles that this user's bindings name and that are not there."""
+        """NotFound errors for the roles that this user's bindings name and that do not exist."""
         ...
 
     def role_rules(self, role_ref: Object, namespace: str) -> Sequence[Object]:
@@ -48,7 +48,7 @@ class Authorizer(Protocol):
 
 
 def _denied_error(user: User, attributes: Attributes, reason: str = "") -> Forbidden:
-    """The 403 for a user who may not: kube-apiserver's sentence."""
+    """The 403 for a denied request, in kube-apiserver's words."""
     if attributes.path:
         text = f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
         return Forbidden(f"{text}: {reason}" if reason else text, details={})
@@ -66,7 +66,7 @@ def _denied_error(user: User, attributes: Attributes, reason: str = "") -> Forbi
 
 
 def require(authorizer: Authorizer, user: User, attributes: Attributes) -> None:
-    """Raises Forbidden."""
+    """Raises Forbidden unless the user may do it."""
     decision = authorizer.authorize(user, attributes)
     if not decision.allowed:
         raise _denied_error(user, attributes, decision.reason)

@@ -1,7 +1,7 @@
-"""The roles and bindings that a cluster is born with; what is missing of them comes back at every start.
+"""The initial roles and bindings of a cluster; missing ones are restored at every start.
 
-Kubernetes' own (`cluster-admin`, `admin`, `edit`, `view`, what all users may ask about themselves), and rowlock's three: `rowlock:viewer`,
-`rowlock:editor`, `rowlock:admin`. As plugin/pkg/auth/authorizer/rbac/bootstrappolicy. Pure.
+Kubernetes' own (`cluster-admin`, `admin`, `edit`, `view`, those for all users such as `system:basic-user`), and rowlock's `rowlock:viewer`,
+`rowlock:editor`, `rowlock:admin`. As in plugin/pkg/auth/authorizer/rbac/bootstrappolicy. Pure.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _BINDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rowlock:editors": ("rowlock:editor", ("rowlock:editors",)),
     "rowlock:viewers": ("rowlock:viewer", ("rowlock:viewers",)),
 }
-"""Binding → its role, and the groups that have it everywhere."""
+"""Cluster role binding → its role, and the groups that have it."""
 
 
 def initial_objects() -> list[tuple[Kind, Object]]:
-    """Every role and binding of a new cluster; roles that aggregate others have their rules already."""
+    """Every role and binding of a new cluster. The rules of aggregated roles are filled in."""
     return [*((CLUSTER_ROLE, role) for role in _cluster_roles()), *((CLUSTER_ROLE_BINDING, one) for one in _bindings())]
 
 
 def reconcile(view: View) -> Iterator[tuple[Kind, Object]]:
-    """Objects that somebody made poorer than they are born: with the missing rules and subjects, for an update.
+    """Existing initial objects that lost rules, subjects or labels, each completed for an update.
 
-    An object whose annotation `rbac.authorization.kubernetes.io/autoupdate` is not "true" is left as it is."""
+    Skips objects whose annotation `rbac.authorization.kubernetes.io/autoupdate` is not "true"."""
     for kind, default in initial_objects():
         stored = view.get(kind, "", objects.name(default))
         if stored is None or objects.annotations(stored).get(_AUTO_UPDATE) != "true":
@@ -74,7 +74,7 @@ def _cluster_roles() -> tuple[Object, ...]:
     text = resources.files(__package__).joinpath("cluster_roles.json").read_bytes()
     entries: dict[str, dict[str, Any]] = msgspec.json.decode(text)
     roles = {name: _object(CLUSTER_ROLE, name, entry) for name, entry in sorted(entries.items())}
-    while True:  # a role may aggregate one that aggregates: as often as something changes
+    while True:  # aggregated roles may aggregate each other: repeat until nothing changes
         before = list(roles.values())
         for name, role in roles.items():
             if role.get("aggregationRule"):

@@ -1,4 +1,4 @@
-"""Users grant only rights that they have, as in the policy-based registries of kube-apiserver.
+"""Users may grant only rights that they have, as in the policy-based registries of kube-apiserver.
 
 The writer of a role must hold all of its rules, or the verb `escalate` on it; the writer of a binding must hold all rules of the role that
 it names, or the verb `bind` on that role.
@@ -18,7 +18,7 @@ from rowlock.objects import Object
 from rowlock.system.unix_accounts import check_annotation_is_kept
 
 _COLLECTOR_FIELDS = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
-"""Metadata that the garbage collector changes: no right is changed by it."""
+"""Metadata that the garbage collector changes; it does not affect rights."""
 _EVERYTHING: Sequence[Object] = (
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -26,7 +26,7 @@ _EVERYTHING: Sequence[Object] = (
 
 
 def escalation_review(authorizer: Authorizer, user: User, kind: Kind) -> Callable[[Object | None, Object], None] | None:
-    """What to ask of a write of this kind (`WriteOptions.review`); None when there is nothing to ask."""
+    """The check for writes of this kind by this user (`WriteOptions.review`); None if there is nothing to check."""
     if user.is_master:
         return None
     if kind is kinds.NAMESPACE:
@@ -48,7 +48,7 @@ def _without_collector_fields(obj: Object) -> Object:
 
 
 def _check_role(authorizer: Authorizer, user: User, kind: Kind, old: Object | None, new: Object) -> None:
-    """Raises Forbidden."""
+    """Raises Forbidden unless the user holds the role's rules or may escalate."""
     namespace, name = objects.namespace(new), objects.name(new)
     may_escalate = Attributes("escalate", kind.group, kind.plural, "", namespace, name if old is not None else "")
     if authorizer.authorize(user, may_escalate).allowed:
@@ -61,7 +61,7 @@ def _check_role(authorizer: Authorizer, user: User, kind: Kind, old: Object | No
 
 
 def _check_binding(authorizer: Authorizer, user: User, kind: Kind, old: Object | None, new: Object) -> None:
-    """Raises Forbidden; NotFound for a role that is not there, whose rules nobody can hold."""
+    """Raises Forbidden unless the user holds the role's rules or may bind it; NotFound if the role does not exist."""
     namespace, ref = objects.namespace(new), new.get("roleRef") or {}
     plural = {"Role": "roles", "ClusterRole": "clusterroles"}.get(str(ref.get("kind")), "")
     may_bind = Attributes("bind", str(ref.get("apiGroup")), plural, "", namespace, str(ref.get("name")))
@@ -70,7 +70,7 @@ def _check_binding(authorizer: Authorizer, user: User, kind: Kind, old: Object |
     try:
         rules = authorizer.role_rules(ref, namespace)
     except NotFound:
-        raise not_found(kind.plural, str(ref.get("name")), kind.group) from None  # as upstream words it
+        raise not_found(kind.plural, str(ref.get("name")), kind.group) from None  # upstream's error message
     _check_held(authorizer, user, kind, new, rules)
 
 

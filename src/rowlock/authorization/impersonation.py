@@ -1,6 +1,6 @@
-"""`kubectl --as`: a request in another user's name, if its sender has the verb `impersonate` on that user.
+"""Impersonation (`kubectl --as`): a request as another user, if its sender has the verb `impersonate` on that user.
 
-As k8s.io/apiserver/pkg/endpoints/filters/impersonation.go: the user (or service account), each group and the uid are asked for one
+As in k8s.io/apiserver/pkg/endpoints/filters/impersonation.go: the user (or service account), each group and the uid are authorized one
 by one.
 """
 
@@ -17,7 +17,7 @@ _ANONYMOUS, _UNAUTHENTICATED = "system:anonymous", "system:unauthenticated"
 
 
 def impersonate(authorizer: Authorizer, user: User, headers: Iterable[tuple[bytes, bytes]]) -> User:
-    """Who the headers `Impersonate-…` say is asking. Raises Forbidden, BadRequest for groups of nobody."""
+    """The user that the `Impersonate-…` headers name, or `user` without them. Raises Forbidden; BadRequest for groups without a user."""
     values: dict[str, list[str]] = {}
     for header, value in headers:
         if header.startswith(b"impersonate-") and value:

@@ -1,4 +1,4 @@
-"""The kubelet's requests for tokens, answered in the same process: what TokenRequest does for a node."""
+"""Answers the kubelet's token requests in-process, in place of the TokenRequest API."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rowlock.errors import NotFound, not_found
 
 @dataclass(frozen=True, slots=True)
 class PodTokenSource:
-    """Tokens bound to pods of this cluster."""
+    """Issues tokens bound to pods of this cluster."""
 
     tokens: ServiceAccountTokens
     authorizer: RbacAuthorizer
     view: View
 
     def load(self) -> None:
-        """Read the key, and import what reads it. Raises OSError, ValueError."""
+        """Read the signing key and import the libraries for it. Raises OSError, ValueError."""
         self.tokens.load()
 
     def request_token(self, pod: Any, audience: str, seconds: int) -> tuple[str, float]:
-        """`pod` names itself, its namespace, uid and account. Raises NotFound where either is gone."""
+        """A token and its expiry (Unix seconds). `pod` has name, namespace, uid and account. Raises NotFound if pod or account is gone."""
         account = self.view.get(kinds.SERVICE_ACCOUNT, pod.namespace, pod.service_account)
         bound = self.view.get(kinds.POD, pod.namespace, pod.name)
         if account is None:
@@ -37,7 +37,7 @@ class PodTokenSource:
         return issued.token, float(issued.expires)
 
     def has_rights(self, namespace: str, account: str) -> bool:
-        """Is anything bound to this account, or does it ask for its token to be mounted?"""
+        """Whether any binding names this account, or it sets automountServiceAccountToken."""
         if self.authorizer.has_bindings(f"system:serviceaccount:{namespace}:{account}"):
             return True
         found = self.view.get(kinds.SERVICE_ACCOUNT, namespace, account)

@@ -12,19 +12,19 @@ from rowlock.objects import Object
 
 _ALL = "*"
 _ANY_NAME = "\0"
-"""Stands for the names of a rule that names none; no object is called so."""
+"""Index key of rules without resource names; no object can have this name."""
 _FEW_RULES = 16
 MOST_PARTS, MOST_COMPARISONS = 5_000, 50_000
-"""Of rules that somebody grants without the right to grant anything: single rights, and rules that these are held against."""
+"""Limits of an escalation check: single rights in the granted rules, and comparisons of a right with a rule."""
 _FIELDS = {
     "apiGroups": "APIGroups", "resources": "Resources", "nonResourceURLs": "NonResourceURLs",
     "resourceNames": "ResourceNames", "verbs": "Verbs",
 }  # fmt: skip
-"""A rule's fields, and what a refusal calls them, in its order."""
+"""A rule's fields and their names in a refusal, in the refusal's order."""
 
 
 class CompiledRule:
-    """A PolicyRule, made ready to be asked often."""
+    """A PolicyRule with its fields as sets, for fast repeated checks."""
 
     __slots__ = ("_groups", "_names", "_resources", "_urls", "_verbs")
 
@@ -34,11 +34,11 @@ class CompiledRule:
         self._names, self._urls = texts["resourceNames"], texts["nonResourceURLs"]
 
     def index_keys(self) -> tuple[Iterable[str], ...]:
-        """What a question must name of it: verbs, groups, resources, names."""
+        """The values under which `RuleIndex` files the rule: verbs, groups, resources, names."""
         return self._verbs, self._groups, self._resources, self._names or (_ANY_NAME,)
 
     def allows(self, attributes: Attributes) -> bool:
-        """Whether this rule alone allows it."""
+        """Whether this rule allows the action."""
         verb, group, resource, subresource, _, name, path = attributes
         if verb not in self._verbs and _ALL not in self._verbs:
             return False
@@ -55,8 +55,8 @@ class CompiledRule:
 
 
 class RuleIndex:
-    """Rules that are asked together. A role may have tens of thousands: only those are looked at that name what the question
-    names, by that of its fields which the fewest rules share."""
+    """Rules that are checked together. A role may have tens of thousands, so only rules are checked that match the action in one field:
+    the field for which the fewest rules match."""
 
     __slots__ = ("_indexes", "_rules")
 
@@ -65,7 +65,7 @@ class RuleIndex:
         self._indexes: tuple[dict[str, list[CompiledRule]], ...] | None = None
 
     def candidates(self, attributes: Attributes) -> Sequence[CompiledRule]:
-        """The rules that may allow it: all that do are among them."""
+        """A superset of the rules that allow the action."""
         if len(self._rules) <= _FEW_RULES or attributes.path:
             return self._rules
         if self._indexes is None:
@@ -98,7 +98,7 @@ def _url_covers(owned: str, url: str) -> bool:
 
 
 def uncovered_rules(owned: Iterable[Object], granted: Sequence[Object]) -> list[Object]:
-    """What of `granted` is in none of the `owned` rules, one verb of one resource at a time: upstream's `Covers`. Raises
+    """The rights of `granted`, split into one verb on one resource each, that no `owned` rule allows: upstream's `Covers`. Raises
     TooManyRules."""
     if sum(map(_count_parts, granted)) > MOST_PARTS:
         raise TooManyRules
@@ -115,18 +115,18 @@ def uncovered_rules(owned: Iterable[Object], granted: Sequence[Object]) -> list[
 
 
 class TooManyRules(Exception):
-    """To see whether somebody has all of these rights would take too long."""
+    """Comparing these rights with the user's own would take too long."""
 
 
 def _count_parts(rule: Object) -> int:
-    """How many rules `_break_down` makes of one: a rule of a thousand verbs, groups and resources each would make a billion."""
+    """How many rules `_break_down` yields for one: a rule of a thousand verbs, groups and resources each yields a billion."""
     counts = {field: len(rule.get(field) or ()) for field in _FIELDS}
     things = counts["apiGroups"] * counts["resources"] * max(1, counts["resourceNames"]) + counts["nonResourceURLs"]
     return things * counts["verbs"]
 
 
 def _question_of(part: Object) -> Attributes:
-    """Whether somebody may do the one thing that a part of a rule is about."""
+    """The action that a part of a rule, as `_break_down` yields it, allows."""
     (verb,) = part["verbs"]
     if urls := part.get("nonResourceURLs"):
         return Attributes(verb, path=urls[0])
@@ -137,7 +137,7 @@ def _question_of(part: Object) -> Attributes:
 
 
 def _break_down(rule: Object) -> Iterator[Object]:
-    """Rules that each allow one thing."""
+    """Split a rule into rules that allow one action each."""
     verbs = rule.get("verbs") or ()
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
@@ -152,7 +152,7 @@ def _break_down(rule: Object) -> Iterator[Object]:
 
 
 def describe_rules(rules: Iterable[Object]) -> str:
-    """One rule a line, those about the same resource in one, as upstream's `CompactRules` and `CompactString` write them."""
+    """One rule a line, rules about the same resource merged, as upstream's `CompactRules` and `CompactString` write them."""
     merged: dict[tuple[Any, ...], Object] = {}
     for number, rule in enumerate(rules):
         fields = () if rule.get("nonResourceURLs") else ("apiGroups", "resources", "resourceNames")
@@ -168,5 +168,5 @@ def _describe_rule(rule: Object) -> str:
 
 
 def quote_list(texts: Sequence[str]) -> str:
-    """As Go prints strings with %q."""
+    """Strings as Go's %q prints a slice of them."""
     return "[" + " ".join(json.dumps(text, ensure_ascii=False) for text in texts) + "]"

@@ -1,8 +1,8 @@
 """RBAC: bindings give the rules of roles to users, groups and service accounts, in one namespace or in all.
 
-The index has every binding under each of its subjects and every role compiled; the store tells it of each change as it is committed,
-so a decision looks only at the bindings of who asks. Decisions are remembered until rights change. As plugin/pkg/auth/authorizer/rbac;
-`system:masters` may do everything whatever the bindings say, as upstream.
+The index holds every binding under each of its subjects, and every role compiled; the store reports each change as it commits. So a
+decision looks only at the user's own bindings. Decisions are cached until rights change. As in plugin/pkg/auth/authorizer/rbac;
+`system:masters` may do everything regardless of bindings, as upstream.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, Object
 
 _REMEMBERED_DECISIONS = 16_384
-"""As many answers are kept; then all are forgotten (each is some hundred bytes, and made anew in microseconds)."""
+"""Most decisions cached; then the cache is cleared (each takes some hundred bytes, and microseconds to compute again)."""
 _ALLOWED = AccessDecision(True)
 _ROLE_KINDS = {"Role": kinds.ROLE, "ClusterRole": kinds.CLUSTER_ROLE}
 
 Subject = tuple[str, str]
-"""`User` or `Group`, and its name; a service account is the user that it acts as."""
+"""`User` or `Group`, and its name; a service account counts as the user that it authenticates as."""
 
 
 class _Binding(NamedTuple):
-    """A binding, as the index has it."""
+    """A binding, as stored in the index."""
 
     kind: Kind
     key: Key
     role: tuple[Kind, Key] | None
-    """None: it names something that is no role."""
+    """None if it does not refer to a role that it may refer to."""
     role_ref: Object
     subjects: dict[Subject, str]
-    """Each with the words for it in a decision."""
+    """Subject → its description in a decision."""
 
 
 class RbacSource(Protocol):
-    """What has the RBAC objects, and tells of changes: a store's committed state, or a watch cache of another cluster."""
+    """Provides the RBAC objects and reports changes: a store's committed state, or a watch cache of another cluster."""
 
     def all(self, kind: Kind) -> Iterable[Object]: ...
 
@@ -49,7 +49,7 @@ class RbacSource(Protocol):
 
 
 class RbacAuthorizer:
-    """Answers from the RBAC objects of a source, which it follows."""
+    """An `Authorizer` over the RBAC objects of a source, kept up to date by its changes."""
 
     def __init__(self, state: RbacSource) -> None:
         self._roles: dict[tuple[Kind, Key], tuple[Sequence[Object], RuleIndex]] = {}
@@ -58,16 +58,16 @@ class RbacAuthorizer:
         """Subject → namespace ("" = the cluster) → its bindings."""
         self._decisions: dict[tuple[str, tuple[str, ...], Attributes], AccessDecision] = {}
         self.version = 0
-        """Moves with every change of rights."""
+        """Incremented at every change of RBAC objects."""
         for kind in kinds.RBAC:
             for obj in state.all(kind):
                 self._store_object(kind, objects.key(obj), obj)
         state.observe(kinds.RBAC, self._apply_change)
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ decisions
 
     def authorize(self, user: User, attributes: Attributes) -> AccessDecision:
-        """Whether a binding allows it."""
+        """Whether any binding allows it."""
         if user.is_master:
             return _ALLOWED
         question = (user.name, user.groups, attributes)
@@ -89,16 +89,16 @@ class RbacAuthorizer:
         return AccessDecision(False, "RBAC: " + (missing[0] if len(missing) == 1 else f"[{', '.join(missing)}]"))
 
     def has_bindings(self, user_name: str) -> bool:
-        """Is this user, or service account, named by any binding?"""
+        """Whether any binding names this user or service account."""
         return ("User", user_name) in self._by_subject
 
     def missing_roles(self, user: User, namespace: str) -> Sequence[NotFound]:
-        """The roles that this user's bindings name and that are not there, each once."""
+        """NotFound errors for the roles that this user's bindings name and that do not exist, each once."""
         bindings = [binding for binding, _ in self._bindings_of(user, namespace) if binding.role not in self._roles]
         return list({error.message: error for error in map(_missing_role, bindings)}.values())
 
     def rules_for(self, user: User, namespace: str) -> Sequence[Object]:
-        """The rules of all bindings of a user, the cluster's first; each as its role has it."""
+        """The rules of all bindings of a user, unmerged, those of cluster role bindings first."""
         found: list[Object] = []
         for binding, _ in self._bindings_of(user, namespace):
             found += self._roles[binding.role][0] if binding.role in self._roles else ()
@@ -116,7 +116,7 @@ class RbacAuthorizer:
         return role[0]
 
     def _bindings_of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, str]]:
-        """The user's bindings, each with the words for the subject that it is found by."""
+        """The user's bindings, each with the description of the subject that matched."""
         subjects = (("User", user.name), *(("Group", group) for group in user.groups))
         entries = [(subject, spaces) for subject in subjects if (spaces := self._by_subject.get(subject))]
         for space in ("", namespace) if namespace else ("",):
@@ -162,7 +162,7 @@ def _read_binding(kind: Kind, key: Key, obj: Object) -> _Binding:
     ref = obj.get("roleRef") or {}
     role_kind = _ROLE_KINDS.get(str(ref.get("kind")))
     if role_kind is kinds.ROLE and kind is kinds.CLUSTER_ROLE_BINDING:
-        role_kind = None  # there is no namespace to look for it in
+        role_kind = None  # a cluster role binding has no namespace to find a Role in
     role = (role_kind, Key(key.namespace if role_kind.namespaced else "", str(ref.get("name")))) if role_kind else None
     subjects: dict[Subject, str] = {}
     for entry in obj.get("subjects") or ():

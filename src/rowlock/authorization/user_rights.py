@@ -1,4 +1,4 @@
-"""The rights of one user as the other faces of the cluster ask for them: by kind, not by words."""
+"""The rights of one user, for the REST API and other callers that ask by kind instead of by resource name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowlock.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class UserRights:
-    """Asks the authorizer anew each time: what is taken away counts for a request that has begun, too."""
+    """Asks the authorizer on every call, so that a revoked right is gone even for a request in progress."""
 
     authorizer: Authorizer
     user: User
@@ -33,9 +33,9 @@ class UserRights:
         return self.authorizer.authorize(self.user, attributes).allowed
 
     def escalation_review(self, kind: Kind) -> Callable[[Object | None, Object], None] | None:
-        """Users grant only rights that they have, through every API."""
+        """The check that the user grants only rights that they have; None if there is nothing to check."""
         return escalation_review(self.authorizer, self.user, kind)
 
     def may_use_queue(self, queue: str) -> bool:
-        """Whether jobs of any namespace may use it: by the verb `use`, or by the right to change the queue itself."""
+        """Whether the user's jobs may use the queue: with the verb `use`, or with `update` on the queue."""
         return any(self.allows(verb, kinds.QUEUE, name=queue) for verb in ("use", "update"))

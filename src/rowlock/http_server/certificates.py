@@ -1,8 +1,8 @@
 """The cluster's own certificate authority and server certificate, made once in the data directory.
 
-HTTPS is needed on loopback too: kubectl silently drops its token for `http://` servers. Keys are EC (P-256): fast to
-make and to use. A certificate near its end, or one that lacks a wanted name, is made anew under the same CA; so is whatever is damaged
-and can be made again from the keys. A key that is damaged is refused: what it signed would end, and perhaps there is a backup.
+HTTPS is needed on loopback too: kubectl silently drops its token for `http://` servers. Keys are EC (P-256), which are fast to
+make and to use. A certificate that expires soon, lacks a name or is damaged is made again under the same CA. A damaged CA or token key
+is an error, because replacing it would invalidate all that it signed, and there may be a backup.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rowlock.http_server.shortages import shortage_sentence
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 IN_PODS = ("10.77.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
-"""What pods call the server (`kubelet/network/loopback_relay.py`)."""
+"""Names and addresses of the server inside pods (`kubelet/network/loopback_relay.py`)."""
 _ACCOUNT_KEY = "service-account.key"
-"""What service account tokens are signed with (`authentication/service_account_tokens.py`)."""
+"""File of the key that signs service account tokens (`authentication/service_account_tokens.py`)."""
 _Key = ec.EllipticCurvePrivateKey
 _HASH = ec.ECDSA(hashes.SHA256())
 _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
@@ -37,7 +37,7 @@ _CA_DAYS, _SERVER_DAYS, _RENEW_DAYS = 3650, 365, 30
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where the files are."""
+    """Paths of the certificate files."""
 
     ca: Path
     certificate: Path
@@ -47,7 +47,7 @@ class Certificates:
 def ensure_certificates(
     directory: Path, names: Sequence[str] = LOOPBACK, *, now: datetime | None = None
 ) -> Certificates:
-    """The certificates of a data directory, made or renewed where needed."""
+    """The certificates of a data directory, made or renewed where needed. Raises OSError; ValueError for a damaged key."""
     now, names = now or datetime.now(UTC), (*names, *IN_PODS)
     directory.mkdir(parents=True, exist_ok=True)
     certificates = Certificates(directory / "ca.crt", directory / "server.crt", directory / "server.key")
@@ -65,7 +65,7 @@ def ensure_certificates(
 
 
 def _ensure_authority(path: Path, key_path: Path, now: datetime) -> _Key:
-    """The key of the authority; both are made where neither is there. Raises ValueError for a damaged key."""
+    """The key of the authority; key and certificate are made if neither exists. Raises ValueError for a damaged key."""
     if not os.path.lexists(path) and not os.path.lexists(key_path):
         return _make_authority(path, key_path, now, ec.generate_private_key(ec.SECP256R1()))
     renewal = f"and {path}: both are made anew then, and clients that know the old ca.crt need the new one (`rowlock kubeconfig`)"
@@ -73,7 +73,7 @@ def _ensure_authority(path: Path, key_path: Path, now: datetime) -> _Key:
     certificate = _read_certificate(path)
     is_whole = certificate is not None and _is_signed_by(certificate, certificate.public_key())
     if certificate is None or not is_whole or certificate.public_key() != key.public_key():
-        # Clients that have the former certificate go on with one of the same name and key.
+        # Clients that trust the old certificate accept a new one with the same name and key.
         served = _read_certificate(path.with_name("server.crt"))
         if is_whole and (served is None or not _is_signed_by(served, key.public_key())):
             raise ValueError(
@@ -88,12 +88,14 @@ def _ensure_authority(path: Path, key_path: Path, now: datetime) -> _Key:
 
 
 def _read_key(path: Path, otherwise: str) -> _Key:
-    """A private key. Raises OSError, and ValueError with what to do."""
+    """Read a private key. Raises ValueError, which says what to do."""
     problem = ""
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
         if isinstance(key, ec.EllipticCurvePrivateKey):
-            key.public_key().verify(key.sign(b"", _HASH), b"", _HASH)  # its two halves may differ by a bit
+            key.public_key().verify(
+                key.sign(b"", _HASH), b"", _HASH
+            )  # a flipped bit may make private and public half differ
             _close(path)
             return key
         problem = "it holds no EC key"
@@ -107,9 +109,9 @@ def _read_key(path: Path, otherwise: str) -> _Key:
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
-    """None where there is none that can be read. Raises OSError for what is no file."""
+    """The certificate; None if it is missing or damaged. Raises OSError if the path cannot be read."""
     try:
-        with warnings.catch_warnings(action="error"):  # what no RFC allows was read with a warning: ours has none
+        with warnings.catch_warnings(action="error"):  # our certificates cause no warning: one means damage
             certificate = x509.load_pem_x509_certificate(path.read_bytes())
             certificate.public_key()
     except (FileNotFoundError, ValueError, UnsupportedAlgorithm, Warning):
@@ -126,11 +128,11 @@ def _is_signed_by(certificate: x509.Certificate, signer: object) -> bool:
         return False
     return (
         certificate.signature_algorithm_oid == SignatureAlgorithmOID.ECDSA_WITH_SHA256
-    )  # it stands outside of what is signed
+    )  # this field is outside the signed part
 
 
 def _close(path: Path) -> None:
-    """Keys are for their owner alone. Raises OSError."""
+    """Make a key file readable by its owner only. Raises OSError."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         path.chmod(0o600)
@@ -138,7 +140,7 @@ def _close(path: Path) -> None:
 
 
 def _is_sound(certificates: Certificates, signer: _Key, names: Sequence[str], now: datetime) -> bool:
-    """Is the server's certificate the authority's, does it last, has it all names, and is its key there? What is damaged is said."""
+    """Whether the server certificate is signed by the authority, has its key and all names, and is not about to expire. Warns of damage."""
     if not (os.path.lexists(certificates.certificate) or os.path.lexists(certificates.key)):
         return False
     certificate = _read_certificate(certificates.certificate)
@@ -157,12 +159,12 @@ def _is_sound(certificates: Certificates, signer: _Key, names: Sequence[str], no
 
 
 def _say(sentence: str) -> None:
-    """Into the log of the server, whose child this is."""
+    """Warn on stderr, which goes to the log of the server that started this process."""
     print(f"warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, and never readable by others while it is written."""
+    """Write atomically; the file has its final mode from the beginning."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
@@ -234,7 +236,7 @@ def _make_server(certificates: Certificates, signer: _Key, names: Sequence[str],
 
 
 def _is_valid(certificate: x509.Certificate, names: Sequence[str], now: datetime) -> bool:
-    """Whether a server certificate lasts a while yet and has every name."""
+    """Whether a server certificate is valid for `_RENEW_DAYS` more and has every name."""
     try:
         alternative_names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm):

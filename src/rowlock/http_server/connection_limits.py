@@ -1,11 +1,10 @@
-"""How many connections the server holds, in all and for one address: the rest of its descriptors are for the journal,
-logs and pods.
+"""Limits on open connections, in total and per client address, so that descriptors remain for the journal, logs and
+pods.
 
-Where there are too many, the one that has been silent for longest makes room: one that has asked for nothing yet. Who opens
-hundreds and says nothing, as a pod can, keeps nobody out, though loopback is one client for all pods and the owner.
-
-A connection is judged when it has a transport, not when asyncio asks for its protocol: a crowd that is accepted in one
-turn of the event loop has asked for all its protocols before the first of them counts as open.
+At the limit, the client's oldest connection that has sent no request yet is closed to make room. So a pod that opens hundreds of
+idle connections does not keep others out, although all pods and the owner share the limit of loopback.
+Connections are counted when they have a transport, not when asyncio requests their protocol: if many are accepted in one turn of
+the event loop, all their protocols are requested before the first of them counts as open.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 REMOTE_LIMIT = 1_024
-"""Connections of one address of another machine; fewer where the server may open few files."""
+"""Most connections of one remote address; fewer if the server may open few files."""
 LOOPBACK = "loopback"
 ACCEPT_LIMIT = 100
-"""Connections accepted in one turn of the event loop; fewer where the server may open few files."""
+"""Most connections accepted in one turn of the event loop; fewer if the server may open few files."""
 
 ACCEPT_QUEUE = 2_048
-"""Connections that the kernel holds until they are accepted."""
+"""Length of the kernel's queue of connections to accept (the backlog)."""
 
 
 _ROOM = 32
-"""Silent connections that are closed when no descriptor is left to accept with."""
+"""Silent connections that are closed when `accept` finds no free descriptor."""
 _COUNT_INTERVAL = 0.25
-"""Seconds between two counts of the descriptors: a count reads a directory of them."""
+"""Seconds between two counts of the descriptors, since a count reads a directory."""
 
 
 def connection_limit(others: int = 0) -> int:
-    """Connections at a time: three quarters of the descriptors, and fewer where `others` hold more than an eighth. Each pod
-    that runs holds one; were there none left, `accept` would fail, and asyncio waits a second before it tries again."""
+    """Most open connections: three quarters of the descriptors, fewer if `others` (such as one per running pod) take more than an
+    eighth. Without a free descriptor `accept` fails, and asyncio retries only after a second."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return sys.maxsize if soft == resource.RLIM_INFINITY else max(min(soft * 3 // 4, soft * 7 // 8 - others), 16)
 
 
 def count_descriptors() -> int:
-    """How many this process has open; all of them where none is left to count with."""
+    """How many descriptors this process has open; the limit if none is free to count with."""
     try:
         return len(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"))
     except OSError:
@@ -57,20 +56,20 @@ def count_descriptors() -> int:
 
 
 def client_limit(client: str, total: int) -> int:
-    """Connections of one client (see `client_of`) out of `total`: loopback's are those of the owner and of all pods."""
+    """Most connections of one client (see `client_of`) out of `total`. Loopback, the owner and all pods, gets the largest share."""
     return total * 7 // 8 if client == LOOPBACK else min(total // 4, REMOTE_LIMIT)
 
 
 def accept_limit(total: int) -> int:
-    """Connections to accept in one turn, out of `total`: until those too many are closed again, three turns later, they
-    must fit into the quarter of the descriptors that is not for connections, beside files that are read meanwhile."""
+    """Connections to accept in one turn, out of `total`. Excess ones are closed three turns later; until then they must fit
+    into the quarter of the descriptors that is reserved for files."""
     return max(1, min(total // 36, ACCEPT_LIMIT))
 
 
 @lru_cache(maxsize=1024)
 def client_of(host: str) -> str:
-    """Whom an address counts for: loopback is one client, and so are the addresses of one IPv6 network, as one machine has
-    them all."""
+    """The client that an address counts for: all of loopback is one client, and so is an IPv6 /64 network, since one
+    machine may have all its addresses."""
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -87,16 +86,16 @@ class ConnectionCounts:
     """The open connections of one server."""
 
     def __init__(self, descriptors: set[int] | None = None) -> None:
-        """`descriptors`: those of the open connections are kept in it, for who sees to them first."""
+        """`descriptors` is kept filled with the open connections' descriptors, for the event loop that prefers them."""
         self._descriptors = descriptors if descriptors is not None else set()
         self._total = 0
         self._by_client: Counter[str] = Counter()
         self._silent: dict[str, dict[CountedConnection, None]] = {}
-        """By client, those that have asked for nothing yet, the oldest first."""
+        """Client → its connections that have sent no request yet, oldest first."""
         self._others, self._next_count = 0, 0.0
 
     def open(self, host: str, cut: Callable[[], None], descriptor: int = -1) -> CountedConnection | None:
-        """Count one more of this address. `cut` ends it, should another need its place. None: it is one too many itself."""
+        """Count a new connection from this address; None if it exceeds the limits. `cut` will be called to close it for a newer one."""
         client, limit = client_of(host), connection_limit(self._count_others())
         is_full = self._total >= limit or self._by_client[client] >= client_limit(client, limit)
         if is_full and not self._cut_oldest(client):
@@ -109,7 +108,7 @@ class ConnectionCounts:
         return connection
 
     def _count_others(self) -> int:
-        """Descriptors that are no connections, as they were a moment ago."""
+        """Descriptors other than connections, at most `_COUNT_INTERVAL` old."""
         now = time.monotonic()
         if now >= self._next_count:
             self._next_count = now + _COUNT_INTERVAL
@@ -117,7 +116,7 @@ class ConnectionCounts:
         return self._others
 
     def _cut_oldest(self, client: str) -> bool:
-        """Of this client; nobody makes room for another."""
+        """Close this client's oldest silent connection; False if there is none."""
         oldest = next(iter(self._silent.get(client, ())), None)
         if oldest is None:
             return False
@@ -126,7 +125,7 @@ class ConnectionCounts:
         return True
 
     def make_room(self) -> int:
-        """Closes silent connections, of who has most of them, the oldest first; how many."""
+        """Close up to `_ROOM` silent connections, oldest first, of the clients with the most of them. Returns how many."""
         closed = 0
         while self._silent and closed < _ROOM:
             self._cut_oldest(max(self._silent, key=lambda client: len(self._silent[client])))
@@ -134,8 +133,8 @@ class ConnectionCounts:
         return closed
 
     def handle_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception handler of the event loop. Where `accept` finds no descriptor, asyncio tries again after a second, and
-        so on until one is free: those who hold them and say nothing make room. All else is told as asyncio does."""
+        """Exception handler for the event loop. If `accept` finds no free descriptor, asyncio retries every second: close silent
+        connections to free some. Other errors go to asyncio's default handler."""
         error = context.get("exception")
         if "socket" in context and isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             log.warning(
@@ -145,14 +144,14 @@ class ConnectionCounts:
             loop.default_exception_handler(context)
 
     def forget_silence(self, connection: CountedConnection) -> None:
-        """It has asked for something, or has gone."""
+        """The connection has sent a request, or is closed."""
         silent = self._silent.get(connection.client, {})
         silent.pop(connection, None)
         if not silent:
             self._silent.pop(connection.client, None)
 
     def forget(self, connection: CountedConnection) -> None:
-        """It has gone."""
+        """The connection is closed."""
         self.forget_silence(connection)
         self._descriptors.discard(connection.descriptor)
         self._total -= 1
@@ -162,7 +161,7 @@ class ConnectionCounts:
 
 
 class CountedConnection:
-    """One that is open. `speak` is called with its first request, `close` when it has gone; both may be called again."""
+    """An open connection. Call `speak` at its first request and `close` when it is closed; both are idempotent."""
 
     __slots__ = ("_counts", "_is_open", "client", "cut", "descriptor")
 
@@ -171,19 +170,19 @@ class CountedConnection:
         self._is_open = True
 
     def speak(self) -> None:
-        """It may stay, however many there are."""
+        """It has sent a request, and is no longer closed to make room."""
         self._counts.forget_silence(self)
 
     def close(self) -> None:
-        """Its place is free."""
+        """Stop counting it."""
         if self._is_open:
             self._is_open = False
             self._counts.forget(self)
 
 
 class LimitedConnection(asyncio.Protocol):
-    """What asyncio gives a new connection to: closed before it costs anything, or passed on to the protocol that is made
-    for it, and for the port it came to (which says when it speaks, and when it has gone)."""
+    """First protocol of a new connection: it aborts the connection if there are too many, or hands it to the protocol that
+    `make_protocol` returns for the connection and its local port. That one must call `speak` and `close`."""
 
     def __init__(
         self, counts: ConnectionCounts, make_protocol: Callable[[CountedConnection, int], asyncio.BaseProtocol]

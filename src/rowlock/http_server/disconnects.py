@@ -13,11 +13,11 @@ from rowlock.controllers.first_end import run_until_first_ends
 async def send_until_disconnect(
     sending: Coroutine[Any, Any, None], receive: Receive, timeout: float | None = None
 ) -> None:
-    """Send, until that is done, the client has gone or the time is over. Raises what the sending raises."""
+    """Send until done, the client disconnects or `timeout` seconds pass. Raises what `sending` raises."""
     await run_until_first_ends(sending, wait_for_disconnect(receive), timeout=timeout)
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
-    """Returns when the client has gone."""
+    """Returns when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         continue

@@ -1,8 +1,8 @@
-"""HTTP on one connection: uvicorn's protocol over our own TLS, with limits that a client cannot talk its way around.
+"""HTTP on one connection: uvicorn's protocol over our own TLS, with limits on the size and duration of requests.
 
-A request's head is small and comes soon, and its body follows. A slower client is cut off, so that it holds up
-no other. Give `protocol(context)` to `uvicorn.Config(http=…)`. Websockets are spoken by wsproto, which is imported for
-the first of them.
+A client that sends too much or too slowly is disconnected, so that it does not hold up others. Pass the result of
+`protocol_factory` to `uvicorn.Config(http=…)`. Websockets are served by wsproto, which is imported for the first of
+them.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from rowlock.http_server.late import WEBSOCKETS
 from rowlock.http_server.tls import Outbox, TlsConnection
 
 HEAD_LIMIT = 64 * 1024
-"""Bytes of a request's first line and headers together; as many between two pieces of its body, and behind the last."""
+"""Most bytes of a request's first line and headers together, and of framing between two pieces of its body or after the last."""
 HEADER_COUNT_LIMIT = 200
-"""Headers of a request: thousands of empty ones would cost fifty times their bytes in memory."""
+"""Most headers of a request: an empty header takes fifty times its bytes in memory."""
 BODY_CEILING = 6 * 1024 * 1024
-"""Bytes of any body, before anybody knows whose it is. What an endpoint takes is less, and it says so itself."""
+"""Most bytes of any body, enforced before authentication. Endpoints have lower limits with their own error messages."""
 DISCARD_CEILING = 32 * 1024 * 1024
-"""Bytes of a body that are read and thrown away behind an answer: a client that is cut off while it sends sees no answer."""
+"""Most bytes of a body that are read and discarded after the answer: a client disconnected while it sends does not see the answer."""
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 PIPELINE_LIMIT = 16
-"""Requests that may wait behind one that is being answered. Clients of today send one at a time."""
+"""Most pipelined requests that wait for the current one. Today's clients do not pipeline."""
 FIRST_S = 30.0
-"""Seconds in which a new connection must send the first byte of a request."""
+"""Seconds within which a new connection must send the first byte of a request."""
 REQUEST_S = 60.0
 """Seconds from a request's first byte to its last."""
 
@@ -44,8 +44,8 @@ def protocol_factory(
     *,
     descriptors: set[int] | None = None,
 ) -> type[asyncio.Protocol]:
-    """What uvicorn calls for every connection. On `plain_port`, a listener of loopback's, HTTP is spoken without TLS; on the port of
-    `other_tls` with another certificate. `descriptors` has those of the open connections."""
+    """The factory that uvicorn calls for every connection. Connections to `plain_port`, a loopback listener, use no TLS; those to the
+    port of `other_tls` use another certificate. `descriptors` is kept filled with the open connections' descriptors."""
     other_port, other_context = other_tls or (0, tls)
 
     outbox, counts = Outbox(), ConnectionCounts(descriptors)
@@ -65,26 +65,26 @@ def protocol_factory(
 
 
 class _LimitExceeded(Exception):
-    """Ends the parsing of what has been read."""
+    """Raised in a parser callback to stop parsing the received data."""
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, with a clock and a measure for what comes in."""
+    """uvicorn's HTTP protocol, with limits on the size and duration of requests."""
 
     def __init__(self, on_first_request: Callable[[], None] = lambda: None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._on_first_request: Callable[[], None] | None = on_first_request
         self._head_bytes: int | None = None
-        """Bytes of the head so far; None outside one."""
+        """Bytes of the current head so far; None outside a head."""
         self._body_bytes = 0
         self._bytes_since_body = 0
-        """Framing and trailers: what came since the last piece of the body."""
+        """Bytes of framing and trailers received since the last piece of the body."""
         self._request_incomplete = False
         self._close_when_done = False
-        """It is answered and wants no more; but who is cut off while the body is sent never sees the answer."""
+        """The answer is sent and ends the connection; close when the rest of the body has been read, so that the client sees the answer."""
         self._request_timer: asyncio.TimerHandle | None = None
         self._idle_deadline = math.inf
-        """When the client has been silent for too long; never, while it is being answered."""
+        """When an idle client is disconnected (event loop time); infinite while a request is received or answered."""
         self._idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn says the same
@@ -97,14 +97,14 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _check_idle(self) -> None:
-        """One timer for the life of a connection: another for each answer would cost as much as reading the request."""
+        """Runs on one timer for the life of a connection: a new timer per answer would cost as much as reading the request."""
         now = self.loop.time()
         if now >= self._idle_deadline:
             return self.timeout_keep_alive_handler()
         self._idle_timer = self.loop.call_at(min(self._idle_deadline, now + self.timeout_keep_alive), self._check_idle)
 
     def _stop_timers(self) -> None:
-        """Nobody waits for this connection to say something any more."""
+        """Cancel the request and idle timers."""
         for timer in filter(None, (self._request_timer, self._idle_timer)):
             timer.cancel()
 
@@ -119,7 +119,7 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
-        except httptools.HttpParserError:  # ours among them; not logged, or anybody could fill the disk
+        except httptools.HttpParserError:  # _LimitExceeded too; not logged, because any client could fill the disk
             if not self.transport.is_closing():
                 self.send_400_response("Invalid HTTP request received.")
         if not self._request_incomplete or self.transport.is_closing():
@@ -133,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_LIMIT:
                 self._send_error(431, f"the request's headers are too large: the limit is {HEAD_LIMIT} bytes")
         elif self._bytes_since_body > HEAD_LIMIT:
-            self.transport.close()  # trailers, or chunks that are all framing
+            self.transport.close()  # too many trailers, or chunks of mostly framing
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= PIPELINE_LIMIT:
@@ -168,10 +168,10 @@ class HttpProtocol(HttpToolsProtocol):
             self.cycle.transport = _ClosingTransport(self)  # type: ignore[assignment]  # all that a cycle uses of one
         first_of_scope = self.cycle is not None and self.cycle.scope is self.scope and "extensions" not in self.scope
         if first_of_scope:
-            self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not for everybody
+            self.scope["extensions"] = {"rowlock": Exchange(self.cycle)}  # type: ignore[dict-item]  # not ASGI's type
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """As uvicorn does it, without a callback of the event loop's for each request that is done."""
+        """As uvicorn's, but without an event loop callback per finished request."""
         task = self.loop.create_task(_run(cycle, app, self.tasks))
         self.tasks.add(task)
 
@@ -189,22 +189,22 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())  # nothing more is read before these are answered
+            self._start_asgi_task(*self.pipeline.pop())  # reading stays paused until all of the pipeline is answered
         else:
             self.flow.resume_reading()
             self._idle_deadline = self.loop.time() + self.timeout_keep_alive
         if isinstance(self.transport, TlsConnection):
-            self.transport.flush()  # nothing more will come in this turn of the loop
+            self.transport.flush()  # no more will be written in this turn of the loop
 
     def close_when_read(self) -> None:
-        """Close, once the rest of the request is read (and thrown away)."""
+        """Close once the rest of the request has been read and discarded."""
         if self._request_incomplete:
             self._close_when_done = True
         else:
             self.transport.close()
 
     def _send_error(self, code: int, why: str) -> None:
-        """Say so, if nothing else was said on this request, and hang up."""
+        """Send an error if the request's head is incomplete (so nothing has been answered), and close the connection."""
         if self.transport.is_closing():
             return
         if self._head_bytes is not None:
@@ -213,7 +213,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _take_over(self, other: asyncio.Protocol) -> asyncio.Transport:
-        """The connection belongs to another protocol from now on; ours has nothing more to answer."""
+        """Hand the connection to another protocol; this one sends nothing more. Returns the transport."""
         self._leave_http()
         self.connections.discard(self)
         self.cycle.disconnected = True
@@ -223,7 +223,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _leave_http(self) -> None:
         self._stop_timers()
         if isinstance(self.transport, TlsConnection):
-            # A client that asks select() after each message does not see one that came in the same TLS record.
+            # A client that calls select() between messages misses a second message in the same TLS record.
             self.transport.set_unbuffered()
 
     def _should_upgrade(self) -> bool:
@@ -233,7 +233,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._leave_http()
         if (loaded := WEBSOCKETS.loaded) is not None:
             return self._speak_websocket(loaded)
-        self.flow.pause_reading()  # what comes meanwhile is for the new protocol
+        self.flow.pause_reading()  # data that arrives until then belongs to the new protocol
         task = self.loop.create_task(self._speak_websocket_when_loaded())
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -250,7 +250,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class PlainHttpProtocol(HttpProtocol):
-    """The same without TLS; the connection is counted here, as `TlsConnection` counts the others."""
+    """The same without TLS. It reports the connection's end to the counts itself, as `TlsConnection` does otherwise."""
 
     def __init__(self, connection: CountedConnection, **kwargs: Any) -> None:
         super().__init__(connection.speak, **kwargs)
@@ -262,7 +262,7 @@ class PlainHttpProtocol(HttpProtocol):
 
 
 class _ClosingTransport:
-    """The transport of a request that ends its connection: closed when the request was read to its end."""
+    """Transport for a request that ends its connection: `close` waits until the request has been read completely."""
 
     __slots__ = ("_protocol",)
 
@@ -286,12 +286,12 @@ async def _run(cycle: RequestResponseCycle, app: Any, tasks: set[asyncio.Task[No
         tasks.discard(asyncio.current_task())
         cycle.scope.pop(
             "extensions", None
-        )  # they lead back to the cycle, and would keep the connection until a collection
+        )  # a reference cycle would keep the connection alive until garbage collection
 
 
 class Exchange:
-    """A request and its answer, past ASGI: what uvicorn's `receive` and `send` do with them when nothing is to be waited
-    for, for a third of the time. Each of these says when it is not so now; then ASGI's own way is the way."""
+    """A request and its answer, bypassing ASGI: does what uvicorn's `receive` and `send` do when there is nothing to wait for,
+    in a third of the time. A method returns None or False if it would have to wait; then use ASGI."""
 
     __slots__ = ("_cycle",)
 
@@ -299,7 +299,7 @@ class Exchange:
         self._cycle = cycle
 
     def body(self) -> bytes | None:
-        """The whole body; None while some of it is missing."""
+        """The whole body; None if it is incomplete or cannot be taken now."""
         cycle = self._cycle
         if cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected or cycle.response_complete:
             return None
@@ -308,7 +308,7 @@ class Exchange:
         return body
 
     def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bool:
-        """The whole answer. Its length is among the headers; nothing of a client's is in them."""
+        """Send a whole answer; False if it must go through ASGI. `headers` include the length and contain nothing from a client."""
         cycle = self._cycle
         if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
@@ -325,11 +325,11 @@ class Exchange:
         return True
 
     def cut(self) -> None:
-        """End the connection of a client that takes nothing: what it was sent and did not read is dropped."""
+        """Abort the connection of a client that does not read; unsent data is dropped."""
         self._cycle.transport.abort()
 
     def pass_on(self, chunk: bytes) -> bool:
-        """A chunk of an answer that has begun."""
+        """Write a chunk, framing included, of an answer that has begun; False if it must go through ASGI."""
         cycle = self._cycle
         if (
             cycle.disconnected or not cycle.response_started or cycle.response_complete or not cycle.chunked_encoding

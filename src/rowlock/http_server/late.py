@@ -1,4 +1,4 @@
-"""What few servers need, and what takes long to import: imported for the first who needs it, beside the event loop."""
+"""Lazy imports on a thread, for parts that few servers need and that take long to import."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T")
 
 
 class Late(Generic[T]):
-    """A part of the server that comes with its first use."""
+    """A part of the server that is imported at its first use."""
 
     def __init__(self, load: Callable[[], T]) -> None:
-        """`load` imports it; it runs in a thread."""
+        """`load` imports the part and returns it; it runs in a thread."""
         self._load = load
         self.loaded: T | None = None
         """None before the first use."""
 
     async def get(self) -> T:
-        """Imports it if need be: others are served meanwhile."""
+        """The part, imported on a thread if needed, without blocking the event loop."""
         if self.loaded is None:
             self.loaded = await asyncio.to_thread(self._load)
         return self.loaded

@@ -1,4 +1,4 @@
-"""The body of a request, up to a size: a larger one is refused before it is in memory."""
+"""Reads request bodies up to a size limit; a larger body is refused before all of it is in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rowlock.errors import BadRequest, TooLarge
 
 
 async def read_body(request: Request, limit: int, refusal: str = "") -> bytes:
-    """The raw body. Raises TooLarge beyond `limit` bytes, with `refusal` as its sentence where one is given."""
+    """The raw body. Raises TooLarge beyond `limit` bytes, with the message `refusal` if given."""
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
@@ -22,7 +22,7 @@ async def read_body(request: Request, limit: int, refusal: str = "") -> bytes:
 
 
 def decode_json(raw: bytes) -> Any:
-    """Raises BadRequest when it is no JSON, or nested more deeply than the Kubernetes API takes it."""
+    """Decode JSON. Raises BadRequest if it is invalid, or nested more deeply than `MAX_DEPTH`, as in the Kubernetes API."""
     try:
         value = msgspec.json.decode(raw)
     except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
@@ -39,7 +39,7 @@ def _too_deep_error() -> BadRequest:
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Level by level, without recursion: the client chooses how deep it is."""
+    """Checks level by level, without recursion, since the client controls the depth."""
     level = [value]
     for _ in range(MAX_DEPTH):
         collections = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]

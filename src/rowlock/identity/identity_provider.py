@@ -1,4 +1,4 @@
-"""The identity provider that `rowlock up` was told of: its documents, its tokens, logins there."""
+"""The identity provider that the flags of `rowlock up` configure: its documents, its tokens, and logins there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rowlock.server_settings import ServerSettings
 
 @dataclass(frozen=True, slots=True)
 class IdentityProvider:
-    """One provider: its documents, its tokens, logins there."""
+    """One provider: its documents, its tokens, and logins there."""
 
     provider: OidcProvider
     tokens: IdTokens
@@ -22,14 +22,14 @@ class IdentityProvider:
 
     @classmethod
     def connect(cls, settings: OidcSettings) -> IdentityProvider:
-        """Nothing is asked yet: `run` does, and a provider that is away holds up nothing."""
+        """Sends no request: `run` reads the documents, so an unreachable provider does not delay the start."""
         provider = OidcProvider(settings)
         tokens = IdTokens(provider)
         return cls(provider, tokens, OidcLogins(provider, tokens))
 
     @classmethod
     def from_flags(cls, options: ServerSettings) -> IdentityProvider | None:
-        """None where the flags name none. Raises BadRequest."""
+        """The configured provider; None if the flags name none. Raises BadRequest."""
         settings = parse_settings(options)
         return None if settings is None else cls.connect(settings)
 

@@ -1,4 +1,4 @@
-"""Whose a token is, for the REST API; and logins that give tokens: of programs, of people, of users of this machine."""
+"""Resolves tokens for the REST API, and issues tokens at login: of applications, of people, of this machine's Unix users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rowlock.rest.call import AccessToken, TokenIssuer, UserTokenIssuer
 
 
 def rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) -> TokenAuthenticator:
-    """The users of the Kubernetes API, for the REST API."""
+    """Resolves tokens to the same users as the Kubernetes API does, as principals of the REST API."""
     keys = users.TokenAuthenticator(
         settings.token,
         settings.tokens,
@@ -35,7 +35,7 @@ def rest_authenticator(settings: ApiServerSettings, authorizer: RbacAuthorizer) 
 
 
 def token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
-    """Logs applications in."""
+    """Issues tokens to applications; None if the server has no service account key."""
     tokens, accounts = settings.access_tokens, settings.service_accounts
     if tokens is None or accounts is None:
         return None
@@ -49,7 +49,7 @@ def token_issuer(settings: ApiServerSettings) -> TokenIssuer | None:
 
 
 def user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
-    """Logs people in who have shown their password."""
+    """Issues tokens to people whose password was verified; None if the server has no service account key."""
     tokens, service_accounts = settings.access_tokens, settings.service_accounts
     if tokens is None or service_accounts is None:
         return None
@@ -62,7 +62,7 @@ def user_token_issuer(settings: ApiServerSettings) -> UserTokenIssuer | None:
 
 
 def local_login(settings: ApiServerSettings, directory: Path) -> LocalLogin:
-    """The socket at which users of this machine log in by who they are."""
+    """The socket at which this machine's Unix users log in."""
     tokens, service_accounts = settings.access_tokens, settings.service_accounts
     assert tokens is not None and service_accounts is not None, "an embedded cluster issues tokens"
 

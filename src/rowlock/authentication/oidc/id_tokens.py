@@ -1,7 +1,7 @@
-"""ID tokens of an identity provider: whose they are, after signature, issuer, audience, times and required claims have been checked.
+"""Resolves ID tokens of an identity provider to users, after checking signature, issuer, audience, times and required claims.
 
-The rules are those of kube-apiserver's `--oidc-…` flags. Checking asks nobody: keys are read beforehand (`provider.py`), and `look_up`,
-which may wait, comes first.
+The rules are those of kube-apiserver's `--oidc-…` flags. Checks do no I/O: the keys are read beforehand (`provider.py`). Await `look_up`
+first, which fetches keys that are not known yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SKEW_S = 60.0
 MAX_TOKEN_BYTES = 16 * 1024
 MAX_GROUPS = 500
 _RESERVED_NAMES = ("system:", "app:", "unix:", "rowlock-admin", "kubernetes-admin")
-"""Names that have another meaning here: components, programs, users of the machine, the owner."""
+"""Reserved prefixes: components, applications, Unix users, the owner."""
 
 
 class IdTokens:
@@ -33,18 +33,18 @@ class IdTokens:
         self._generation = -1
 
     def is_ours(self, token: str) -> bool:
-        """Whether the token says that the provider made it: nothing is checked yet."""
+        """Whether the token claims this provider as its issuer. The signature is not checked."""
         return (
             looks_like_jwt(token) and len(token) <= MAX_TOKEN_BYTES and untrusted_issuer(token) == self._settings.issuer
         )
 
     async def look_up(self, token: str) -> None:
-        """To be awaited before `find_user`: a key that is not known yet is asked for. Raises Unavailable where no keys are known at all."""
+        """Fetch the provider's keys if the token's key is unknown; await it before `find_user`. Raises Unavailable if no keys are known."""
         if token in self._checked or not self.is_ours(token):
             return
         if (
             not self._provider.has_keys
-        ):  # before the token is read: the code that reads the keys loads the library, on a thread
+        ):  # before the token is parsed: reading the keys imports PyJWT on a thread, not here
             await self._provider.refresh_for_unknown_key()
         if not self._provider.has_keys:
             label, problem = self._settings.label, self._provider.problem
@@ -57,15 +57,15 @@ class IdTokens:
             await self._provider.refresh_for_unknown_key()
 
     def find_user(self, token: str) -> User | None:
-        """Whose token it is; None where it is nobody's."""
+        """The user of the token; None if it is not valid."""
         try:
             return self.user_of(self.check(token)) if token in self._checked or self.is_ours(token) else None
         except Unauthorized:
             return None
 
     def check(self, token: str, nonce: str | None = None) -> Mapping[str, Any]:
-        """Its claims. With `nonce`, the login that it was asked for in. Raises Unauthorized with the reason."""
-        if self._generation != self._provider.generation:  # a key that was withdrawn takes its tokens with it
+        """Verify a token and return its claims; `nonce` is that of the login it must belong to. Raises Unauthorized with the reason."""
+        if self._generation != self._provider.generation:  # tokens of a withdrawn key must not stay cached
             self._checked.clear()
             self._generation = self._provider.generation
         claims = self._checked.claims_of(token, self._check_signature)
@@ -81,7 +81,7 @@ class IdTokens:
         return claims
 
     def user_of(self, claims: Mapping[str, Any]) -> User:
-        """Who the claims name. Raises Unauthorized with the claim that is missing."""
+        """The user that the claims name. Raises Unauthorized naming the claim that is missing or wrong."""
         settings = self._settings
         name = claims.get(settings.username_claim)
         if not isinstance(name, str) or not name or len(name) > 256 or not name.isprintable():
@@ -99,7 +99,7 @@ class IdTokens:
         return User(whole, (*self._groups(claims), AUTHENTICATED), str(claims["sub"]))
 
     def _groups(self, claims: Mapping[str, Any]) -> list[str]:
-        """With their prefix; none of the cluster's own (`system:masters`), whatever the provider says."""
+        """The groups with their prefix, without those that begin with `system:`, which a provider must not grant."""
         given = claims.get(self._settings.groups_claim, ()) if self._settings.groups_claim else ()
         groups = [given] if isinstance(given, str) else given
         if (
@@ -114,7 +114,7 @@ class IdTokens:
     # ------------------------------------------------------------ signatures
 
     def _find_keys(self, token: str) -> list[SigningKey]:
-        """Those that may have signed it. Raises Unauthorized for a header that is not to be trusted."""
+        """The keys that may have signed the token. Raises Unauthorized if its header is malformed or names another algorithm."""
         import jwt
 
         try:
@@ -165,7 +165,7 @@ class IdTokens:
 
 
 def _check_claims(claims: Mapping[str, Any], client_id: str) -> Mapping[str, Any]:
-    """Raises Unauthorized."""
+    """Check the types of the times, and `azp` of a token with several audiences. Raises Unauthorized."""
     for name in ("exp", "nbf", "iat"):
         _number(claims, name)
     several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1

@@ -1,6 +1,6 @@
-"""Logins at the identity provider: a browser's (code and PKCE), a command line's (device code, or a code at its own address), renewals.
+"""Logins at the identity provider: of browsers (code with PKCE), of a command line (device code, or a code at its own address), renewals.
 
-All of them end in an ID token that has been checked. The client's secret, if there is one, stays in this process.
+Each ends in a verified ID token. The client secret, if there is one, is sent only to the provider.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from rowlock.authentication.users import User
 from rowlock.errors import BadRequest, Unauthorized
 
 LOGIN_LIFETIME_S = 600.0
-"""Seconds in which somebody who was sent to the provider comes back."""
+"""Seconds within which a browser must return from the provider."""
 MAX_LOGINS = 1_000
-"""Logins that are under way; the oldest makes room."""
+"""Most pending logins; beyond it the oldest is dropped."""
 
 
 class LoginPending(BadRequest):
-    """The user has not agreed at the provider yet: ask again."""
+    """The user has not approved the login at the provider yet: poll again."""
 
     reason = "AuthorizationPending"
 
 
 class LoginTooFast(LoginPending):
-    """And not so often: five seconds more between two questions (RFC 8628)."""
+    """Poll less often: add five seconds to the interval (RFC 8628)."""
 
     reason = "SlowDown"
 
 
 class ProviderSession(NamedTuple):
-    """Whom the provider has named, with the token that says so, until when it counts, and what renews it ("": nothing)."""
+    """The user, the ID token, when it expires (Unix seconds), and the refresh token ("" if there is none)."""
 
     user: User
     token: str
@@ -49,7 +49,7 @@ class ProviderSession(NamedTuple):
 
 
 class BrowserRedirect(NamedTuple):
-    """Where a browser is sent, and what it keeps in a cookie meanwhile."""
+    """Where to send a browser, and the secret that it keeps in a cookie until it returns."""
 
     url: str
     browser_secret: str
@@ -76,7 +76,7 @@ class OidcLogins:
         return self._provider.settings.label
 
     def describe(self) -> dict[str, Any]:
-        """What the login page may know: no secrets."""
+        """The provider's public settings, for the login page."""
         settings = self._provider.settings
         return {
             "name": settings.label, "issuer": settings.issuer, "clientId": settings.client_id,
@@ -84,8 +84,8 @@ class OidcLogins:
         }  # fmt: skip
 
     def logout_url(self, return_to: str = "") -> str:
-        """The provider's page that ends its own session (RP-initiated logout); "" where it has none. It asks first: no ID token goes
-        along as a hint, for it counts here as a password until it ends, and addresses are kept in logs."""
+        """The provider's logout page (RP-initiated logout); "" if it has none. The page asks for confirmation, because no ID token is sent
+        as a hint: URLs end up in logs, and rowlock accepts the ID token as a bearer token until it expires."""
         endpoint = self._provider.known_address("end_session_endpoint")
         if not endpoint:
             return ""
@@ -97,7 +97,7 @@ class OidcLogins:
     # ------------------------------------------------------------ browsers
 
     async def begin(self, redirect_uri: str) -> BrowserRedirect:
-        """The address at which the user logs in to the provider. Raises Unavailable."""
+        """Start a login: the URL at which the user logs in to the provider, and the browser's secret. Raises Unavailable."""
         verifier, nonce, state, browser_secret = (secrets.token_urlsafe(32) for _ in range(4))
         url = await self.authorization_url(redirect_uri, state, nonce, challenge_of(verifier))
         now = self._clock()
@@ -110,7 +110,7 @@ class OidcLogins:
     async def authorization_url(
         self, redirect_uri: str, state: str, nonce: str, challenge: str, *, offline: bool = False
     ) -> str:
-        """Raises Unavailable, BadRequest."""
+        """The URL of the provider's login page, with these parameters. Raises Unavailable, BadRequest."""
         endpoint = await self._provider.address("authorization_endpoint")
         query = {
             "response_type": "code", "client_id": self._provider.settings.client_id, "redirect_uri": redirect_uri,
@@ -119,7 +119,7 @@ class OidcLogins:
         return f"{endpoint}?{urlencode(query)}"
 
     async def finish(self, query: Mapping[str, str], browser_secret: str, redirect_uri: str) -> ProviderSession:
-        """For a browser that comes back. Each login ends with its first return. Raises Unauthorized, Unavailable."""
+        """Complete a login when the browser returns. Each login can be completed once. Raises Unauthorized, Unavailable."""
         login = self._logins.pop(query.get("state", ""), None)
         if login is None or self._clock() - login.began >= LOGIN_LIFETIME_S:
             raise Unauthorized("this login is not known, or took longer than ten minutes: sign in again")
@@ -136,7 +136,7 @@ class OidcLogins:
     # ------------------------------------------------------------ tokens
 
     async def exchange_code(self, code: str, verifier: str, redirect_uri: str, nonce: str) -> ProviderSession:
-        """Raises Unauthorized, Unavailable."""
+        """Exchange an authorization code for tokens. Raises Unauthorized, Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -146,12 +146,12 @@ class OidcLogins:
         return await self._session(await self._ask(form), nonce)
 
     async def renew(self, refresh_token: str) -> ProviderSession:
-        """Raises Unauthorized where the provider ended it, Unavailable where it does not answer."""
+        """Use a refresh token. Raises Unauthorized if the provider refuses it, Unavailable if the provider does not answer."""
         answer = await self._ask({"grant_type": "refresh_token", "refresh_token": refresh_token})
         return await self._session(answer, None, refresh_token)
 
     async def begin_device(self) -> dict[str, Any]:
-        """A code to type at the provider. Raises Unavailable, BadRequest."""
+        """Start a device login: the code that the user types at the provider. Raises Unavailable, BadRequest."""
         endpoint = await self._provider.address("device_authorization_endpoint")
         answer = await self._provider.requests.post(endpoint, {"scope": self._provider.scopes(offline=True)})
         body = answer.body
@@ -168,7 +168,7 @@ class OidcLogins:
         }  # fmt: skip
 
     async def poll_device(self, device_code: str) -> ProviderSession:
-        """Raises LoginPending until the user has agreed; Unauthorized, Unavailable."""
+        """The session of a device login. Raises LoginPending until the user has approved it; Unauthorized, Unavailable."""
         grant = "urn:ietf:params:oauth:grant-type:device_code"
         answer = await self._ask({"grant_type": grant, "device_code": device_code})
         if answer.body.get("error") == "authorization_pending":
@@ -195,7 +195,7 @@ class OidcLogins:
 
 
 def challenge_of(verifier: str) -> str:
-    """PKCE, S256."""
+    """The PKCE code challenge (S256) of a verifier."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 

@@ -1,4 +1,4 @@
-"""What is known of the identity provider: its addresses and its keys, read beside the answers and kept while it is away."""
+"""The identity provider's endpoints and signing keys: read in the background, and kept while the provider is unreachable."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rowlock.authentication.oidc.settings import OidcSettings, check_address
 from rowlock.errors import ApiError, BadRequest, Unavailable
 
 REFRESH_S = 600.0
-"""Seconds after which keys are read again: one that was withdrawn counts no longer than this."""
+"""Seconds between reads of the keys: a withdrawn key stays valid at most this long while the provider answers."""
 RETRY_S = 10.0
-"""Seconds between two attempts: at the start, and for tokens whose key is not known."""
+"""Least seconds between two reads: after a failure, and for tokens whose key is not known."""
 MAX_KEYS = 64
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 8192
 _CURVES = {"ES256": "secp256r1", "ES384": "secp384r1", "ES512": "secp521r1"}
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class SigningKey(NamedTuple):
-    """One public key: of which family, and for which algorithm if it says so."""
+    """One public key, its family, and its algorithm ("" if the key does not name one)."""
 
     identity: str
     family: str
@@ -33,7 +33,7 @@ class SigningKey(NamedTuple):
 
 
 class OidcProvider:
-    """One provider. `run` reads its documents; until then, and while it does not answer, `problem` says why."""
+    """One provider. `run` keeps its documents fresh; `problem` says why they are not."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class OidcProvider:
         self._tried_at = float("-inf")
         self._refresh: asyncio.Task[None] | None = None
         self.problem = "it has not answered yet"
-        """Why its keys are not fresh; "" where they are."""
+        """Why the last read failed; "" if it succeeded."""
         self.generation = 0
-        """Another number after each change of the keys."""
+        """Incremented at each change of the keys."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Refresh the documents regularly, until cancelled."""
         while True:
             await self.refresh()
             await asyncio.sleep(RETRY_S if self.problem else REFRESH_S)
@@ -64,26 +64,26 @@ class OidcProvider:
         return bool(self._keys)
 
     def find_keys(self, identity: str, algorithm: str) -> list[SigningKey]:
-        """The keys of a name ("": all) with which this algorithm signs."""
+        """The keys with this `kid` ("": all keys) that fit the algorithm."""
         named = self._keys.get(identity, ()) if identity else [key for keys in self._keys.values() for key in keys]
         family = _CURVES.get(algorithm, "RSA")
         return [key for key in named if key.family == family and key.algorithm in ("", algorithm)]
 
     async def refresh(self) -> None:
-        """Read the documents now; concurrent calls wait for the same answer. Raises nothing."""
+        """Read the documents now; concurrent calls share one read. Raises nothing: failures go to `problem`."""
         if self._refresh is None or self._refresh.done():
             self._tried_at = self._clock()
             self._refresh = asyncio.create_task(self._read())
         await asyncio.shield(self._refresh)
 
     async def refresh_for_unknown_key(self) -> None:
-        """Keys were changed, or somebody guesses: a provider is asked every ten seconds at most."""
+        """Refresh because a token names an unknown key. At most every `RETRY_S` seconds, since the token may be forged."""
         is_running = self._refresh is not None and not self._refresh.done()
         if is_running or self._clock() - self._tried_at >= RETRY_S:
             await self.refresh()
 
     async def address(self, name: str) -> str:
-        """One of the addresses of its document. Raises Unavailable, BadRequest where it has none."""
+        """An endpoint of the provider's document. Raises Unavailable if it cannot be read, BadRequest if it has no such endpoint."""
         if not self._document:
             await self.refresh_for_unknown_key()
         if not self._document:
@@ -95,7 +95,7 @@ class OidcProvider:
         return found
 
     def known_address(self, name: str) -> str:
-        """One of the addresses of its document as far as it has been read; "" where it has none."""
+        """An endpoint of the provider's document, without reading it; "" if it is unknown."""
         found = self._document.get(name)
         try:
             check_address(found if isinstance(found, str) else "", name)
@@ -104,7 +104,7 @@ class OidcProvider:
         return str(found)
 
     def scopes(self, *, offline: bool = False) -> str:
-        """What a login asks for: of the usual scopes those that the provider knows."""
+        """The scopes that a login requests: `openid`, and those of the usual scopes that the provider supports."""
         known = self._document.get("scopes_supported")
         usual = ["profile", "email", "groups", *(["offline_access"] if offline else [])]
         return " ".join(["openid", *(scope for scope in usual if isinstance(known, list) and scope in known)])
@@ -141,7 +141,7 @@ def _same_numbers(some: dict[str, list[SigningKey]], others: dict[str, list[Sign
 
 
 def parse_keys(document: dict[str, Any]) -> dict[str, list[SigningKey]]:
-    """Name → keys, of a JWK set; others than those that sign with RSA or the usual curves are left out. Raises BadRequest."""
+    """`kid` → keys of a JWK set; only RSA and EC signing keys, others are skipped. Raises BadRequest if none is left."""
     import jwt
 
     entries = document.get("keys")

@@ -1,9 +1,8 @@
-"""Requests to an identity provider, who may be down, slow or hostile: each on a thread of its own, bounded in time and bytes.
+"""Requests to an identity provider, which may be down, slow or hostile: each on its own thread, bounded in time and bytes.
 
-They go through the proxy of the environment (`HTTPS_PROXY`, but for the hosts of `NO_PROXY`), where there is one.
-
-The standard library speaks HTTP here, on a socket that is shut down when the time is over: a body that comes byte by byte holds nobody.
-Redirects are not followed, and a provider elsewhere cannot send us to this machine's loopback.
+They use the proxy of the environment (`HTTPS_PROXY`, except for the hosts of `NO_PROXY`), if there is one.
+HTTP is the standard library's, on a socket that is shut down at the deadline, so that a body sent byte by byte cannot block a caller.
+Redirects are not followed, and a remote provider cannot direct requests to this machine's loopback.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ from rowlock.authentication.oidc.settings import OidcSettings, check_address
 from rowlock.errors import TooManyRequests, Unavailable
 
 DEADLINE_S = 10.0
-"""Seconds for one request, all in all."""
+"""Seconds for one request in total."""
 MAX_BYTES = 1 << 20
-"""Bytes of one answer: documents of real providers have a few thousand."""
+"""Most bytes of an answer; documents of real providers have a few thousand."""
 MAX_PROXY_BYTES = 16 << 10
-"""Bytes of a proxy's answer."""
+"""Most bytes of a proxy's answer."""
 MAX_REQUESTS = 8
-"""Requests at a time; each has a thread."""
+"""Most concurrent requests; each has a thread."""
 
 
 class ProviderAnswer(NamedTuple):
-    """What came: its status, and its JSON object."""
+    """An answer's HTTP status and its JSON object."""
 
     status: int
     body: dict[str, Any]
 
 
 class ProviderRequests:
-    """All that goes to one provider."""
+    """Sends the requests to one provider."""
 
     def __init__(self, settings: OidcSettings, *, deadline_s: float = DEADLINE_S) -> None:
         self._settings, self._deadline_s = settings, deadline_s
@@ -52,14 +51,14 @@ class ProviderRequests:
         self._running = 0
 
     async def get(self, url: str) -> dict[str, Any]:
-        """The JSON object there. Raises Unavailable."""
+        """The JSON object at a URL. Raises Unavailable, TooManyRequests."""
         answer = await self._send("GET", url, {}, None)
         if answer.status != 200:
             raise Unavailable(f"{self._settings.label} answered {_short_url(url)} with HTTP {answer.status}")
         return answer.body
 
     async def post(self, url: str, form: Mapping[str, str]) -> ProviderAnswer:
-        """Post a form as our client, with its secret where it has one. Raises Unavailable, TooManyRequests."""
+        """Post a form with our client id, and the client secret if there is one. Raises Unavailable, TooManyRequests."""
         headers, fields, secret = {}, {**form, "client_id": self._settings.client_id}, self._settings.client_secret
         if secret:  # RFC 6749 2.3.1: both are encoded as in a form before they are joined
             pair = f"{quote(self._settings.client_id, safe='')}:{quote(secret, safe='')}"
@@ -91,7 +90,7 @@ class ProviderRequests:
                 result = exchange.run(self._tls_context(), self._is_local(), self._deadline_s)
             except Exception as error:  # noqa: BLE001  raised in the tasks that wait
                 failure = error
-            with suppress(RuntimeError):  # the server has ended meanwhile
+            with suppress(RuntimeError):  # the event loop has been closed meanwhile
                 loop.call_soon_threadsafe(finish, result, failure)
 
         self._running += 1
@@ -119,21 +118,21 @@ class ProviderRequests:
         return self._tls
 
     def _is_local(self) -> bool:
-        """Whether the provider itself is on this machine, as its issuer says: then its other addresses may be, too."""
+        """Whether the issuer's host is this machine: only then may its other addresses be loopback too."""
         host = urlsplit(self._settings.issuer).hostname or ""
         return host == "localhost" or _is_loopback(host)
 
 
 class Proxy(NamedTuple):
-    """An HTTP proxy, and what it is told of us ("" where it asks for nothing)."""
+    """An HTTP proxy, and the Proxy-Authorization header for it ("" for none)."""
 
     address: tuple[str, int]
     authorization: str
 
 
 def find_proxy(host: str, port: int) -> Proxy | None:
-    """The proxy that the environment names for a host; None where it is reached directly. Raises ValueError for another kind of
-    proxy."""
+    """The proxy that the environment names for a host; None if it is reached directly. Raises ValueError if the proxy is not an
+    http:// address."""
     url = urllib.request.getproxies().get("https", "")
     if not url or urllib.request.proxy_bypass(f"{host}:{port}"):
         return None
@@ -148,7 +147,7 @@ def find_proxy(host: str, port: int) -> Proxy | None:
 
 
 def _open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """From here on the socket leads to the provider. Raises OSError where the proxy refuses."""
+    """Send CONNECT: afterwards the socket leads to the provider. Raises OSError if the proxy refuses."""
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.authorization:
@@ -156,7 +155,7 @@ def _open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> Non
     sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
     head = b""
     while not head.endswith(b"\r\n\r\n"):
-        byte = sock.recv(1)  # what follows the head is the provider's
+        byte = sock.recv(1)  # byte by byte: bytes after the head belong to the provider
         if not byte or len(head) >= MAX_PROXY_BYTES:
             raise OSError(f"the proxy {proxy.address[0]} answers no HTTP")
         head += byte
@@ -166,7 +165,7 @@ def _open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> Non
 
 
 class _Exchange:
-    """One request and its answer, on a thread."""
+    """One request and its answer. `run` blocks; `abort` may be called from another thread."""
 
     def __init__(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> None:
         self._method, self._url, self._headers, self._body = method, url, dict(headers), body
@@ -174,7 +173,7 @@ class _Exchange:
         self._aborted = False
 
     def abort(self) -> None:
-        """Whatever the thread waits for comes to an end. For any thread, also when all is over."""
+        """End the exchange, whatever its thread waits for. May be called from any thread, also after the end."""
         self._aborted = True
         if (sock := self._socket) is not None:
             with suppress(OSError):
@@ -245,5 +244,5 @@ def refusal_of(answer: ProviderAnswer) -> str:
 
 
 def _printable(text: object) -> str:
-    """What somebody else wrote, for a sentence of ours."""
+    """Text of the provider or proxy, shortened and without control characters, for an error message."""
     return "".join(c if c.isprintable() else " " for c in str(text)[:300]).strip()

@@ -12,10 +12,10 @@ from rowlock.errors import BadRequest
 from rowlock.server_settings import ServerSettings
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
-"""Signatures with a key pair. `none` proves nothing, and with HS256 who can check a token can make one."""
+"""Asymmetric signatures only: `none` proves nothing, and with HS256 a party that can verify a token can also make one."""
 DEFAULT_ALGORITHMS = ("RS256", "ES256")
 DEFAULT_PREFIX = "oidc:"
-"""Before names and groups of a provider: its users are not those of the cluster, even if they have the same name."""
+"""Prefix of a provider's user and group names, so that they cannot equal names of the cluster's own users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class OidcSettings:
     client_id: str
     client_secret: str = ""
     name: str = ""
-    """What the login page calls it."""
+    """The provider's name on the login page."""
     username_claim: str = "sub"
     username_prefix: str = DEFAULT_PREFIX
     groups_claim: str = ""
@@ -37,12 +37,12 @@ class OidcSettings:
 
     @property
     def label(self) -> str:
-        """For people: its name, else its host."""
+        """The display name: the configured name, else the issuer's host."""
         return self.name or urlsplit(self.issuer).hostname or self.issuer
 
 
 def parse_settings(settings: ServerSettings) -> OidcSettings | None:
-    """None where no provider is configured. Raises BadRequest with the flag to change."""
+    """The provider's settings; None if no provider is configured. Raises BadRequest naming the flag to change."""
     if not any(value for name, value in settings._asdict().items() if name.startswith("oidc_")):
         return None
     if not settings.oidc_issuer_url or not settings.oidc_client_id:
@@ -67,7 +67,7 @@ def parse_settings(settings: ServerSettings) -> OidcSettings | None:
 
 
 def check_address(url: str, what: str) -> None:
-    """Raises BadRequest for anything but https://HOST/PATH: over plain HTTP an attacker on the way could replace the keys."""
+    """Raises BadRequest unless the URL is https://HOST/PATH: over plain HTTP an attacker on the path could replace the keys."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme == "https" and parts.hostname and not (parts.username or parts.query or parts.fragment)
@@ -79,7 +79,7 @@ def check_address(url: str, what: str) -> None:
 
 
 def _prefix(text: str) -> str:
-    """As in kube-apiserver, `-` is none."""
+    """`-` means no prefix, as in kube-apiserver."""
     return "" if text == "-" else text or DEFAULT_PREFIX
 
 
