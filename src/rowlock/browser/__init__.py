@@ -1,4 +1,4 @@
 """The web UI's door: browsers come in over plain HTTP on loopback, with a session, to the built pages and the REST API.
 
-May import: what `rest` may, and `rest`. Begin with `door.py`; `sessions.py` says who comes in, `feed.py` what an open page is told.
+May import what `rest` may, and `rest`. Begin with `door.py`; `sessions.py` authenticates browsers, `feed.py` streams workloads to open pages.
 """

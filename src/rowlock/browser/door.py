@@ -1,4 +1,4 @@
-"""The door for browsers: an ASGI application for a plain-HTTP listener of loopback, beside the API's TLS port.
+"""The ASGI application for browsers, served over plain HTTP on loopback, beside the API's TLS port.
 
     /  /assets/…                      the built files            open to every user of this machine
     POST /api/v1/ui/session           a code for a session       once, with the code that `rowlock ui` prints
@@ -8,11 +8,11 @@
     ws: …/pods/…/exec                 a terminal                 with a session: `terminals.py`
     /api/v1/ui/login  /oidc/callback  people log in              `login_page.py`
 
-Where `rowlock up --ui-address` was given, the same over HTTPS at another address, without one-time codes for the owner, whose token
-is accepted on loopback only.
+With `rowlock up --ui-address` the same is served over HTTPS at another address, without one-time codes for the owner, whose token is
+accepted on loopback only.
 
-A page of another site must not get in through its visitor's browser. A name that was rebound to 127.0.0.1 has the wrong Host;
-another site, or another port of this machine, has the wrong Origin, and does not know the key of the session.
+Pages of other sites must not get in through their visitor's browser. A request through a name rebound to 127.0.0.1 has the wrong Host;
+one from another site, or another port of this machine, has the wrong Origin and lacks the session's key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SESSION_PATH = "/api/v1/ui/session"
 FEED_PATH = "/api/v1/ui/workloads"
 KEY_HEADER = "x-rowlock-key"
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""Names of this machine; the port may be another one, that of a tunnel."""
+"""Accepted names in Host. Any port is accepted, since there may be a tunnel."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -61,14 +61,14 @@ _RAW_HEADERS = [(name.encode(), value.encode()) for name, value in _HEADERS.item
 
 
 class Elsewhere(NamedTuple):
-    """Where others reach the door over HTTPS: the port, and the names that the server has there, the best first."""
+    """The HTTPS address for other machines: its port and the server's names there, the preferred one first."""
 
     port: int
     names: tuple[str, ...]
 
 
 class BrowserDoor:
-    """One server's door; `port` is that of its listener on loopback."""
+    """The browser application of one server; `port` is its port on loopback."""
 
     def __init__(
         self,
@@ -94,28 +94,28 @@ class BrowserDoor:
         )
         self._rest = Starlette(routes=[*own, *rest_api.routes])
         self.code_route = rest_api.route("POST", "/api/v1/ui/codes", EVERYBODY, self._issue_code)
-        """For the API's own port: `rowlock ui` asks it for a code."""
+        """A route for the API's own port, where `rowlock ui` requests a code."""
         self.exec_app: ASGIApp | None = None
-        """The API, for terminals: it asks for rights and runs the programs. None where it is not served."""
+        """The Kubernetes API, which authorizes and runs terminals; None if it is not served."""
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The page's URL on this machine."""
         return f"http://127.0.0.1:{self._port}/"
 
     @property
     def other_urls(self) -> list[str]:
-        """Where it is for others."""
+        """The page's URLs for other machines."""
         names, port = (self._elsewhere.names, self._elsewhere.port) if self._elsewhere else ((), 0)
         return [f"https://{f'[{name}]' if ':' in name else name}:{port}/" for name in names]
 
     def cookie_name(self, scope: Scope) -> str:
-        """With the port: cookies are those of a machine, and it may run several servers."""
+        """Contains the port, because cookies are shared by all ports of a machine, and it may run several servers."""
         is_elsewhere = self._elsewhere is not None and _is_secure(scope)
         return f"rowlock-{self._elsewhere.port if self._elsewhere and is_elsewhere else self._port}"
 
     async def run(self) -> None:
-        """The work beside the answers. One task of the server's TaskGroup."""
+        """Background work; runs as a task of the server."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(supervise("what open pages are told", self._feed.review))
             tasks.create_task(supervise("the ends of sessions", self._open.review))
@@ -148,11 +148,13 @@ class BrowserDoor:
             await response(scope, receive, send)
 
     async def _answer_websocket(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
-        """A terminal; nothing else speaks websockets here."""
+        """Serve a terminal, the only use of websockets here."""
         connection = HTTPConnection(scope)
         try:
             self._check_host(connection)
-            _check_origin(connection, is_required=True)  # browsers send it with every websocket, and ask nobody before
+            _check_origin(
+                connection, is_required=True
+            )  # browsers always send it with websockets, which have no CORS preflight
             if self.exec_app is None or not terminals.EXEC_PATH.fullmatch(path):
                 raise NotFound("websockets are spoken here for terminals alone: /api/v1/namespaces/…/pods/…/exec")
             api, cookie, key = self.exec_app, self._read_cookie(connection), terminals.offered_key(scope)
@@ -168,7 +170,7 @@ class BrowserDoor:
     async def _answer_api(
         self, request: Request, scope: Scope, receive: Receive, send: Send, path: str
     ) -> Response | None:
-        """The answer; None when it has been sent."""
+        """The answer; None if it has been sent already. Raises ApiError."""
         if path in (LOGIN_PATH, PROVIDER_PATH):
             return await self._answer_login(request, path)
         if path == SESSION_PATH and request.method == "POST":
@@ -204,13 +206,13 @@ class BrowserDoor:
     # ------------------------------------------------------------ sessions
 
     async def _session_token(self, cookie: str, key: str) -> tuple[str, str]:
-        """The name of a session, and the token that it acts with now. Raises Unauthorized, Unavailable."""
+        """The name of a session, and its current token. Raises Unauthorized, Unavailable."""
         session, login = self._sessions.login_of(cookie, key)
         await self._logins.renew(login)
         return session, login.token
 
     def _session_check(self, cookie: str, key: str, scope: Scope) -> Callable[[], Awaitable[None]]:
-        """Raises Unauthorized once a session is over, or its token."""
+        """A function that raises Unauthorized once the session or its token has ended."""
         address = str((scope.get("server") or ("",))[0])
 
         async def check() -> None:
@@ -233,13 +235,13 @@ class BrowserDoor:
         return self.cookie_name(scope).replace("rowlock-", "rowlock-login-")
 
     def _read_cookie(self, request: HTTPConnection) -> str:
-        """Ours alone: other servers of this machine have set others, odd and long ones perhaps."""
+        """The session cookie. Parsed by hand, since other servers of this machine may have set malformed cookies. Raises Unauthorized."""
         if value := _find_cookie(request, self.cookie_name(request.scope)):
             return value
         raise Unauthorized("there is no session here: sign in, or let `rowlock ui` print an address that begins one")
 
     def _check_host(self, request: HTTPConnection) -> None:
-        """Raises Forbidden for a name that is not this machine's: one that was rebound to it, or is about to be."""
+        """Raises Forbidden if the Host header is not one of the server's names, as after DNS rebinding."""
         host = request.headers.get("host", "")
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
         others = self._elsewhere.names if self._elsewhere and _is_secure(request.scope) else ()
@@ -249,14 +251,14 @@ class BrowserDoor:
             raise Forbidden(f"the web UI answers to {known}, not to {name[:80]!r}: open it by one of these{hint}")
 
     async def _issue_code(self, call: RestCall) -> Any:
-        """POST /api/v1/ui/codes: an address with a code for the caller."""
+        """POST /api/v1/ui/codes: the page's URL with a one-time code for the caller."""
         call.validate_query()
         token = call.request.headers.get("authorization", "").partition(" ")[2].strip()
         code = self._sessions.issue_code(token)
         return JsonResult(201, {"url": f"{self.url}#code={code}", "seconds": int(CODE_LIFETIME_S)})
 
     async def _show_session(self, call: RestCall) -> Any:
-        """GET /api/v1/ui/session: who is here, and where; `isReal` of a server over a Kubernetes cluster, whose pods run images."""
+        """GET /api/v1/ui/session: the user and the server. `isReal`: it works on a Kubernetes cluster, whose pods run images."""
         call.validate_query()
         settings = call.context.settings
         return {
@@ -268,7 +270,7 @@ class BrowserDoor:
         }
 
     async def _follow_workloads(self, call: RestCall) -> Any:
-        """GET /api/v1/ui/workloads: a stream of rows, from the event on that the header Last-Event-ID names."""
+        """GET /api/v1/ui/workloads: a stream of rows, resumed after the event in the header Last-Event-ID."""
         call.validate_query()
         last_event = call.request.headers.get("last-event-id", "")
         return EventStream(self._feed.open(call.context.cache, call.rights, last_event))
@@ -279,7 +281,7 @@ def _is_secure(scope: Scope) -> bool:
 
 
 def _find_cookie(request: HTTPConnection, name: str) -> str:
-    """The value; empty where there is none."""
+    """The cookie's value; "" if it is not set."""
     for pair in request.headers.get("cookie", "").split(";"):
         key, _, value = pair.partition("=")
         if key.strip() == name:
@@ -288,7 +290,7 @@ def _find_cookie(request: HTTPConnection, name: str) -> str:
 
 
 def _check_origin(request: HTTPConnection, *, is_required: bool = False) -> None:
-    """Raises Forbidden for a request that another page makes through its visitor's browser."""
+    """Raises Forbidden for a request from another site's page (cross-site request forgery)."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
     own = f"{'https' if _is_secure(request.scope) else 'http'}://{request.headers['host']}"
     if origin not in ((own,) if is_required else (None, own)) or site not in ("same-origin", "none"):

@@ -1,5 +1,5 @@
-"""Downloads: a log may have gigabytes, so the browser saves it by itself. A link cannot send the key of a session; it has a ticket, which
-works once and only beside the session's cookie.
+"""Downloads of logs, saved by the browser itself, since a log may have gigabytes. A link cannot send the session's key, so it contains a
+ticket, which works once and only with the session's cookie.
 
     POST /api/v1/ui/downloads            {"path": "/api/v1/workloads/…/logs?…", "name": "….log"} for a ticket, with a session
     GET  /api/v1/ui/downloads/TICKET     what the REST API answers at that path, as a file
@@ -21,16 +21,16 @@ from rowlock.rest.call import JsonResult, RestCall
 
 DOWNLOADS_PATH = "/api/v1/ui/downloads"
 TICKET_LIFETIME_S = 60.0
-"""Seconds in which a ticket can be used."""
+"""Seconds for which a ticket is valid."""
 TICKETS_PER_SESSION = 8
-"""Tickets that one session may have open; the oldest makes room."""
+"""Most open tickets of one session; beyond it the oldest is dropped."""
 _LOG_PATH = re.compile(r"(/api/v1/workloads/[^/?#]{1,300}/(?:pods/[^/?#]{1,300}/)?logs)(?:\?([^#]{0,2000}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,249}")
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What a ticket stands for: a request of the session with this key, and the name of the file."""
+    """The request that a ticket allows: the session's key, path and query, and the name of the file."""
 
     key: str
     path: str
@@ -44,7 +44,7 @@ class Download:
         return {**scope, "path": path, "raw_path": path.encode(), "query_string": self.query.encode()}
 
     def attach(self, send: Send) -> Send:
-        """`send`, whose answer is a file if it is a success."""
+        """Wrap `send` so that a successful answer is saved as a file."""
         header = (b"content-disposition", f'attachment; filename="{self.name}"'.encode())
 
         async def send_file(message: Message) -> None:
@@ -63,7 +63,7 @@ class Downloads:
         self._open: dict[str, Download] = {}
 
     async def issue(self, call: RestCall) -> Any:
-        """POST /api/v1/ui/downloads: a ticket. Raises BadRequest."""
+        """POST /api/v1/ui/downloads: issue a ticket. Raises BadRequest."""
         call.validate_query()
         body = await call.json()
         path, name = (body.get(field) if isinstance(body, dict) else None for field in ("path", "name"))
@@ -86,7 +86,7 @@ class Downloads:
         return JsonResult(201, {"ticket": ticket, "seconds": int(TICKET_LIFETIME_S)})
 
     def redeem(self, ticket: str) -> Download:
-        """What the ticket stands for; it is worth nothing from then on. Raises NotFound."""
+        """Use up a ticket and return its download. Raises NotFound if it is unknown or expired."""
         download = self._open.pop(ticket, None)
         if download is None or download.expires <= self._clock():
             raise NotFound("this download is not known: each works once, for a minute. Press DOWNLOAD again")

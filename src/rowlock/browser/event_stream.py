@@ -1,4 +1,4 @@
-"""Server-sent events over HTTP: a response that goes on until its reader goes, and that does not wait for one that takes nothing."""
+"""Server-sent events: a response that lasts until its reader disconnects, and that cuts off a reader that does not read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from starlette.types import Receive, Scope, Send
 from rowlock.http_server.disconnects import send_until_disconnect
 
 SEND_TIMEOUT_S = 30.0
-"""Seconds in which a reader must take a piece; one that is cut off comes back and goes on where it was."""
+"""Seconds within which a reader must accept a piece. A reader that is cut off reconnects and resumes."""
 
 
 class EventStream(Response):
-    """The events as they come, each already in the format of `text/event-stream`. The source is closed when the reader goes."""
+    """Sends events, each already in `text/event-stream` format. Closes `events` when the reader disconnects."""
 
     media_type = "text/event-stream"
 
@@ -30,7 +30,7 @@ class EventStream(Response):
         await send_until_disconnect(self._send_events(send, exchange), receive)
 
     async def _send_events(self, send: Send, exchange: Any) -> None:
-        """`exchange`: the server's own end, by which a reader is cut off that took nothing for too long; None where there is none."""
+        """Send the events. `exchange` (None outside our server) can abort the connection of a reader that does not read."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async for piece in self._events:
@@ -40,7 +40,7 @@ class EventStream(Response):
         except TimeoutError:
             if exchange is not None:
                 exchange.cut()
-                await asyncio.Event().wait()  # until the server says that the reader has gone: the answer has no end
+                await asyncio.Event().wait()  # until the server reports the disconnect: the answer is incomplete
         finally:
             close = getattr(self._events, "aclose", None)
             if close is not None:

@@ -1,14 +1,14 @@
-"""What open pages are told: the rows of all workloads, and every change of them, as server-sent events.
+"""Streams the rows of all workloads, and every change of them, to open pages as server-sent events.
 
-    event: reset     forget what you have                 then the whole list, in several `rows`
+    event: reset     discard all rows                     then the whole list, in several `rows`
     event: rows      data: [row, …]                       new and changed workloads
     event: gone      data: ["id", …]                      workloads that were deleted
     event: ready     data: {"time": …}                    the list is complete (again)
-    : …                                                   a sign of life, every `HEARTBEAT_S`
+    : …                                                   a heartbeat, every `HEARTBEAT_S`
 
-An event's id is the feed's name and a number; a reader that comes back with the last one it saw (Last-Event-ID) is told what has
-changed since. A reader is no queue: it remembers how far it is, and which rows changed since then is looked up when it can take
-more. So a slow one costs nothing but its socket, gets the newest state of each row once, and is cut off when it takes nothing.
+An event's id is the feed's name and a number; a reader that reconnects with the last id it saw (Last-Event-ID) gets the changes since.
+A reader has no queue, only its position; the rows that changed since are looked up when it can take more. So a slow reader costs only
+its socket, gets the newest state of each row once, and is cut off if it stops reading.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from rowlock.workloads.projects import Project
 
 HEARTBEAT_S = 15.0
 COALESCE_S = 0.1
-"""Seconds for which changes are gathered before they are told."""
+"""Seconds for which changes are collected before they are sent."""
 REVIEW_S = 2.0
-"""Seconds between looks at sentences that change with time alone: a diagnosis says for how long a rank has stood still."""
+"""Seconds between checks of texts that change with time alone, such as a diagnosis that says how long a rank has been stuck."""
 STREAM_S = 600.0
-"""Seconds after which a stream ends: its reader comes back, and is asked again who it is."""
+"""Seconds after which a stream ends, so that its reader reconnects and is authenticated again."""
 MAX_READERS, MAX_READERS_OF_USER = 256, 64
-"""Streams at a time; the tabs of one browser share one."""
+"""Most concurrent streams; the tabs of one browser share one."""
 _ROWS_PER_PIECE = 200
 _ROWS_PER_TURN = 16
-"""Rows that are made in one go: everybody else waits meanwhile."""
+"""Rows made before yielding to the event loop."""
 _MAX_GONE = 20_000
-"""Deleted workloads that are remembered for readers that come back."""
+"""Most deleted workloads kept for readers that reconnect."""
 _LAST_WORDS_S = 60.0
-"""Seconds after a failure in which its diagnosis may still come."""
+"""Seconds after a failure within which its diagnosis may still change."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A workload as the feed last knew it. `number` is the change it came with; `row` is made when somebody wants it."""
+    """A workload's last known state. `number` is that of its last change; `row` is made at the first request for it."""
 
     number: int
     changed_at: float
@@ -61,12 +61,12 @@ class _Entry:
     diagnosis: str = ""
     create_failure: str = ""
     figures: tuple[int | None, float] = (None, 0.0)
-    """What the row says that changes without its objects: idle GPUs, and for how long its GPUs are guaranteed."""
+    """Values in the row that change without its objects: idle GPUs, and seconds for which its GPUs are guaranteed."""
 
 
 class WorkloadFeed:
-    """All workloads of one cluster, by the number of their last change. It begins with the first reader and goes on from then:
-    who comes back wants to know what has changed meanwhile."""
+    """All workloads of one cluster, ordered by the number of their last change. It follows the cache from the first reader on,
+    also while there are no readers, because they may reconnect."""
 
     def __init__(
         self, cache: InformerCache, api: Api, clock: Callable[[], float], events: EventIndex | None = None
@@ -75,16 +75,16 @@ class WorkloadFeed:
         self._name = secrets.token_hex(4)
         self._number = 0
         self._entries: dict[str, _Entry] = {}
-        """By job uid, in the order of their last changes."""
+        """Job uid → entry, in the order of their last changes."""
         self._gone: dict[str, _Entry] = {}
         self._forgotten = 0
-        """Deletions up to this number are not remembered."""
+        """The number of the newest deletion dropped from `_gone`."""
         self._readers: dict[asyncio.Event, str] = {}
-        """What wakes each of them, and who it is."""
+        """The event that wakes each reader → the reader's user."""
         self._is_following = False
         self._projects: dict[str, Project] = {}
 
-    # ------------------------------------------------------------ what changes
+    # ------------------------------------------------------------ changes
 
     def _follow(self) -> None:
         if self._is_following:
@@ -96,7 +96,7 @@ class WorkloadFeed:
             self._note_change(uid)
 
     def _note_change(self, uid: str) -> None:
-        """Something about the job of this uid has changed; there may be no such job, now or at all."""
+        """The job of this uid has changed or was deleted; it need not ever have existed."""
         job, previous = self._cache.job(uid), self._entries.pop(uid, None)
         if job is None and previous is None:
             return
@@ -116,8 +116,8 @@ class WorkloadFeed:
             event.set()
 
     async def review(self) -> None:
-        """Look at what changes without a change of the workload's objects: diagnoses, pods that cannot be made, projects. One task
-        of the server's; it rests while nobody reads."""
+        """Check regularly for changes that do not come with the workload's objects: diagnoses, pods that cannot be created, projects.
+        Runs as a task of the server; does nothing while there are no readers."""
         while True:
             await asyncio.sleep(REVIEW_S)
             if self._readers:
@@ -161,11 +161,11 @@ class WorkloadFeed:
         idle = count_idle_gpus(pods, usage.latest, self._clock()) if usage is not None else None
         return idle, self._cache.guaranteed_seconds(project.queue) if project else 0.0
 
-    # ------------------------------------------------------------ what a reader is told
+    # ------------------------------------------------------------ streams
 
     def open(self, cache: InformerCache, rights: Rights | None, last_event: str) -> AsyncIterator[bytes]:
-        """The stream of one reader, who sees what is in `cache` and may list what `rights` allow (None is everything), from
-        the event on that it saw last. Raises TooManyRequests."""
+        """The stream of one reader after `last_event`: the workloads in `cache` of which `rights` (None: all) allow to list the
+        kind. Raises TooManyRequests."""
         user = rights.user_name if rights else ""
         own = sum(1 for reader in self._readers.values() if reader == user)
         if len(self._readers) >= MAX_READERS or own >= MAX_READERS_OF_USER:
@@ -201,7 +201,7 @@ class WorkloadFeed:
             self._readers.pop(event, None)
 
     def _seen_number(self, last_event: str) -> int:
-        """Where a reader goes on; -1 where it begins anew."""
+        """The number after which a reader resumes; -1 if it needs the whole list."""
         name, _, number = last_event.partition("-")
         if name != self._name or not objects.is_digits(number) or len(number) > 15:
             return -1
@@ -236,7 +236,7 @@ class WorkloadFeed:
             yield _event("rows", b"[" + b",".join(rows) + b"]")
 
     def _row(self, cache: InformerCache, uid: str) -> bytes:
-        """As JSON, made once for all readers; empty for one who may not see it."""
+        """The row as JSON, made once for all readers; b"" if it is not in this reader's cache."""
         entry, workload = self._entries.get(uid), cache.workload(uid)
         if entry is None or workload is None:
             return b""
@@ -249,7 +249,7 @@ class WorkloadFeed:
 
 
 def _newer_items(entries: dict[str, _Entry], seen: int) -> list[tuple[str, _Entry]]:
-    """Those that came after this change, the oldest first."""
+    """The entries with a higher number than `seen`, oldest first."""
     newer = []
     for uid in reversed(entries):
         if entries[uid].number <= seen:
@@ -263,7 +263,7 @@ def _newer(entries: dict[str, _Entry], seen: int) -> Iterable[_Entry]:
 
 
 def _visible_scopes(cache: InformerCache, rights: Rights | None) -> frozenset[tuple[str, str]]:
-    """Namespaces of visible projects, with the kinds of jobs that may be listed there."""
+    """The (namespace, kind) pairs of visible projects whose jobs the reader may list."""
     return frozenset(
         (namespace, kind.name)
         for namespace in cache.projects()

@@ -1,13 +1,13 @@
-"""Ways in for people: a local account's password, the identity provider, and a token of a real cluster; each ends in a session as the one-time code's does.
+"""Logins of people in a browser: by password, at the identity provider, or with a token of a real cluster. Each begins a session.
 
-    GET  /api/v1/ui/login           which ways there are          open
-    POST /api/v1/ui/login           name and password → session   open; limited as every login is
-    POST /api/v1/ui/login           token of a real cluster → session   open; the cluster says whose it is
+    GET  /api/v1/ui/login           the ways to log in            open
+    POST /api/v1/ui/login           name and password → session   open; rate limited as every login
+    POST /api/v1/ui/login           token of a real cluster → session   open; the cluster names its user
     POST /api/v1/ui/login/oidc      → the provider's page         open
     GET  /oidc/callback             back from there → a one-time code in the fragment of the page's address
 
-The provider sends the browser back by a link of another site, which carries no session, and needs none: state, a cookie of its own
-and PKCE's verifier say that the same browser left for there.
+The provider redirects the browser back from another site, so the request carries no session. State, a separate cookie and PKCE's
+verifier prove that the same browser began the login.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rowlock.rest.app import RestApi, json_response
 
 LOGIN_PATH, PROVIDER_PATH, CALLBACK_PATH = "/api/v1/ui/login", "/api/v1/ui/login/oidc", "/oidc/callback"
 MAX_EXCHANGE_BYTES = 4 * 1024
-"""Bytes of a login: nobody knows yet who asks."""
+"""Most bytes of a login's body, which is read before authentication."""
 RENEW_EARLY_S, RENEW_AGAIN_S = 60.0, 10.0
-"""Seconds before its end in which a provider's token is renewed, and between two attempts."""
+"""Seconds before its expiry at which a provider's token is renewed, and seconds between two attempts."""
 _STARTS_PER_MINUTE = 60
-"""Browsers that are sent to the provider: all of them, since those on loopback are one address."""
+"""Logins at the provider begun per minute, over all browsers, since those on loopback share an address."""
 
 
 class LoginPage:
-    """Logins of browsers at one server."""
+    """The browser logins of one server."""
 
     def __init__(self, rest_api: RestApi, sessions: Sessions, clock: Callable[[], float]) -> None:
         self._rest_api, self._sessions, self._clock = rest_api, sessions, clock
@@ -46,18 +46,18 @@ class LoginPage:
         self._starts: list[float] = []
 
     def describe(self, *, is_local: bool) -> dict[str, Any]:
-        """What the page offers. Nothing says whether a certain account is there."""
+        """The ways to log in that the page offers. Does not reveal whether a certain account exists."""
         provider = {"name": self._provider.label} if self._provider else None
         has_accounts = self._accounts is not None and not self._accounts.is_empty
         return {"password": has_accounts, "oidc": provider, "code": is_local, "token": self._takes_tokens}
 
     @property
     def _takes_tokens(self) -> bool:
-        """Whether people have tokens of a real cluster, and nothing else."""
+        """Whether people log in with tokens of a real cluster, the only way there."""
         return self._rest_api.settings.dialect is not None
 
     async def log_in(self, request: Request) -> BrowserSession:
-        """With a name and a password, or with a token of a real cluster. Raises BadRequest, Unauthorized, TooManyRequests, Unavailable."""
+        """Begin a session for a name and password, or a token of a real cluster. Raises BadRequest, Unauthorized, TooManyRequests, Unavailable."""
         body = await read_json(request)
         if self._takes_tokens:
             (token,) = parse_texts(body, ("token",))
@@ -67,7 +67,7 @@ class LoginPage:
         if self._accounts is None or issue is None:
             raise BadRequest("this server keeps no passwords")
         address = request.client.host if request.client else ""
-        known = name if self._accounts.get(name) else ""  # what somebody typed there may be a password
+        known = name if self._accounts.get(name) else ""  # an unknown name is not logged: it may be a mistyped password
         try:
             account = await self._accounts.authenticate(name, password, client_of(address))
             if account is None:
@@ -99,7 +99,7 @@ class LoginPage:
     # ------------------------------------------------------------ the identity provider
 
     async def leave_for_provider(self, request: Request, cookie_name: str) -> Response:
-        """The address of the provider's page; the browser keeps a cookie until it is back. Raises BadRequest, Unavailable."""
+        """The URL of the provider's login page, with a cookie for the return. Raises BadRequest, TooManyRequests, Unavailable."""
         await read_json(request)
         now = self._clock()
         self._starts = [start for start in self._starts if now - 60 < start <= now]
@@ -115,12 +115,12 @@ class LoginPage:
             path=_base(request) + CALLBACK_PATH,
             httponly=True,
             secure=request.url.scheme == "https",
-            samesite="lax",  # it must come along from the provider's page; it opens nothing by itself
+            samesite="lax",  # it must be sent on the redirect from the provider; alone it grants nothing
         )
         return response
 
     async def return_from_provider(self, request: Request, cookie_name: str, cookie: str) -> Response:
-        """The page with a one-time code, or a page that says what went wrong."""
+        """Redirect to the page with a one-time code, or answer with a page that describes the error."""
         address = request.client.host if request.client else ""
         try:
             if request.method != "GET":
@@ -137,13 +137,13 @@ class LoginPage:
         return response
 
     def provider_logout_url(self, request: Request) -> str | None:
-        """Where the provider ends its own session, and then sends the browser back here; None where it has no such page."""
+        """The provider's logout page, which then redirects back here; None if it has none."""
         if self._provider is None:
             return None
         return self._provider.logout_url(f"{request.url.scheme}://{request.headers['host']}{_base(request)}/") or None
 
     async def renew(self, login: BrowserLogin) -> None:
-        """A token that comes to its end is renewed beside the answers; one that has ended, before this one. Raises Unauthorized, Unavailable."""
+        """Renew the token in the background if it expires soon; wait for that if it has expired. Raises Unavailable."""
         now = self._clock()
         if not login.refresh_token or now < login.expires - RENEW_EARLY_S:
             return
@@ -163,7 +163,7 @@ class LoginPage:
         except Unauthorized:
             login.refresh_token, login.expires = "", self._clock()
         except ApiError:
-            return  # it is away: there is another attempt
+            return  # the provider is unreachable: try again later
         else:
             login.token, login.expires, login.refresh_token = session.token, session.expires, session.refresh_token
 
@@ -174,7 +174,7 @@ class LoginPage:
 
 
 async def read_json(request: Request) -> Any:
-    """A small body, which other sites cannot send without being asked for permission first. Raises BadRequest, TooLarge."""
+    """Read a small JSON body. Its content type forces a CORS preflight on other sites. Raises BadRequest, TooLarge."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise BadRequest('a code is exchanged as JSON: {"code": "…"} with content-type application/json')
     raw = await read_body(request, MAX_EXCHANGE_BYTES, f"a login has less than {MAX_EXCHANGE_BYTES} bytes")
@@ -182,7 +182,7 @@ async def read_json(request: Request) -> Any:
 
 
 def parse_texts(body: Any, names: tuple[str, ...]) -> list[str]:
-    """These fields of the body. Raises BadRequest."""
+    """These string fields of the body. Raises BadRequest."""
     values = [body.get(name) if isinstance(body, dict) else None for name in names]
     if not all(isinstance(value, str) for value in values):
         fields = ", ".join(f'"{name}": "…"' for name in names)
@@ -191,7 +191,7 @@ def parse_texts(body: Any, names: tuple[str, ...]) -> list[str]:
 
 
 def is_owner_token(token: str, owner_token: str | None) -> bool:
-    """Whether it is the server's own, which no cluster knows."""
+    """Whether it is the server's own token, which no real cluster knows."""
     return owner_token is not None and hmac.compare_digest(token.encode(), owner_token.encode())
 
 
@@ -200,7 +200,7 @@ def _base(request: Request) -> str:
 
 
 def _redirect_uri(request: Request) -> str:
-    """What the provider must know of this server, letter by letter. The Host has been checked."""
+    """The redirect URI, which must be registered at the provider exactly. The Host header has been checked."""
     return f"{request.url.scheme}://{request.headers['host']}{_base(request)}{CALLBACK_PATH}"
 
 

@@ -1,4 +1,4 @@
-"""What sessions have open: streams, followed logs, terminals. They end with their session."""
+"""Long requests of sessions (streams, followed logs, terminals), which end with their session."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rowlock.browser.terminals import close_terminal
 from rowlock.errors import ApiError
 
 REVIEW_S = 5.0
-"""Seconds between two looks whether the sessions of what is open still are."""
+"""Seconds between two checks whether the sessions of open requests are still valid."""
 _SIGNED_OUT = "The session is over, and the terminal with it: sign in again."
 
 
 class OpenRequests:
-    """The requests of all sessions, by the name of each."""
+    """The open requests of all sessions, by the session's name."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[asyncio.Task[None], Callable[[], Awaitable[None]]]] = {}
@@ -32,7 +32,7 @@ class OpenRequests:
         *,
         check: Callable[[], Awaitable[None]],
     ) -> None:
-        """Answer a request of a session. `check` raises ApiError once the session is over, and is awaited from time to time."""
+        """Answer a request of a session. `check` is awaited regularly and raises Unauthorized once the session is over."""
         told = _StartedAnswer(send)
         task = asyncio.ensure_future(_run(app, scope, receive, told))
         self._tasks.setdefault(session, {})[task] = check
@@ -52,12 +52,12 @@ class OpenRequests:
             raise error
 
     def end(self, session: str) -> None:
-        """Cut all that a session has open."""
+        """Cancel all requests of a session."""
         for task in list(self._tasks.get(session, ())):
             task.cancel()
 
     async def review(self) -> None:
-        """Cut what belongs to sessions that have ended otherwise: by their time, or with their account. Until cancelled."""
+        """Until cancelled, cancel the requests of sessions that expired or whose account ended."""
         while True:
             await asyncio.sleep(REVIEW_S)
             for session, tasks in list(self._tasks.items()):
@@ -75,7 +75,7 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 
 
 class _StartedAnswer:
-    """`send`, which knows how far the answer is, so that one which is cut ends in order."""
+    """Wraps `send` and tracks the answer's progress, so that a cancelled answer can be completed properly."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._is_started, self._is_over = send, False, False
@@ -89,10 +89,10 @@ class _StartedAnswer:
         await self._send(message)
 
     async def finish(self, scope: Scope) -> None:
-        """The last words of a request that was cut."""
+        """Complete the answer of a cancelled request."""
         if self._is_over:
             return
-        with suppress(OSError, RuntimeError):  # its reader has gone meanwhile
+        with suppress(OSError, RuntimeError):  # the reader has disconnected meanwhile
             if scope["type"] == "websocket":
                 if self._is_started:
                     await close_terminal(self._send, _SIGNED_OUT)

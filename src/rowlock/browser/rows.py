@@ -1,4 +1,4 @@
-"""One workload as a row of the web UI: what the table shows, with a sentence that says why it stands where it stands."""
+"""One workload as a row of the web UI: the table's columns, and a sentence that explains its phase."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _STANDING = {
     "Failed": "It failed, and no rank left an exit code or a log here.",
     "Degraded": "Some of its pods do not run.",
 }
-"""What is said of a phase where nothing more is known."""
+"""The sentence for a phase if nothing more is known."""
 
 
 def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]:
-    """The row. `create_failure` is what the operator said when it could not make a pod, "" when it did not."""
+    """The row. `create_failure` is the operator's message if it could not create a pod, else ""."""
     body = runai_json.workload_json(workload)
     extra = body["additionalFields"]
     requested, asked, held = body["requestedPods"], body["workloadRequestedResources"], body["allocatedResources"]
@@ -66,7 +66,7 @@ def workload_row(workload: Workload, create_failure: str = "") -> dict[str, Any]
 
 
 def why_sentence(workload: Workload, phase: str, message: str) -> str:
-    """What is known, else what the phase says: never a bare status."""
+    """The message if there is one, else a sentence for the phase."""
     if message:
         return message
     if phase == "Stopped":

@@ -1,11 +1,10 @@
-"""Who may use the web UI: one-time codes, the sessions they are exchanged for, and the token that stands behind a session.
+"""Web UI sessions: one-time codes, the sessions they are exchanged for, and the token that each session acts with.
 
 A code goes from the command line to the browser in the fragment of a URL, which no server and no log sees. It is exchanged
-once for two halves of a session: a cookie that scripts cannot read, and a key that the page keeps in its origin's storage and
-sends as a header. Cookies do not know ports: a program of a pod that serves a page on another port of this machine is sent
-our cookie by the browser. It never sees the key, and one half opens nothing.
-
-The owner's session is signed and not stored, so it outlives a restart of the server; other users' sessions end with it.
+once for the two halves of a session: a cookie that scripts cannot read, and a key that the page keeps in its origin's storage
+and sends as a header. Both are needed, because browsers send cookies to every port of a host: a pod that serves a page on
+another port of this machine receives our cookie, but never the key.
+The owner's session is signed and not stored, so it survives a restart of the server; other users' sessions do not.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from typing import NamedTuple
 from rowlock.errors import Unauthorized
 
 CODE_LIFETIME_S = 120.0
-"""Seconds in which a code can be exchanged."""
+"""Seconds for which a code is valid."""
 CODE_ATTEMPTS = 5
-"""Wrong secrets after which a code is worth nothing."""
+"""Wrong secrets after which a code is revoked."""
 CODES_PER_TOKEN = 8
-"""Codes that one user may have open; the oldest makes room."""
+"""Most open codes of one token; beyond it the oldest is dropped."""
 SESSION_LIFETIME_S = 12 * 3600
 """Seconds after which a session ends and its user needs a new code."""
 SESSIONS_PER_TOKEN = 32
-"""Sessions that one token may have; its oldest makes room, not another user's."""
+"""Most sessions of one token; beyond it the token's oldest is ended."""
 _MAX_SESSIONS = 1_000
-"""Sessions of users that are remembered."""
+"""Most sessions of all users but the owner; beyond it the oldest is ended."""
 _OWNER, _USER = "owner", "user"
 
 
 class BrowserSession(NamedTuple):
-    """The two halves of a new session, and for how many seconds it lasts."""
+    """The two halves of a new session, and its lifetime in seconds."""
 
     cookie: str
     key: str
@@ -45,11 +44,11 @@ class BrowserSession(NamedTuple):
 
 @dataclass(slots=True)
 class BrowserLogin:
-    """What stands behind a session: the token with which it began; after a login at an identity provider, what renews it."""
+    """The token that a session acts with and, after a login at an identity provider, what is needed to renew it."""
 
     token: str
     expires: float = float("inf")
-    """When the token ends, where it is renewed."""
+    """When a provider's token expires (Unix seconds); infinite for other tokens."""
     refresh_token: str = ""
     renewal: asyncio.Task[None] | None = None
     renew_after: float = 0.0
@@ -71,14 +70,14 @@ class Sessions:
         self._signing_key = hmac.digest(owner_token.encode(), b"sessions of the web UI", "sha256")
         self._codes: dict[str, _Code] = {}
         self._logins: dict[str, BrowserLogin] = {}
-        """Nonce of a user's session → what stands behind it."""
+        """Nonce of a user's session → its login."""
         self._ended: dict[str, float] = {}
         """Nonce of an owner's session that was ended → when it would have expired."""
 
     # ------------------------------------------------------------ codes
 
     def issue_code(self, token: str, *, expires: float = float("inf"), refresh_token: str = "") -> str:
-        """A code for the holder of this token, which has been checked."""
+        """A code for the holder of this token, which the caller has verified."""
         login, now = BrowserLogin(token, expires, refresh_token), self._clock()
         self._codes = {name: code for name, code in self._codes.items() if code.expires > now}
         own = [name for name, code in self._codes.items() if code.login.token == token]
@@ -89,8 +88,8 @@ class Sessions:
         return f"{name}.{secret}"
 
     def exchange(self, text: str) -> BrowserSession:
-        """A session for a code, which is worth nothing from then on. Attempts are counted for each code, so that nobody can lock
-        out others by guessing. Raises Unauthorized."""
+        """Use up a code and begin a session. Attempts are counted per code, so that guessing does not lock out other users.
+        Raises Unauthorized."""
         name, _, secret = text.partition(".")
         code = self._codes.get(name)
         if code is None or code.expires <= self._clock():
@@ -108,7 +107,7 @@ class Sessions:
     # ------------------------------------------------------------ sessions
 
     def begin(self, login: BrowserLogin) -> BrowserSession:
-        """A session for a user who has logged in."""
+        """Begin a session for a user who has logged in."""
         is_owner = hmac.compare_digest(login.token.encode(), self._owner_token.encode())
         nonce = secrets.token_urlsafe(18)
         if not is_owner:
@@ -124,11 +123,11 @@ class Sessions:
         return BrowserSession(cookie, self._sign("key", claim), SESSION_LIFETIME_S)
 
     def token_of(self, cookie: str, key: str) -> str:
-        """The token of the session. Raises Unauthorized, with what to do."""
+        """The token of the session. Raises Unauthorized, which says what to do."""
         return self.login_of(cookie, key)[1].token
 
     def login_of(self, cookie: str, key: str) -> tuple[str, BrowserLogin]:
-        """The session's name, and what stands behind it; what it holds may be renewed. Raises Unauthorized, with what to do."""
+        """The session's name and its login, whose token is replaced at renewals. Raises Unauthorized, which says what to do."""
         claim, _, signature = cookie.rpartition(".")
         fits = hmac.compare_digest(signature.encode(), self._sign("cookie", claim).encode())
         fits &= hmac.compare_digest(key.encode(), self._sign("key", claim).encode())
@@ -143,17 +142,17 @@ class Sessions:
         return nonce, login
 
     def is_of_provider(self, cookie: str) -> bool:
-        """Whether the identity provider has begun the session; False for a cookie that is none."""
+        """Whether the session began with a login at the identity provider; False for an invalid cookie."""
         login = self._logins.get(cookie.split(".")[2]) if cookie.count(".") == 3 else None
         return login is not None and login.expires != float("inf")
 
     def end(self, cookie: str, key: str) -> str:
-        """End a session before its time; its name. Raises Unauthorized when it is none."""
+        """End a session early; returns its name. Raises Unauthorized if there is no such session."""
         self.token_of(cookie, key)
         kind, expires, nonce, _ = cookie.split(".")
         now = self._clock()
         self._ended = {ended: until for ended, until in self._ended.items() if until > now}
-        if kind == _OWNER:  # a user's is over when nothing stands behind it any more
+        if kind == _OWNER:  # a user's session ends with its entry in _logins
             self._ended[nonce] = float(expires)
         self._logins.pop(nonce, None)
         return nonce

@@ -20,12 +20,12 @@ _MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""What a build may consist of; a file of another type is not served."""
+"""The file types that are served."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file with the headers it is served with."""
+    """A file and the headers that it is served with."""
 
     content: bytes
     media_type: str
@@ -33,7 +33,7 @@ class StaticFile:
 
 
 def load_files(folder: Path = STATIC) -> dict[str, StaticFile]:
-    """Path below the folder → file. Empty where nothing was built."""
+    """Path below the folder → file. Empty if nothing was built."""
     files: dict[str, StaticFile] = {}
     for path in sorted(folder.rglob("*")):
         media_type = _MEDIA_TYPES.get(path.suffix)
@@ -45,7 +45,7 @@ def load_files(folder: Path = STATIC) -> dict[str, StaticFile]:
 
 
 class StaticFiles:
-    """Answers for the built files. What is not there is 404, never the page: a script that is HTML is a riddle."""
+    """Answers requests for the built files. Unknown paths get 404, never the page, since HTML in place of a script is confusing."""
 
     def __init__(self, files: dict[str, StaticFile]) -> None:
         self._files = files

@@ -1,7 +1,7 @@
-"""What a server that starts can lack of its machine: room or inodes of a disk, a disk that can be written, open files, processes.
+"""Explains a failed start by a shortage on the machine: disk space or inodes, a read-only disk, open files, processes.
 
-Such a lack shows anywhere: as an OSError, as a thread that cannot start, or as several of these at once. SQLite says "unable to open
-database file" and no more; then the data directory is tried.
+A shortage can appear anywhere, as an OSError, as a thread that cannot start, or as a group of these. SQLite only says "unable to open
+database file"; then writing to the data directory is tried.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _ROOM = (errno.ENOSPC, errno.EDQUOT)
 _FILES = (errno.EMFILE, errno.ENFILE)
 _THREAD = "can't start new thread"
 _TRIED_FILES, _PAGE = 8, 4096
-"""How many are made at once, for SQLite wanted up to three beside those that were open then; bytes of each."""
+"""Files that are tried at once (SQLite opens up to three), and the bytes written to each."""
 LEAST_OPEN_FILES = 128
-"""What a server without a job or a client has open, twice: with fewer it would serve nobody."""
+"""Least limit of open files: twice what a server without jobs or clients has open."""
 
 
 def find_shortage(error: BaseException, directory: Path) -> str:
-    """What there was too little of, and what to do; "" where that is not why."""
+    """A sentence that names the shortage that caused an error and what to do; "" if it was not a shortage."""
     firsts, causes = list(_leaves(error)), list(_causes(error))
     for cause in causes:
         if said := shortage_sentence(cause, directory, is_first=cause in firsts):
@@ -34,8 +34,8 @@ def find_shortage(error: BaseException, directory: Path) -> str:
 
 
 def shortage_sentence(error: BaseException, directory: Path | str, *, is_first: bool = True) -> str:
-    """Of one error; "" where it is another one. `is_first`: nothing was raised because of it that says more (EAGAIN is also what a lock
-    says that somebody else holds)."""
+    """The sentence for one error; "" if it is not a shortage. `is_first`: the error was raised last in its chain, not as the cause of a
+    more specific one. Only then does EAGAIN mean a lack of processes, since a lock that is held raises it too."""
     if isinstance(error, RuntimeError) and str(error) == _THREAD:
         return _process_sentence(os.strerror(errno.EAGAIN))
     if not isinstance(error, OSError):
@@ -57,7 +57,7 @@ def _process_sentence(reason: str) -> str:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """What was raised at once; the error itself, where it is no group."""
+    """The errors in an exception group; the error itself if it is not a group."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _leaves(each)
@@ -66,7 +66,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What was raised at once, each with what it was raised from."""
+    """The errors in a group, each followed by its chain of causes."""
     for leaf in _leaves(error):
         cause: BaseException | None = leaf
         while cause is not None:
@@ -75,7 +75,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _try_directory(directory: Path) -> str:
-    """What a few new files meet there."""
+    """Write a few files to the directory; the sentence for the error if that fails."""
     try:
         with ExitStack() as held:
             for _ in range(_TRIED_FILES):
@@ -88,7 +88,7 @@ def _try_directory(directory: Path) -> str:
 
 
 def few_files_sentence(hard_limit: int) -> str:
-    """Why a server is not started that may open so few files (RLIMIT_NOFILE); "" where they are enough."""
+    """Why a server with this hard limit of open files (RLIMIT_NOFILE) is not started; "" if the limit suffices."""
     if hard_limit == resource.RLIM_INFINITY or hard_limit >= LEAST_OPEN_FILES:
         return ""
     return f"the server cannot start: {shortage_sentence(OSError(errno.EMFILE, f'no more than {hard_limit}'), '')}"

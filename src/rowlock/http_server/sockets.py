@@ -1,6 +1,6 @@
-"""Where the server listens: on loopback always, and elsewhere only where that was asked for and users are named.
+"""The server's listening sockets: on loopback always, on other addresses only on request and with users configured.
 
-Everything but 127.0.0.1 and ::1 is elsewhere. The port is the same on all addresses, and that of last time if it is free.
+Loopback means 127.0.0.1 and ::1 only. The port is the same on all addresses, and that of the last start if it is free.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from rowlock.errors import BadRequest
 HOST = "127.0.0.1"
 WILDCARD_ADDRESSES = ("0.0.0.0", "::")
 _TRIES = 20
-"""Ports that are tried until one is free on every address."""
+"""Most ports tried until one is free on every address."""
 
 
 def parse_bind(bind: str) -> str:
-    """`--bind` as an address, "" when it is loopback's own. Raises BadRequest."""
+    """`--bind` as an address; "" if it is loopback. Raises BadRequest."""
     if not bind or bind == "localhost":
         return ""
     try:
@@ -38,7 +38,7 @@ def parse_bind(bind: str) -> str:
 
 
 def server_names(bind: str, extra_names: str) -> list[str]:
-    """What clients may call the server besides loopback's names: for its certificate, the best first."""
+    """Names of the server for its certificate, besides those of loopback; the preferred one first."""
     names = [name.strip() for name in extra_names.split(",") if name.strip()]
     if bind in WILDCARD_ADDRESSES:
         return list(dict.fromkeys([*names, *_local_addresses(), socket.gethostname()]))
@@ -46,7 +46,7 @@ def server_names(bind: str, extra_names: str) -> list[str]:
 
 
 def _local_addresses() -> list[str]:
-    """This machine's addresses, but for loopback's and those of one link."""
+    """This machine's addresses without loopback and link-local ones."""
     import psutil
 
     texts = [a.address for given in psutil.net_if_addrs().values() for a in given if a.family in _FAMILIES]
@@ -58,7 +58,7 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]:
-    """Bound sockets on one port: loopback's first. Raises OSError when an explicit port is taken, BadRequest."""
+    """Bound sockets on one port, loopback first. Raises OSError if no port is free or a given one is taken, BadRequest."""
     addresses = [bind] if bind in WILDCARD_ADDRESSES else [HOST, bind] if bind else [HOST]
     for candidate in (port,) if port else (_last_port(data, "url"), *[0] * _TRIES):
         try:
@@ -73,7 +73,7 @@ def open_listeners(port: int, data: Path, bind: str = "") -> list[socket.socket]
 
 
 class BrowserListeners(NamedTuple):
-    """Where browsers come in: loopback's plain port, and listeners of another address, for HTTPS."""
+    """Listeners for browsers: plain HTTP on loopback, HTTPS on other addresses."""
 
     local: socket.socket
     elsewhere: list[socket.socket]
@@ -84,12 +84,12 @@ class BrowserListeners(NamedTuple):
 
     @property
     def ports(self) -> tuple[int, int]:
-        """0 where there is no other address."""
+        """The ports of `local` and `elsewhere`; 0 for the latter if there is none."""
         return self.local.getsockname()[1], self.elsewhere[0].getsockname()[1] if self.elsewhere else 0
 
 
 def parse_ui_address(text: str) -> tuple[str, int]:
-    """`--ui-address` as an address and a port; "" where none was given, port 0 is any. Raises BadRequest."""
+    """`--ui-address` as an address ("" if not given) and a port (0 means any). Raises BadRequest."""
     if not text:
         return "", 0
     address, colon, port = text.rpartition(":")
@@ -106,18 +106,18 @@ def parse_ui_address(text: str) -> tuple[str, int]:
 
 
 def open_browser_listeners(data: Path, api_port: int, ui_address: str) -> BrowserListeners:
-    """Both. Raises OSError where a port that was asked for is taken, BadRequest."""
+    """Open the web UI's listeners. Raises BadRequest if the requested port is taken; OSError."""
     address, port = parse_ui_address(ui_address)
     with ExitStack() as undo:
         local = undo.enter_context(open_browser_listener(data, api_port))
-        taken = (api_port, local.getsockname()[1])  # whose face a request is for is told by the port alone
+        taken = (api_port, local.getsockname()[1])  # the port alone tells the API from the web UI
         elsewhere = _open_elsewhere((address, port), _last_port(data, "uiOthers"), taken) if address else []
         undo.pop_all()
         return BrowserListeners(local, elsewhere)
 
 
 def _open_elsewhere(where: tuple[str, int], last: int, taken: Sequence[int]) -> list[socket.socket]:
-    """Raises BadRequest, OSError."""
+    """Listeners for `--ui-address`, at the last start's port if none is given. Raises BadRequest, OSError."""
     address, port = where
     if port in taken:
         raise BadRequest(f"port {port} is the server's own already: choose another with --ui-address {address}:PORT")
@@ -142,8 +142,8 @@ def _open_elsewhere(where: tuple[str, int], last: int, taken: Sequence[int]) -> 
 
 
 def open_browser_listener(data: Path, api_port: int) -> socket.socket:
-    """The web UI's listener, on loopback alone: the port of last time if it is free and not the API's, so that open pages find
-    the server again. Raises OSError."""
+    """The web UI's listener, on loopback only. It takes the port of the last start if it is free and not the API's, so that
+    open pages reconnect. Raises OSError."""
     last = _last_port(data, "ui")
     if last and last != api_port:
         with suppress(OSError):
@@ -152,7 +152,7 @@ def open_browser_listener(data: Path, api_port: int) -> socket.socket:
 
 
 def _last_port(data: Path, field: str) -> int:
-    """Of the URL in this field of last time's server.json; 0 where there is none."""
+    """The port of the URL in this field of the last start's server.json; 0 if there is none."""
     try:
         value = json.loads((data / "server.json").read_text())[field]
         return urlsplit(value[0] if isinstance(value, list) else value).port or 0
@@ -161,11 +161,11 @@ def _last_port(data: Path, field: str) -> int:
 
 
 def _enable_keepalive(sock: socket.socket) -> None:
-    """A client whose machine has gone without a word is noticed within two minutes where nothing is being sent: accepted
-    sockets inherit this. (No TCP_USER_TIMEOUT: it would end a reader that only pauses.)"""
+    """Detect within two minutes that an idle connection's peer has vanished; accepted sockets inherit the options. No
+    TCP_USER_TIMEOUT, which would disconnect a client that only pauses reading."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):  # some systems know other names, or none
+        if hasattr(socket, name):  # not on every system
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
@@ -173,8 +173,8 @@ def _bind_all(addresses: Sequence[str], port: int) -> list[socket.socket]:
     with ExitStack() as undo:
         listeners = []
         for address in addresses:
-            # With the protocol spelled out: asyncio switches Nagle's algorithm off only where it reads IPPROTO_TCP, and
-            # with it on every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
+            # The protocol is explicit because asyncio disables Nagle's algorithm only for IPPROTO_TCP sockets. With Nagle
+            # every answer in two pieces (a log, a watch) waits 40 ms for the client's delayed ACK.
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             sock = undo.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,10 +1,10 @@
-"""TLS for one connection, and little else: what comes in is decrypted where it is received, and what one turn of the
-event loop writes goes out as one record in one system call. Connections that have something to say at the same time are
-first all encrypted and then all sent: a client that holds several of them (a thousand watchers, say) is woken once and
-finds more, where it would sleep and be woken for each; waking a process is the most expensive part of sending.
+"""TLS for one connection. Received data is decrypted in place, and all that one turn of the event loop writes is sent as
+one record in one system call.
+Connections that write in the same turn are first all encrypted, then all sent: a client that holds many of them (a
+thousand watches) is woken once instead of once per connection; waking a process is the most expensive part of sending.
 
-asyncio's own TLS keeps a quarter of a megabyte per connection, which a thousand watchers cannot afford, and takes
-twice the time per request. `TlsConnection` is the protocol of a plain socket and the transport of the protocol within.
+asyncio's own TLS takes 256 KiB per connection, too much for a thousand watches, and twice the time per request.
+`TlsConnection` is the protocol of the plain socket and the transport of the inner protocol.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any, Protocol
 log = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
-"""Bytes read at once; and above this many nothing is gained by waiting for more to write."""
+"""Most bytes read at once; also the number of bytes written after which they are sent without waiting for more."""
 ENCRYPT_BYTES = 256 * 1024
-"""Bytes encrypted at once."""
+"""Most bytes encrypted at once."""
 HANDSHAKE_S = 15.0
-"""A client that has not said who it is by then is cut off: an open connection costs it less than us."""
+"""Seconds for the TLS handshake; a slower client is disconnected."""
 _READ_BUFFER = bytearray(READ_BYTES)
 _READ_VIEW = memoryview(_READ_BUFFER)
-"""One for all connections: what is in it is copied before the next read."""
+"""One buffer for all connections: its content is copied before the next read."""
 
 
 class InnerProtocol(Protocol):
-    """What speaks over the connection: uvicorn's protocols are like this."""
+    """The protocol inside the encryption, such as uvicorn's."""
 
     def connection_made(self, transport: asyncio.Transport) -> None: ...
 
@@ -46,7 +46,7 @@ class InnerProtocol(Protocol):
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """A server's: TLS 1.2 and later, HTTP/1.1."""
+    """A server's TLS context: TLS 1.2 and later, HTTP/1.1. Raises OSError."""
     tls_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls_context.minimum_version = ssl.TLSVersion.TLSv1_2
     tls_context.load_cert_chain(certificate, key)
@@ -55,8 +55,8 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class NamedCertificate:
-    """A certificate for clients that name the server (SNI); clients that know an address, as those of this machine do, see the
-    server's own. It is read again when its file has changed: Secrets of a cluster are renewed under a running server."""
+    """A certificate for clients that send a server name (SNI); clients that connect to an address or localhost see the server's
+    own. It is reloaded when its file changes, since Secrets of a cluster are renewed while the server runs."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Raises OSError."""
@@ -65,7 +65,7 @@ class NamedCertificate:
         self._context = server_context(certificate, key)
 
     def install(self, context: ssl.SSLContext) -> None:
-        """From now on connections of this context show it to clients that name the server (SNI)."""
+        """Use this certificate in connections of `context` whose client sends a server name (SNI)."""
         context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
@@ -80,19 +80,19 @@ class NamedCertificate:
         try:
             if (changed := self._change_time()) != self._changed:
                 self._context, self._changed = server_context(*self._files), changed
-        except OSError as error:  # half of it is written: the next client tries again
+        except OSError as error:  # perhaps half written: the next client tries again
             log.warning("the certificate %s cannot be read again: %s", self._files[0], error)
 
 
 class _Gone(asyncio.Protocol):
-    """Within a connection that has been lost."""
+    """The inner protocol of a lost connection."""
 
 
 _GONE: InnerProtocol = _Gone()
 
 
 class Outbox:
-    """The connections of one server that have written in this turn of the event loop."""
+    """The connections of one server that wrote in this turn of the event loop."""
 
     def __init__(self) -> None:
         self._writers: list[TlsConnection] = []
@@ -111,7 +111,7 @@ class Outbox:
 
 
 class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
-    """Both ends of the encryption: the socket's bytes on one side, `inner`'s on the other."""
+    """The protocol of the socket, and the transport of `inner`."""
 
     def __init__(self, tls: ssl.SSLContext, inner: InnerProtocol, outbox: Outbox, on_close: Callable[[], None]) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             self._read()
 
     def _do_handshake(self) -> bool:
-        """Go on with the handshake; True when it is done."""
+        """Continue the handshake; True when it is complete."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -160,7 +160,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         return True
 
     def _read(self) -> None:
-        """Everything that has come in, as far as `inner` wants it now."""
+        """Decrypt received data and pass it to `inner`, unless it has paused reading."""
         while not self._paused and not self._closing:
             try:
                 data = self._tls.read(READ_BYTES)
@@ -170,7 +170,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
                 log.debug("a connection broke: %s", error)
                 self.abort()
                 return
-            if not data:  # it has said goodbye
+            if not data:  # the client sent close_notify
                 self.close()
                 return
             self._inner.data_received(data)
@@ -191,7 +191,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             self._handshake_timer.cancel()
         if self._handshake_done:
             self._inner.connection_lost(exc)
-        self._inner = _GONE  # it knows us: each connection would wait for a full collection, with its buffers
+        self._inner = _GONE  # breaks a reference cycle, which would keep the buffers until a full garbage collection
 
     def pause_writing(self) -> None:
         if self._handshake_done:
@@ -214,18 +214,18 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             self.flush()
 
     def flush(self) -> None:
-        """What has been written so far goes out now."""
+        """Encrypt and send what has been written so far."""
         self.encrypt()
         self.send_encrypted()
 
     def set_unbuffered(self) -> None:
-        """From now on every write is a record of its own and goes out at once: for a client that asks select() after each
-        message."""
+        """Send every write at once as its own record from now on, for clients that call select() between
+        messages."""
         self.flush()
         self._unbuffered = True
 
     def encrypt(self) -> None:
-        """What has been written so far."""
+        """Encrypt what has been written so far."""
         if not self._parts:
             return
         parts, self._parts, self._size = self._parts, [], 0
@@ -243,7 +243,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
 
     def send_encrypted(self) -> None:
-        """What is encrypted goes out now."""
+        """Send what has been encrypted so far."""
         if self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
@@ -253,7 +253,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self.flush()
         self._closing = True
         try:
-            self._tls.unwrap()  # says goodbye; the client's own goodbye is not waited for
+            self._tls.unwrap()  # sends close_notify; does not wait for the client's
         except ssl.SSLError:
             pass
         self.send_encrypted()
@@ -264,7 +264,7 @@ class TlsConnection(asyncio.Transport, asyncio.BufferedProtocol):
         self._parts.clear()
         self._raw.abort()
 
-    # ------------------------------------------------------------ what a transport is asked
+    # ------------------------------------------------------------ transport interface
 
     def is_closing(self) -> bool:
         return self._closing or self._raw.is_closing()
