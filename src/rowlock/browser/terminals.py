@@ -1,8 +1,8 @@
-"""Terminals of open pages: a websocket of the door's becomes a request for exec of the API's, with the token behind the session.
+"""Terminals of open pages: a browser's websocket becomes an exec request to the API, with the session's token.
 
-A browser sets no headers of its own on a websocket, and shows a page nothing of a handshake that was refused. So the key of the session
-comes as an offered subprotocol, as Kubernetes takes tokens from browsers; and a refusal is told inside the socket, in the words
-of the API, as its version 5 of the protocol tells how a program ended.
+A page cannot set headers on a websocket, and does not see the answer to a refused handshake. So it sends the session's key as an
+offered subprotocol, the way Kubernetes takes tokens from browsers; and a refusal accepts the websocket and sends the API's error as
+the outcome of the program, in the format of v5.channel.k8s.io.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rowlock.errors import ApiError
 
 EXEC_PATH = re.compile("/api/v1/namespaces/[^/]+/pods/[^/]+/exec")
 KEY_PROTOCOL = "key.rowlock.dev."
-"""Before the key, in a subprotocol that is offered and never chosen."""
+"""Prefix of the key in an offered subprotocol, which is never selected."""
 CHANNELS = "v5.channel.k8s.io"
 _OUTCOME_CHANNEL = b"\x03"
 _NOT_PASSED_ON = frozenset({b"authorization", b"cookie", b"origin", b"sec-websocket-protocol"})
 
 
 def offered_key(scope: Scope) -> str:
-    """The key among the subprotocols; "" where there is none."""
+    """The session's key from the offered subprotocols; "" if there is none."""
     keys = [
         word.removeprefix(KEY_PROTOCOL) for word in scope.get("subprotocols") or () if word.startswith(KEY_PROTOCOL)
     ]
@@ -32,7 +32,7 @@ def offered_key(scope: Scope) -> str:
 
 
 async def serve_exec(api: ASGIApp, token: str, scope: Scope, receive: Receive, send: Send) -> None:
-    """Hand the socket on to the API, whose path `scope` has. Headers that say as whom somebody acts are not a browser's to set, and stay behind."""
+    """Pass the websocket to the API at the path of `scope`. Authentication and impersonation headers of the browser are removed."""
     kept = [
         (name, value)
         for name, value in scope["headers"]
@@ -44,14 +44,14 @@ async def serve_exec(api: ASGIApp, token: str, scope: Scope, receive: Receive, s
 
 
 async def close_terminal(send: Send, reason: str) -> None:
-    """For one that is open: why it ends is told as the outcome of its program."""
+    """Close an open terminal; the reason is sent as the outcome of its program."""
     body = {"metadata": {}, "status": "Failure", "message": reason, "reason": "Unauthorized", "code": 401}
     await send({"type": "websocket.send", "bytes": _OUTCOME_CHANNEL + msgspec.json.encode(body)})
     await send({"type": "websocket.close", "code": 1000})
 
 
 async def refuse(error: ApiError, receive: Receive, send: Send) -> None:
-    """Say so inside the socket, and end it."""
+    """Accept the websocket, send the error as the outcome, and close it."""
     await receive()
     body: dict[str, Any] = {
         "metadata": {},
@@ -70,7 +70,7 @@ async def _end_with(send: Send, outcome: bytes) -> None:
 
 
 class _TellRefusal:
-    """`send`, where an HTTP answer in place of a handshake goes into the socket."""
+    """Wraps `send`: a refused handshake becomes an accepted websocket that receives the error."""
 
     def __init__(self, send: Send) -> None:
         self._send, self._body, self._is_accepted = send, bytearray(), False

@@ -86,7 +86,7 @@ class ConnectionCounts:
     """The open connections of one server."""
 
     def __init__(self, descriptors: set[int] | None = None) -> None:
-        """`descriptors` is kept filled with the open connections' descriptors, for the event loop that prefers them."""
+        """`descriptors` is kept filled with the open connections' descriptors, for the event loop's selector."""
         self._descriptors = descriptors if descriptors is not None else set()
         self._total = 0
         self._by_client: Counter[str] = Counter()

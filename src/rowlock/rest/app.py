@@ -116,9 +116,9 @@ class RestApi:
         silence: Callable[[], str] = lambda: "",
         view: ObservedView | None = None,
     ) -> None:
-        """`view`: the store's own, where it is in this process. `run_elected` runs the recorder of runs while this server is the one that records. `index_events`: keep an index of Events
-        here, because the cluster has none. `observe` is called after each request with method, route, code and seconds. `archive`
-        records runs. `pod_usage` has the usage of pods. `silence` says why what the cache holds may be old, or ""."""
+        """`view`: the store's view, if the store is in this process. `run_elected` runs the recorder of runs while this server is the leader.
+        `index_events`: keep an index of Events here, because the cluster has none. `observe` is called after each request with method, route,
+        code and seconds. `archive` records runs. `pod_usage` has the usage of pods. `silence` says why the cache may be stale, or ""."""
         self._observe, self._audit_log, self._silence = observe, audit_log, silence
         self.settings = settings
         self.cache = InformerCache(api, settings.cluster_id, diagnosis_message, clock, pod_usage=pod_usage, view=view)
@@ -179,7 +179,7 @@ class RestApi:
         await read_ahead(self.cache.rows())
 
     async def _index_events(self, events: EventIndex) -> None:
-        """Once the cache can answer: a large cluster has more Events than pods, and no answer needs the index."""
+        """Run the index of Events once the cache can answer, since a large cluster has more Events than pods and no answer needs the index."""
         await self.cache.wait_until("", self.cache.can_answer, timeout=None)
         await events.run()
 
@@ -237,7 +237,7 @@ class RestApi:
             raise Unauthorized(self.settings.unknown_token)
 
     def _caller_check(self, request: Request) -> Callable[[], Awaitable[None]]:
-        """Raises Unauthorized once the caller's token counts no longer."""
+        """A function that raises Unauthorized once the caller's token is no longer valid."""
         token = request.headers.get("authorization", "").partition(" ")[2].strip()
         address = str((request.scope.get("server") or ("",))[0])
         return lambda: self.check_token(token, address)
@@ -253,7 +253,7 @@ class RestApi:
             return respond
 
         async def respond_and_count(request: Request) -> Response:
-            began, code = time.perf_counter(), 499  # as nginx logs a client that has gone
+            began, code = time.perf_counter(), 499  # nginx's code for a client that disconnected
             try:
                 response = await respond(request)
                 code = response.status_code
@@ -284,14 +284,14 @@ class RestApi:
                 else:
                     outcome.response = result if isinstance(result, Response) else json_response(200, result)
             notices = [*filter(None, [self._silence()]), *self.cache.hidden.sentences(), *told]
-            if notices and _USER in request.scope:  # strangers are told nothing
+            if notices and _USER in request.scope:  # only for authenticated callers
                 outcome.response.headers["warning"] = _warning_header("; ".join(notices))
             return outcome.response
 
         return respond
 
     async def _serve(self, serve: Endpoint, call: RestCall) -> Any:
-        """Once the cluster has been read. What a real one refuses to the server, its owner is told so."""
+        """Call the endpoint once the cache has synced. If a real cluster refuses the server's request, its owner gets an explaining error."""
         try:
             await self.cache.wait_for_sync()
             return await serve(call)
@@ -359,7 +359,7 @@ class RestApi:
         scope = {**request.scope, "path": path}
         matches = [(*route.matches(scope), route) for route in self._known_routes]
         literal = [one for one in matches if one[0] is not Match.NONE and "{" not in one[2].path]
-        matches = literal or matches  # no workload has the id `distributed`
+        matches = literal or matches  # a literal route wins: no workload has the id `distributed`
         allowed = list[str]()
         for match, found, route in matches:
             if match is Match.FULL:
@@ -378,12 +378,12 @@ class RestApi:
             known_paths = sorted({path for _, path, _, _ in ROUTES})
             raise NotFound(f"there is no {request.method} {path} in this API.{did_you_mean(plain_path, known_paths)}")
         if allowed:
-            outcome.response.headers["allow"] = ", ".join(allowed)  # RFC 9110 has it in every 405
+            outcome.response.headers["allow"] = ", ".join(allowed)  # RFC 9110 requires it with 405
         return outcome.response
 
 
 class UnknownPath(Route):
-    """Refuses a path with every method, also OPTIONS and what nobody has heard of."""
+    """Refuses a path with every method, also OPTIONS and unknown methods."""
 
     def __init__(self, path: str, endpoint: Respond) -> None:
         super().__init__(path, endpoint)
@@ -419,7 +419,7 @@ class RouteIndex(BaseRoute):
 
 _MATCHED = "rowlock.route"
 _MAX_WARNING = 4000
-"""Characters of a header at most: proxies give up at eight thousand."""
+"""Most characters of the header; proxies refuse more than eight thousand."""
 
 
 def _warning_header(sentence: str) -> str:

@@ -70,7 +70,7 @@ async def delete(call: RestCall) -> Any:
 
 
 def _refuse_on_real_cluster(call: RestCall) -> None:
-    """A second list of accounts would know nothing of the cluster's. Raises Unsupported."""
+    """Raises Unsupported on a real cluster, whose service accounts take the place of applications."""
     if call.context.settings.dialect is not None:
         raise Unsupported(
             "applications of a real cluster are its service accounts: `kubectl create serviceaccount NAME -n NAMESPACE` makes one; it logs"

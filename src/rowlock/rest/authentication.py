@@ -1,4 +1,4 @@
-"""Authentication. On one machine the owner's token is that of the data directory.
+"""Authentication by bearer token. The owner's token is in the data directory.
 
 On a server with several users each has a token; programs use tokens of service accounts, or log in as applications
 (`applications.py`).
@@ -51,7 +51,7 @@ class Authenticator:
     """If set, it also decides about the owner's token, because not every listener accepts that one."""
     look_up_token: TokenLookup | None = None
     unknown_token: str = UNKNOWN_TOKEN
-    """What is said to whom `authenticate_token` does not know."""
+    """Error message for a token that `authenticate_token` does not know."""
 
     async def look_up(self, request: Request) -> None:
         """Look up the token of a request; await this before `authenticate`. Raises ApiError when the authority does not
@@ -63,7 +63,7 @@ class Authenticator:
             await self.look_up_token(token.strip())
 
     def authenticate(self, request: Request) -> Principal:
-        """Raises Unauthorized."""
+        """The caller. Raises Unauthorized."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if self.token is None:
             return Principal(self.user)

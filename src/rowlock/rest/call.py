@@ -1,4 +1,4 @@
-"""What an endpoint takes and returns: a `RestCall` with its `AppContext`; JSON, a `JsonResult` or a Response."""
+"""The types of an endpoint: it takes a `RestCall` with its `AppContext`, and returns JSON, a `JsonResult` or a Response."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from rowlock.workloads.body_fields import did_you_mean
 from rowlock.workloads.figures.usage_series import PodUsageSource, UsageSeries
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
-"""Bytes of a request body at most."""
+"""Most bytes of a request body."""
 _FILTER, _MAX_QUOTED = "filterBy", 60
 MAX_TOKEN_BODY_BYTES = 16 * 1024
-"""The same before the caller is authenticated: decoding JSON takes twenty times its bytes of memory."""
+"""The same before authentication, since decoding JSON takes twenty times its size in memory."""
 
 
 class AccessToken(NamedTuple):
@@ -50,7 +50,7 @@ class AccessToken(NamedTuple):
 
 
 TokenIssuer = Callable[[str, str], Awaitable[AccessToken | None]]
-"""(client id, secret) → access token; None when they are wrong, or InvalidCredentials with what is wrong."""
+"""(client id, secret) → access token. If they are wrong it returns None, or raises InvalidCredentials with the reason."""
 UserTokenIssuer = Callable[[UserAccount], Awaitable[AccessToken]]
 """Issues a token for a person whose password was checked."""
 
@@ -79,17 +79,17 @@ class RestSettings:
     unknown_token: str = UNKNOWN_TOKEN
     """The error message for an unknown token."""
     issue_token: TokenIssuer | None = None
-    """Logs applications in; None when there are none."""
+    """Issues tokens to applications; None when there are none."""
     accounts: UserAccounts | None = None
     """Local accounts with passwords; None when something else authenticates users."""
     credentials: UserCredentials | None = None
-    """Credentials of one user each; None when this server keeps none."""
+    """Personal credentials; None when this server keeps none."""
     issue_user_token: UserTokenIssuer | None = None
-    """Logs these accounts in; set when `accounts` is."""
+    """Issues tokens to these accounts; set when `accounts` is."""
     oidc: OidcLogins | None = None
     """Logins at the identity provider; None when none is configured."""
     dialect: Dialect | None = None
-    """How jobs ask the scheduler of a real cluster for a gang; None when the embedded scheduler places them."""
+    """How jobs request gang scheduling from a real cluster's scheduler; None for the embedded scheduler."""
 
 
 SnapshotSource = Callable[[], Snapshot] | None
@@ -98,10 +98,10 @@ Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
 """The evidence about failed and hanging ranks of a job; None without embedded nodes."""
 
 ObserveRanks = Callable[[Api, Object], Awaitable[dict[str, Any]]] | None
-"""Where the running ranks of a job stand (`verdict`, `ranks`), by the rights of whose API it is; None where `Diagnose` says so already."""
+"""Where a job's running ranks are stuck or busy (`verdict`, `ranks`), read with the rights of the given Api. None if `Diagnose` reports it."""
 
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
-"""Why images of such a pod cannot be run here; None without embedded nodes."""
+"""Why the images of a pod like this cannot run here; None without embedded nodes."""
 PodRemarks = Callable[[Object], list[str]] | None
 
 
@@ -131,7 +131,7 @@ class ScopeFigures(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """What every endpoint works with."""
+    """What endpoints share: the cluster, its cache, settings and sources of figures."""
 
     api: Api
     cache: InformerCache
@@ -143,9 +143,9 @@ class AppContext:
     observe_ranks: ObserveRanks = None
     image_problems: ImageProblems = None
     pod_remarks: PodRemarks = None
-    """What such a pod asks for and does not get on this machine; None without embedded nodes."""
+    """What a pod like this requests but does not get on this machine; None without embedded nodes."""
     usage: UsageSamples | None = None
-    """What workloads held over time; None when it is not recorded."""
+    """What workloads held over time; None when not recorded."""
     scopes: ScopeFigures | None = None
     """The same of projects, departments, node pools and the cluster."""
     pod_usage: PodUsageSource | None = None
@@ -153,7 +153,7 @@ class AppContext:
     archive: Archive | None = None
     """The archive of runs; None when there is none."""
     catch_up: CatchUp = None
-    """Makes the recorder write before the archive is read: deleted jobs, and the record of one job."""
+    """Makes the recorder write deleted jobs and the record of one job, before the archive is read."""
     waiting_order: Callable[[], Awaitable[list[str] | None]] = _no_order
     """The uids of waiting jobs in the scheduler's order; None when our scheduler does not run."""
     server_api: Api | None = None
@@ -164,13 +164,13 @@ class AppContext:
     reserved_checkpoints: CheckpointReservations = field(default_factory=dict)
     """Checkpoint directories of jobs that requests are about to start, for all requests."""
     list_items: ListItems = field(default_factory=ListItems)
-    """What lists of workloads showed last, for all requests."""
+    """The items that lists of workloads showed last, cached for all requests."""
     sorted_rows: SortedRows = field(default_factory=SortedRows)
-    """The whole list of workloads in orders that were asked for, for all requests."""
+    """The whole list of workloads in recently requested orders, cached for all requests."""
     events: EventIndex | None = None
     """An index of Events by object; None when the cluster is queried directly (the embedded store is in memory)."""
     drain: Callable[[float], None] | None = None
-    """Makes the cluster refuse new jobs for so many seconds; None for a real cluster."""
+    """Makes the cluster refuse new jobs for this many seconds; None for a real cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class RestCall:
     right: Right = EVERYBODY
     """The right that the route needs (`routes.py`)."""
     notices: list[str] = field(default_factory=list)
-    """What the caller is told beside the answer, in a header `Warning`."""
+    """Notices for the caller, sent in the header `Warning`."""
 
     @property
     def path(self) -> dict[str, Any]:
@@ -194,8 +194,8 @@ class RestCall:
 
     @property
     def query(self) -> dict[str, str]:
-        """The query parameters by name; filters that are given one by one count together. Raises BadRequest for any other name
-        that occurs twice: which one is meant?"""
+        """The query parameters by name; repeated filters (`filterBy`) are joined with commas. Raises BadRequest for any other name
+        that occurs twice, since it would be ambiguous."""
         found: dict[str, str] = {}
         for name, value in self.request.query_params.multi_items():
             if name in found and name != _FILTER:
@@ -233,7 +233,7 @@ class RestCall:
         return self.query
 
     def flag(self, name: str) -> bool:
-        """A query parameter that is true or false (the default). Raises BadRequest: of dryRun=True, say, nobody means a submit."""
+        """A query parameter that is true or false (the default). Raises BadRequest for others: dryRun=True must not submit a job."""
         text = self.query.get(name, "false")
         if text not in ("true", "false"):
             raise BadRequest(f"{name} must be true or false, but is {text[:_MAX_QUOTED]!r}.")

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 SortKey = tuple[str, str, str]
-"""When an object was created, its name and its uid."""
+"""An object's creation time, name and uid."""
 
 
 class CreationOrder(Generic[R]):

@@ -1,4 +1,4 @@
-"""A server that is about to stop with its jobs refuses new ones, as a drained node takes no pods."""
+"""Draining: a server that is about to stop with its jobs refuses new ones, as a drained node takes no pods."""
 
 from __future__ import annotations
 

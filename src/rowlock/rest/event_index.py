@@ -1,5 +1,5 @@
-"""An index of a real cluster's Events by their object: an API server has none, and reads all Events of a namespace for
-each query.
+"""An index of a real cluster's Events by their object, because an API server has none and reads all Events of a
+namespace for each query.
 
 One watch feeds it. Events are kept as JSON text, in a fifth of the memory of objects. While the index is incomplete (at the
 start, while the cluster does not answer, or because there are too many) `is_complete` is False, and callers query the cluster.
@@ -24,9 +24,9 @@ from rowlock.workloads.history import FAILED_CREATE, create_failure_messages, ev
 from rowlock.workloads.runai_json import Workload
 
 MAX_EVENTS = 60_000
-"""Events that are kept at most: about 60 MiB."""
+"""Most Events kept: about 60 MiB."""
 PAGE = 500
-"""Events in a page of a list: few enough for memory and the event loop."""
+"""Events in one page of a list, limited for the sake of memory and the event loop."""
 _RETRY_DELAY, _MAX_RETRY_DELAY = 1.0, 30.0
 
 
@@ -40,11 +40,11 @@ class _EventNamespace:
     subjects: dict[str, str] = field(default_factory=dict)
     """Name of the event → name of the object."""
     failed_creates: set[str] = field(default_factory=set)
-    """Names of the events that say that a pod could not be made."""
+    """Names of the events that report a failed creation of a pod."""
 
 
 class EventIndex:
-    """`run` keeps it up to date; queries do not wait."""
+    """The index. `run` keeps it up to date; queries do not wait."""
 
     def __init__(self, api: Api, max_events: int = MAX_EVENTS) -> None:
         self._api, self._max_events = api, max_events
@@ -53,7 +53,7 @@ class EventIndex:
         self.is_complete = False
 
     async def run(self) -> None:
-        """Follow the cluster's events for ever. One task of the server's TaskGroup."""
+        """List and watch the cluster's Events until cancelled. Runs as a task of the server."""
         delay = _RETRY_DELAY
         while True:
             try:
@@ -62,7 +62,7 @@ class EventIndex:
                 async for change in self._api.watch(kinds.EVENT, since=revision):
                     self._apply(change)
             except Expired:
-                pass  # some were missed: read all again; until then the index answers with those that it has
+                pass  # some were missed: list again; until then the index answers from what it has
             except ApiError:
                 delay = min(delay * 2, _MAX_RETRY_DELAY)
                 self.is_complete = False
@@ -82,14 +82,14 @@ class EventIndex:
             yield from map(msgspec.json.decode, space.events[space.names[position]].values())
 
     def failed_creates(self, namespace: str) -> Iterator[Object]:
-        """Events of the namespace that say that something could not be made."""
+        """Events of the namespace that report a failed creation."""
         space = self._namespaces.get(namespace)
         for event_name in space.failed_creates if space else ():
             assert space is not None
             yield msgspec.json.decode(space.events[space.subjects[event_name]][event_name])
 
     async def _read_all(self) -> int:
-        """Into an index beside this one, which takes its place when it is whole; the revision up to which it goes."""
+        """List all Events into a new index, then replace the content of this one. Returns the revision of the list."""
         fresh, revision, budget = EventIndex(self._api, self._max_events), 0, TurnBudget()
         async for page in pages_of_events(self._api):
             for event in page.items:
@@ -142,7 +142,7 @@ class EventIndex:
 
 
 async def pages_of_events(api: Api) -> AsyncIterator[Page]:
-    """All events of the cluster; those of a large one would take much memory at once. Raises ApiError."""
+    """All Events of the cluster, page by page to limit memory. Raises ApiError."""
     token = ""
     while True:
         page = await api.list(kinds.EVENT, limit=PAGE, token=token)
@@ -161,7 +161,7 @@ async def workload_events(api: Api, index: EventIndex | None, workload: Workload
 
 
 async def failure_messages(api: Api, index: EventIndex | None, namespace: str) -> dict[str, str]:
-    """Job's uid → why one of its pods could not be created; nothing where the caller, or this server, may not list events."""
+    """Job's uid → why one of its pods could not be created; {} if the caller or this server may not list events."""
     if index is not None and index.is_complete:
         return create_failure_messages(index.failed_creates(namespace))
     try:

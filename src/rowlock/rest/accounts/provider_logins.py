@@ -81,7 +81,7 @@ class ProviderLogins:
         return {"accessToken": session.token, "expiresIn": seconds, "tokenType": "Bearer", **renewal}
 
     async def _count(self, address: str, work: Coroutine[Any, Any, T]) -> T:
-        """Count a request that makes us ask the provider, because callers without a token have a limit per minute."""
+        """Await `work`, a request to the provider, within the limit per address and minute for callers without a token."""
         try:
             self._limits.check(address)
         except ApiError:

@@ -1,7 +1,7 @@
-"""`/api/v1/me/credentials`: the caller's own credentials. No other user, and no admin, is shown that they are there.
+"""`/api/v1/me/credentials`: the caller's own credentials. Other users, admins included, cannot see that they exist.
 
-A workload names one with `environmentVariables[].userCredential`, or among its `imagePullSecrets` with `userCredential: true`. It gets a
-Secret of its own in its project with the values that the credential has at that moment, and takes it along when it is deleted.
+A workload names one with `environmentVariables[].userCredential`, or among its `imagePullSecrets` with `userCredential: true`. It gets
+its own Secret in its project with the credential's values at that moment, which is deleted with the workload.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_DESCRIPTION = 250
 
 
 def _user_credentials(call: RestCall) -> UserCredentials:
-    """The credentials of all users. Raises BadRequest where the caller can have none."""
+    """The credentials of all users. Raises BadRequest if the caller cannot have any."""
     credentials, instead = call.context.settings.credentials, "make one of the project, below /api/v1/asset/credentials"
     if credentials is None:
         raise BadRequest(f"the server of a real cluster keeps no credentials of users: {instead}")
@@ -46,7 +46,7 @@ def _user_credentials(call: RestCall) -> UserCredentials:
 
 
 def user_key(name: str, *, is_owner: bool) -> str:
-    """The key of a user's credentials. The owner of the cluster may have the name of an account: they are two people."""
+    """The key of a user's credentials. It tells the cluster's owner from an account with the same name."""
     return f"owner:{name}" if is_owner else f"user:{name}"
 
 
@@ -58,7 +58,7 @@ def _caller(call: RestCall) -> str:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /me/credentials: the caller's own, without what is secret. Raises BadRequest."""
+    """GET /me/credentials: the caller's credentials without their secrets. Raises BadRequest."""
     wanted = call.validate_query("type").get("type", "")
     if wanted and wanted not in CREDENTIAL_WORDS:
         raise BadRequest(f"type: there is no type {wanted[:60]!r}; there are {', '.join(CREDENTIAL_WORDS)}.")
@@ -68,7 +68,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /me/credentials: keep a new one of the caller. Raises BadRequest, AlreadyExists."""
+    """POST /me/credentials: create a credential of the caller. Raises BadRequest, AlreadyExists."""
     call.validate_query()
     stored = _user_credentials(call)
     top, errors = parse_body(await call.json(), "name", "description", "type", "spec")
@@ -84,13 +84,13 @@ async def create(call: RestCall) -> Any:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /me/credentials/{id}: one of the caller's, by id or name, without what is secret. Raises NotFound."""
+    """GET /me/credentials/{id}: one of the caller's, by id or name, without its secret. Raises NotFound."""
     call.validate_query()
     return _to_json(_user_credentials(call).find(_caller(call), str(call.path["id"])))
 
 
 async def update(call: RestCall) -> Any:
-    """PUT /me/credentials/{id}: another name or description, or other values, which workloads that are submitted later get. Raises
+    """PUT /me/credentials/{id}: change name, description or values; only workloads submitted later get the new values. Raises
     NotFound, BadRequest, AlreadyExists."""
     call.validate_query()
     stored = _user_credentials(call)
@@ -110,7 +110,7 @@ async def update(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /me/credentials/{id}: workloads that use it keep its values. Raises NotFound."""
+    """DELETE /me/credentials/{id}: delete a credential; workloads that use it keep its values. Raises NotFound."""
     call.validate_query()
     stored, user = _user_credentials(call), _caller(call)
     await stored.delete(user, stored.find(user, str(call.path["id"])).id)
@@ -129,7 +129,7 @@ def _read_description(top: Fields) -> str:
 
 
 def _read_spec(row: CredentialKind, top: Fields, errors: BodyErrors) -> tuple[Data, dict[str, Any]]:
-    """What a Secret has of it, and what its owner is shown; mistakes are noted."""
+    """The data of the Secret and the spec that the owner may see; mistakes are added to `errors`."""
     body = top.get("spec")
     if isinstance(body, Mapping) and body.get(EXISTING) is not None:
         text = "is for credentials of a project: a Secret belongs to all who read Secrets there. Give the values."
@@ -156,7 +156,7 @@ def _to_json(credential: UserCredential) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Finder:
-    """Finds the credentials of one user, and notes which are not there."""
+    """Finds the credentials of one user; `errors` collects unusable ones."""
 
     stored: UserCredentials
     user: str
@@ -179,8 +179,8 @@ class _Finder:
 
 
 def secrets_of_submit(call: RestCall, request: Submission, *, only_shown: bool) -> tuple[OwnSecret, ...]:
-    """What the workload's Secrets have of the credentials of the caller that it names; for a preview (`only_shown`) the values are empty.
-    Raises BadRequest with one cause for each credential that the caller does not have."""
+    """The Secrets for the caller's credentials that a submit names; for a preview (`only_shown`) their values are empty.
+    Raises BadRequest with one cause for each unusable credential."""
     uses = dict.fromkeys(request.user_credentials)
     if not uses:
         return ()

@@ -31,7 +31,7 @@ _OPTIONS = WriteOptions(manager="rowlock")
 
 
 def find_asset(call: RestCall, matches: Callable[[Asset], bool]) -> Asset:
-    """The asset of these kinds that the path names by its id, where the caller has the route's right to it. Raises NotFound,
+    """The asset with the id in the path that `matches` accepts, if the caller has the route's right to it. Raises NotFound,
     Forbidden."""
     wanted, known = str(call.path["id"]), [asset for asset in call.context.cache.assets() if matches(asset)]
     asset = next((one for one in known if one.id == wanted), None)
@@ -43,7 +43,7 @@ def find_asset(call: RestCall, matches: Callable[[Asset], bool]) -> Asset:
 
 
 def require_changeable(asset: Asset) -> Asset:
-    """Raises Conflict for an asset that is built in."""
+    """The asset. Raises Conflict if it is built in."""
     if not asset.namespace:
         raise Conflict(f"{asset.name} is built in, and can be neither changed nor deleted: make one of your own")
     return asset
@@ -105,12 +105,12 @@ async def delete_asset(call: RestCall, asset: Asset) -> None:
 
 
 async def delete_assets_of(call: RestCall, scope: str, scope_id: str) -> None:
-    """Delete what was made for a department or project that goes, its policies too: the next one of that name has none of it."""
+    """Delete the assets and policies of a deleted department or project, so that a later one of that name does not inherit them."""
     api = call.context.server_api or call.context.api
     page = await api.list(kinds.CONFIG_MAP, SHARED_NAMESPACE, labels=parse_labels(LABEL))
     for asset in map(read_object, page.items):
         if asset is not None and (asset.scope, asset.scope_id) == (scope, scope_id):
-            with suppress(NotFound):  # somebody else was faster
+            with suppress(NotFound):  # deleted meanwhile by another request
                 await api.delete(kinds.CONFIG_MAP, SHARED_NAMESPACE, object_name(asset.id))
 
 

@@ -48,14 +48,14 @@ def list_assets(call: RestCall, kinds: frozenset[str]) -> list[dict[str, Any]]:
 
 
 def endpoints(row: AssetKind) -> dict[str, Endpoint]:
-    """What is served below `/api/v1/asset/<path>` for one kind."""
+    """The endpoints below `/api/v1/asset/<path>` for one kind."""
 
     async def index(call: RestCall) -> Any:
         """GET /asset/KIND: the assets of a kind that the filters leave. Raises BadRequest."""
         return {"entries": list_assets(call, frozenset({row.kind}))}
 
     async def create(call: RestCall) -> Any:
-        """POST /asset/KIND: keep a new asset in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
+        """POST /asset/KIND: create an asset in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
         call.validate_query()
         top, errors = parse_body(await call.json(), "meta", "spec")
         meta = parse_meta(top, template=False, new=True)
@@ -71,7 +71,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
         return _asset_json(call, find_asset(call, lambda asset: asset.kind == row.kind))
 
     async def update(call: RestCall) -> Any:
-        """PUT /asset/KIND/{id}: another name, description or spec; what the request leaves out stays. Raises NotFound, BadRequest, Conflict."""
+        """PUT /asset/KIND/{id}: change name, description or spec; omitted fields stay. Raises NotFound, BadRequest, Conflict."""
         call.validate_query()
         asset = require_changeable(find_asset(call, lambda one: one.kind == row.kind))
         top, errors = parse_body(await call.json(), "meta", "spec")
@@ -93,7 +93,7 @@ def endpoints(row: AssetKind) -> dict[str, Endpoint]:
 
 
 def _check_credential(call: RestCall, row: AssetKind, top: Fields) -> None:
-    """That the credential which a data source names is there, and of a kind that it can use."""
+    """Add an error to the body's errors if the credential that a data source names is missing or of the wrong kind."""
     field, body = row.credential, top.get("spec")
     if field is None or not isinstance(body, Mapping):
         return

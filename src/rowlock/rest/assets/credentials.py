@@ -1,6 +1,6 @@
-"""Credentials: `/api/v1/asset/credentials/<kind>`. Each is a Secret of its project, and a ConfigMap that says it is there.
+"""Credentials: `/api/v1/asset/credentials/<kind>`. Each is a Secret of its project, and a ConfigMap that describes it.
 
-Who makes, changes or deletes one needs Kubernetes' right to do so with the Secret. No answer has what is secret.
+Creating, changing and deleting one needs the same right on the Secret. No answer contains the secret values.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def _is_of(row: CredentialKind, asset: Asset) -> bool:
 
 
 async def list_all(call: RestCall) -> Any:
-    """GET /asset/credentials: of every kind; `spec` has the kind's word above its fields, as Run:ai's API has it."""
+    """GET /asset/credentials: credentials of every kind; `spec` nests the fields under the kind's word, as in Run:ai's API."""
     entries = list_assets(call, frozenset(CREDENTIAL_WORDS))
     return {"entries": [{**one, "spec": {one["meta"]["kind"]: credential_json(one["spec"])}} for one in entries]}
 
 
 def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
-    """What is served below `/api/v1/asset/credentials/<path>` for one kind."""
+    """The endpoints below `/api/v1/asset/credentials/<path>` for one kind."""
 
     async def index(call: RestCall) -> Any:
         """GET /asset/credentials/KIND: the credentials of a kind that the filters leave. Raises BadRequest."""
@@ -66,7 +66,7 @@ def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
         return {"entries": [{**one, "spec": credential_json(one["spec"])} for one in entries]}
 
     async def create(call: RestCall) -> Any:
-        """POST /asset/credentials/KIND: keep a new credential, or name a Secret that is there. Raises BadRequest, AlreadyExists,
+        """POST /asset/credentials/KIND: create a credential with a new or an existing Secret. Raises BadRequest, AlreadyExists,
         Forbidden."""
         call.validate_query()
         top, errors = parse_body(await call.json(), "meta", "spec")
@@ -78,13 +78,13 @@ def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
         return JsonResult(202, _answer(call, await _create(call, row, meta, stored, data)))
 
     async def show(call: RestCall) -> Any:
-        """GET /asset/credentials/KIND/{id}: one credential, without what is secret. Raises NotFound."""
+        """GET /asset/credentials/KIND/{id}: one credential, without its secret. Raises NotFound."""
         call.validate_query()
         return _answer(call, find_asset(call, lambda asset: _is_of(row, asset)))
 
     async def update(call: RestCall) -> Any:
-        """PUT /asset/credentials/KIND/{id}: another name or description, or other values, which
-        pods that start later get; its Secret keeps its name. Raises NotFound,
+        """PUT /asset/credentials/KIND/{id}: change name, description or values; only pods that start later get
+        the new values. The Secret keeps its name. Raises NotFound,
         BadRequest."""
         call.validate_query()
         asset = find_asset(call, lambda one: _is_of(row, one))
@@ -105,7 +105,7 @@ def endpoints(row: CredentialKind) -> dict[str, Endpoint]:
         return JsonResult(202, _answer(call, await change_asset(call, asset, meta, {"spec": spec})))
 
     async def delete(call: RestCall) -> Any:
-        """DELETE /asset/credentials/KIND/{id}: with the Secret that it made; pods that run keep its values. Raises NotFound."""
+        """DELETE /asset/credentials/KIND/{id}: delete it and the Secret made for it; running pods keep the values. Raises NotFound."""
         call.validate_query()
         asset = find_asset(call, lambda one: _is_of(row, one))
         call.require("delete", kinds.SECRET, asset.namespace)
@@ -128,7 +128,7 @@ def _check_meta(body: Fields, meta: AssetMeta) -> None:
 async def _create(
     call: RestCall, row: CredentialKind, meta: AssetMeta, spec: dict[str, Any], data: Data | None
 ) -> Asset:
-    """The asset, and its Secret, which goes with it. Raises AlreadyExists, BadRequest; then there is neither."""
+    """Create the asset and its Secret, which it owns; on an error neither is left. Raises AlreadyExists, BadRequest."""
     project = call.context.cache.project(meta.scope_id)
     if project is not None:
         call.require("create", kinds.SECRET, project.namespace)
@@ -153,7 +153,7 @@ def _name_conflict(name: str) -> str:
 
 
 async def _check_secret(call: RestCall, namespace: str, spec: dict[str, Any]) -> None:
-    """A Secret that is named must be there. Raises BadRequest."""
+    """Raises BadRequest if the spec names a Secret that does not exist."""
     existing = spec.get(EXISTING)
     if not existing:
         return

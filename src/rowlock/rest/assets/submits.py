@@ -17,15 +17,15 @@ from rowlock.workloads.projects import Project
 
 
 def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
-    """The body with the values of the template and assets that it names. The workload's project must be allowed to use them,
-    and the caller to see them. Raises BadRequest with one cause per asset that is not found."""
+    """The body with the values of the template and assets that it names, and the policy's defaults. Only assets count that the
+    project may use and the caller may see. Raises BadRequest with one cause per asset that is not found."""
     cache = call.context.cache
     word = str(body.get("projectId") or "") if isinstance(body, Mapping) else ""
     project = cache.project(word)
 
     @functools.cache
     def usable_assets() -> dict[tuple[str, str], Asset]:
-        """By kind and name, and by kind and id, which counts before a name; of several of a name the nearest."""
+        """(kind, name or id) → asset. Ids win over names; of several assets with a name, the one with the narrowest scope wins."""
         usable = [one for one in cache.assets() if project and one.is_usable_in(project.id, project.department)]
         nearest_last = sorted(
             usable, key=lambda asset: ("system", "tenant", "cluster", "department", "project").index(asset.scope)
@@ -44,7 +44,7 @@ def expand(call: RestCall, body: Any, workload_type: str) -> ExpandedSubmit:
 
 
 def registry_secrets(call: RestCall, project: Project) -> tuple[str, ...]:
-    """The Secrets of the project's docker registry credentials: every pod of the project pulls images with them."""
+    """The Secrets of the project's docker registry credentials, with which every pod of the project pulls images."""
     return tuple(
         secret_name(asset)
         for asset in call.context.cache.assets()

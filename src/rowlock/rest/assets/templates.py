@@ -1,4 +1,4 @@
-"""Templates of whole submits: `/api/v1/workload-templates`, and below it a path for each type of workload."""
+"""Templates of whole submits: `/api/v1/workload-templates`, with a path below it for each type of workload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {"distributed": "Distributed", "trainings": "Training", "workspaces": "W
 """The last word of a path and the type of workload that its templates make."""
 _CONTENT = ("spec", "assets", "masterSpecSameAsWorker", "master")
 _OF_ANY_TYPE = 2
-"""So many of these, the first, are of templates of every type."""
+"""The first so many fields of `_CONTENT` are allowed in templates of every type."""
 
 
 def _is_template(asset: Asset) -> bool:
@@ -48,7 +48,7 @@ _CHOICES = {"scopeType": SCOPES, "workloadType": tuple(TYPES.values())}
 
 
 def _template_json(call: RestCall, asset: Asset) -> dict[str, Any]:
-    """With what a submit that names the template would be refused for: it may be older than what the server takes now."""
+    """The template, with the error that a submit with it would get, since this server may refuse an old template."""
     shown = template_json(asset, call.context.cache.cluster)
     try:
         _check_content(asset.content or {}, shown["meta"]["workloadType"])
@@ -86,7 +86,7 @@ async def show_any(call: RestCall) -> Any:
 
 
 async def name_availability(call: RestCall) -> Any:
-    """GET /workload-templates/name-availability: whether a template may still be called so in a scope. Raises BadRequest."""
+    """GET /workload-templates/name-availability: whether a template's name is free in a scope. Raises BadRequest."""
     query = call.validate_query("templateName", "scopeType", "scopeId")
     name = query.get("templateName", "")
     if not name:
@@ -98,7 +98,7 @@ async def name_availability(call: RestCall) -> Any:
 
 
 def endpoints(path: str) -> dict[str, Endpoint]:
-    """What is served below `/api/v1/workload-templates/<path>`."""
+    """The endpoints below `/api/v1/workload-templates/<path>`."""
     workload_type = TYPES[path]
     kind = f"template-{workload_type.lower()}"
     allowed = ("meta", *(_CONTENT if workload_type == "Distributed" else _CONTENT[:_OF_ANY_TYPE]))
@@ -108,7 +108,7 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         return _list_body(call, kind)
 
     async def create(call: RestCall) -> Any:
-        """POST /workload-templates/TYPE: keep a new template in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
+        """POST /workload-templates/TYPE: create a template in a scope. Raises BadRequest, AlreadyExists, Forbidden."""
         call.validate_query()
         top, errors = parse_body(await call.json(), *allowed)
         meta = parse_meta(top, template=True, new=True)
@@ -123,11 +123,11 @@ def endpoints(path: str) -> dict[str, Endpoint]:
         return _template_json(call, find_asset(call, lambda asset: asset.kind == kind))
 
     async def replace_template(call: RestCall) -> Any:
-        """PUT /workload-templates/TYPE/{id}: other content. Raises NotFound, BadRequest."""
+        """PUT /workload-templates/TYPE/{id}: replace the content. Raises NotFound, BadRequest, Conflict."""
         return await _change(call, {})
 
     async def patch_template(call: RestCall) -> Any:
-        """PATCH /workload-templates/TYPE/{id}: content merged into what there is. Raises NotFound, BadRequest."""
+        """PATCH /workload-templates/TYPE/{id}: merge the body into the content. Raises NotFound, BadRequest, Conflict."""
         asset = find_asset(call, lambda one: one.kind == kind)
         return await _change(call, asset.content or {})
 
@@ -167,7 +167,7 @@ def _content(call: RestCall, top: Fields) -> dict[str, Any]:
 
 
 def _check_sources(call: RestCall, assets: Fields) -> None:
-    """Of other assets, a template names data sources alone; that they are there. Whether a project may use them shows with each submit."""
+    """Add errors for assets other than data sources, and for unknown ones. Whether a project may use them is checked at each submit."""
     assets.allow_only("datasources")
     kinds = {row.kind for row in ASSET_KINDS if row.storage}
     known = {

@@ -1,4 +1,4 @@
-"""What every node has, and what of it pods hold: `GET /api/v1/scheduler/nodes`, which `runai list nodes` and its like print."""
+"""Every node's resources, and how much of them pods hold: `GET /api/v1/scheduler/nodes`, for `runai list nodes` and similar commands."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rowlock.scheduling.model.resources import WHOLE_GPU
 from rowlock.workloads.inventory.nodes import gpu_type, has_simulated_gpus, node_status, pool_name
 
 _PODS_PER_TURN = 128
-"""Pods that are looked at in one go: everybody else waits meanwhile."""
+"""Pods processed before yielding to the event loop."""
 _ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True)
 class HeldResources:
-    """What the pods of one node hold together: millicores, bytes, GPUs in hundredths."""
+    """The sum of what the pods of one node hold: millicores, bytes, hundredths of GPUs."""
 
     cpu: int = 0
     memory: int = 0
@@ -40,7 +40,7 @@ class HeldResources:
 
 
 async def bound_pods(cache: InformerCache) -> AsyncIterator[tuple[str, Object]]:
-    """The pods that have a node and have not ended, each with the name of its node; others have their turn meanwhile."""
+    """(node name, pod) for each pod that has a node and has not ended; yields to the event loop regularly."""
     for number, pod in enumerate(list(cache.pods()), 1):
         name = str(objects.dig(pod, "spec.nodeName") or "")
         if name and objects.phase(pod) not in _ENDED:
@@ -50,8 +50,8 @@ async def bound_pods(cache: InformerCache) -> AsyncIterator[tuple[str, Object]]:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /scheduler/nodes: nodes by name. Pods count from when they are bound until they end, with what they ask for, as a
-    scheduler counts them. Raises Forbidden."""
+    """GET /scheduler/nodes: nodes by name. As in a scheduler, pods count with their requests, from binding until they end.
+    Raises Forbidden."""
     call.validate_query()
     call.require("list", kinds.NODE)
     nodes = sorted(call.context.cache.nodes(), key=objects.name)
@@ -64,7 +64,7 @@ async def index(call: RestCall) -> Any:
 
 
 def _node_json(node: Object, room: NodeState, held: HeldResources) -> dict[str, Any]:
-    """Amounts that the node has are as it writes them, `8` or `500m` or `16Gi`."""
+    """The node's own amounts are Kubernetes quantities, such as `8`, `500m` or `16Gi`."""
     allocatable = objects.dig(node, "status.allocatable", {})
     addresses = objects.dig(node, "status.addresses", [])
     return {

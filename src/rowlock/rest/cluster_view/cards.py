@@ -31,12 +31,12 @@ _HOLDING = (Status.RUNNING, Status.RELEASING)
 
 @dataclass(slots=True)
 class _CardUsage:
-    """What the holders of one card use of it together; NaN where one of them is not measured."""
+    """What the holders of one card use in total (percent busy, bytes of memory); NaN if one of them is not measured."""
 
     busy: float = 0.0
     memory: float = 0.0
     idle_since: float = 0.0
-    """Since when all of them do nothing; infinite while one works."""
+    """Since when all of them are idle (Unix seconds); infinite while one is busy."""
     holders: int = 0
 
     def add(self, busy: float, memory: float, idle_since: float) -> None:
@@ -45,7 +45,7 @@ class _CardUsage:
         self.holders += 1
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """Null for what is not measured, or a card that nobody holds; the idle time of one that works is 0."""
+        """All null if the card has no holder or one is not measured; the idle time of a busy card is 0."""
         if not self.holders or math.isnan(self.busy):
             return {"usedMemory": None, "utilization": None, "idleSeconds": None}
         idle = now - self.idle_since if math.isfinite(self.idle_since) else 0
@@ -58,20 +58,20 @@ class _CardUsage:
 
 @dataclass(slots=True)
 class _NodeView:
-    """A node, with what its pods hold and use."""
+    """A node and what its pods hold and use."""
 
     node: Object
     room: NodeState
     body: dict[str, Any]
     held: HeldResources = field(default_factory=HeldResources)
     used: dict[int, _CardUsage] = field(default_factory=dict)
-    """By the index of the card."""
+    """Index of the card → usage."""
 
 
 async def index(call: RestCall) -> Any:
     """GET /scheduler/cards: nodes by name, each with its cards; shares are parts of one card, from 0 to 1. A pod whose cards
-    are not known is under `elsewhere`, because other schedulers do not say which cards they gave it. CPUs are in cores, memory
-    in bytes, that of cards in MiB. What is not measured is null. Raises Forbidden."""
+    are not known is under `elsewhere`, because other schedulers do not say which cards they assigned. CPUs are in cores, memory
+    in bytes, card memory in MiB. Values that are not measured are null. Raises Forbidden."""
     call.validate_query()
     call.require("list", kinds.NODE)
     cache, usage = call.context.cache, call.context.pod_usage
@@ -112,13 +112,13 @@ def _node_json(node: Object, room: NodeState, cluster: str) -> dict[str, Any]:
 
 
 def _total_gpus(node: Object, room: NodeState) -> int:
-    """Those that are installed: a broken one is in a node's capacity, and not allocatable."""
+    """The installed GPUs: a broken one counts in the node's capacity, but is not allocatable."""
     text = str(objects.dig(node, "status.capacity", {}).get(compute.GPU, ""))
     return max(int(text) if objects.is_digits(text) else 0, room.node.gpus)
 
 
 def _topology(node: Object) -> list[dict[str, str]]:
-    """The node's place: its labels of places, the widest first, at most one of each kind."""
+    """The node's labels that describe its place, the widest first, at most one per level of `_PLACES`."""
     found: dict[int, dict[str, str]] = {}
     for label, value in sorted(objects.labels(node).items()):
         place = label.rpartition("/")[2].rpartition(".")[2].lower()
@@ -143,7 +143,7 @@ def _add_pod(view: _NodeView, pod: Object, cache: InformerCache, usage: PodUsage
 
 
 def _add_usage(view: _NodeView, pod: Object, indices: list[int], usage: PodUsageSource | None) -> None:
-    """What a pod uses of each of its cards: its node measures them in the order in which they were assigned."""
+    """Add a pod's usage of each of its cards; the node reports them in the order in which they were assigned."""
     latest = usage.latest(objects.uid(pod)) if usage is not None else None
     measured = list(latest.gpus.items()) if latest is not None else []
     is_known = latest is not None and len(measured) == len(indices)
@@ -157,7 +157,7 @@ def _add_usage(view: _NodeView, pod: Object, indices: list[int], usage: PodUsage
 
 
 def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
-    """The workload of a pod; a pod without a job has no id."""
+    """The pod and its workload; the workload's id is "" for a pod without a job."""
     job, project = cache.job(cache.owner_uid(pod)), cache.projects().get(objects.namespace(pod))
     return {
         "pod": objects.name(pod),

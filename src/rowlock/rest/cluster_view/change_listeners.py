@@ -1,4 +1,4 @@
-"""Who wants to know of changes in the informer cache: subscribers are called for each, and requests wait for a condition."""
+"""Listeners for changes in the informer cache: subscribers are called at each change, requests wait for a condition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rowlock.controllers.waiters import Waiters
 
 
 class ChangeListeners:
-    """A change is named by the uid of its job (or other owner); "" stands for what may concern any."""
+    """A change is identified by the uid of its job (or other owner); "" means any job may be affected."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[str], None]] = []

@@ -1,4 +1,4 @@
-"""Who holds the GPUs for which a workload waits, as far as the caller may see it: part of `GET /workloads/{id}/explain` and `/why`."""
+"""The holders of the GPUs that a workload waits for, as far as the caller may see them: part of `GET /workloads/{id}/explain` and `/why`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END = {"Completed": "has completed", "Failed": "has failed"}
 
 @dataclass(slots=True)
 class _Holder:
-    """A workload, or a pod without one, with what its pods hold."""
+    """A workload, or a pod without one, with the GPUs that its pods hold."""
 
     name: str
     project: str
@@ -36,8 +36,8 @@ class _Holder:
 
 
 async def gpu_holders(cache: InformerCache, waiting: Workload) -> tuple[list[dict[str, Any]], str]:
-    """The workloads that hold GPUs, those that are over first, then the largest; and a sentence about them. Both are empty where the
-    workload does not wait for GPUs."""
+    """The workloads that hold GPUs (ended ones first, then by GPUs), and a sentence about them. Both are empty if the workload does
+    not wait for GPUs."""
     templates = runai_json.pod_templates(waiting.job)
     wants_gpus = any(compute.pod_gpus(template, card_memory=1) for template, _ in templates)
     if waiting.status().phase not in ("Pending", "Creating") or not wants_gpus:
@@ -67,7 +67,7 @@ def _holder_of(pod: Any, cache: InformerCache, found: dict[str, _Holder]) -> _Ho
 
 
 def holders_sentence(holders: list[_Holder], own_project: str) -> str:
-    """Who holds how many GPUs; of each job that is over the command that frees them. "" when nobody is known to hold any."""
+    """Which workloads hold how many GPUs, with a command to free those of each ended job; "" without holders."""
     over = [one for one in holders if one.phase in TERMINAL]
     others = [one for one in holders if one.phase not in TERMINAL]
     parts = [

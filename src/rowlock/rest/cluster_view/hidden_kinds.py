@@ -1,6 +1,6 @@
-"""Kinds that the cluster does not show to this server, because a right is missing, and what is said of them.
+"""Kinds that this server may not list or watch in the cluster, and the notices about them.
 
-What was known of them before is kept: a right that is taken away deletes nothing, and the history of runs must not say so.
+Objects known from before are kept: losing a right does not mean that they were deleted, and the history of runs must not say so.
 """
 
 from __future__ import annotations
@@ -16,56 +16,56 @@ from rowlock.errors import Forbidden
 from rowlock.kinds import Kind
 
 NECESSARY = (kinds.NAMESPACE, kinds.QUEUE, kinds.POD)
-"""Without these no answer would be true: while the cluster does not show them, its refusal is every answer."""
+"""Kinds that every answer needs: while one of them is hidden, every request fails with the cluster's refusal."""
 TOLD_AFTER_S = 30.0
-"""Seconds of refusals before something is said of a kind that was shown before: an API server that starts refuses for a moment
-what it allows later."""
+"""Seconds of refusals before a kind that was readable counts as hidden, because a starting API server briefly refuses what it
+allows later."""
 _SPREAD_S = 1.0
-"""Seconds over which kinds are asked for that waited for another one to be shown."""
+"""Seconds over which the retries are spread when a pause ends because another kind became readable."""
 
 
 class HiddenKinds:
-    """Of one cache of the cluster."""
+    """The hidden kinds of one informer cache."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._refused_since: dict[Kind, float] = {}
         self._sentences: dict[Kind, str] = {}
         self._over = asyncio.Event()
-        """Of the present pauses."""
+        """Set to end the current pauses; then replaced."""
 
     async def pause(self, seconds: float) -> None:
-        """Before a kind is asked for that was refused: so long, or until another one is shown."""
+        """Wait before a refused kind is requested again: `seconds`, or less if another refused kind becomes readable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._over.wait()
                 await asyncio.sleep(random.uniform(0.0, _SPREAD_S))
 
     def note_refusal(self, kind: Kind, sentence: str, *, is_known: bool) -> None:
-        """The cluster refuses to show the kind, of which something `is_known` from before or nothing."""
+        """The cluster refused to list the kind. `is_known`: it was read before."""
         since = self._refused_since.setdefault(kind, self._clock())
         if not is_known or self._clock() - since >= TOLD_AFTER_S:
             self._sentences[kind] = sentence
 
     def note_shown(self, kind: Kind) -> None:
-        """The cluster shows the kind. Where it refused it, all pauses end: rights come back for all kinds at once."""
+        """The kind was read. If it was refused before, all pauses end, since rights usually return for all kinds at once."""
         self._sentences.pop(kind, None)
         if self._refused_since.pop(kind, None) is not None:
             self._over.set()
             self._over = asyncio.Event()
 
     def has(self, kind: Kind) -> bool:
-        """Whether the kind is one of them."""
+        """Whether the kind is hidden."""
         return kind in self._sentences
 
     def sentences(self) -> list[str]:
-        """One for each kind, with the cluster's refusal."""
+        """A sentence for each hidden kind, with the cluster's refusal."""
         return [
             f"the cluster does not show {kind.plural} to this server: {why}" for kind, why in self._sentences.items()
         ]
 
     def require_necessary(self) -> None:
-        """Raises Forbidden where a kind is hidden that every answer needs."""
+        """Raises Forbidden if one of the `NECESSARY` kinds is hidden."""
         for kind in NECESSARY if self._sentences else ():
             if kind in self._sentences:
                 raise Forbidden(f"the cluster does not show {kind.plural} to this server: {self._sentences[kind]}")

@@ -1,7 +1,7 @@
 """What belongs to a workload: pods, pod groups, and parts, which are the JobSet of a TrainJob and the Jobs of a JobSet.
 
-Only the uids of controlling owners count, and only in one namespace: labels and names say nothing. A part that is gone is known as
-long as something of it is left, for the pods of a deleted workload end later than it.
+Only the uids of controlling owners in the same namespace count, not labels or names. A deleted part is kept until its pods and parts
+are gone too, because the pods of a deleted workload end later than it.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from rowlock.rest.list_rows.object_facts import group_order, group_owner
 from rowlock.training.trainjob.owners import with_replicated_jobs
 
 _LEVELS = 2
-"""Of parts below a workload: more are forged."""
+"""Most levels of parts below a workload; deeper owner chains are forged."""
 
 
 def is_part(kind: Kind, obj: Object) -> bool:
-    """Whether another object has made a Job or a JobSet: it is not a workload by itself."""
+    """Whether this Job or JobSet has a controlling owner, and so is not a workload by itself."""
     return kind in kinds.PARENTS and objects.controller_of(obj) is not None
 
 
 def is_replaced(kind: Kind, previous: Object, obj: Object) -> bool:
-    """Whether what has the name now is another object, or one that has begun or ceased to be a part."""
+    """Whether the object of this name is a new one, or has become or ceased to be a part."""
     return objects.uid(previous) != objects.uid(obj) or is_part(kind, previous) != is_part(kind, obj)
 
 
 class Parts:
-    """Of one cache of the cluster."""
+    """The parts, pods and pod groups of one informer cache, by owner."""
 
     def __init__(self) -> None:
-        self._parents: dict[str, str] = {}  # by the uid of a part
-        self._parts: dict[str, dict[str, Object | None]] = {}  # by the uid of what made them; None: it is gone
-        self._pods: dict[str, dict[Key, Object]] = {}  # by the uid of their owner
+        self._parents: dict[str, str] = {}  # uid of a part → uid of its owner
+        self._parts: dict[str, dict[str, Object | None]] = {}  # uid of the owner → uid → part; None: it was deleted
+        self._pods: dict[str, dict[Key, Object]] = {}  # uid of the owner → pods
         self._groups: dict[str, dict[Key, Object]] = {}
 
     def add(self, kind: Kind, part: Object) -> None:
-        """Note a part, or its present state. One of another owner than kinds of workloads have is nobody's."""
+        """Add or update a part. A part whose owner is not of the expected kind belongs to no workload."""
         uid, owner = objects.uid(part), objects.controller_of(part) or {}
         parent = kinds.by_api_version(str(owner.get("apiVersion") or ""), str(owner.get("kind") or ""))
         is_ours = parent is kinds.PARENTS[kind] and bool(owner.get("uid"))
@@ -57,7 +57,7 @@ class Parts:
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
-        """Nothing is left of the part of this uid but, perhaps, pods and parts: then it is known until they have gone."""
+        """Drop a deleted part if it has no pods and parts left; then likewise its deleted owners."""
         while (parent := self._parents.get(uid)) is not None and not self._parts.get(uid) and uid not in self._pods:
             self._parts.pop(uid, None)
             del self._parents[uid]
@@ -74,11 +74,11 @@ class Parts:
         return self._parts.get(self._parents.get(uid, ""), {}).get(uid) is not None
 
     def add_pod(self, owner: str, key: Key, pod: Object) -> None:
-        """A pod of this owner (a uid), new or changed."""
+        """Add or update a pod of this owner (a uid)."""
         self._pods.setdefault(owner, {})[key] = pod
 
     def drop_pod(self, owner: str, key: Key) -> None:
-        """A pod has gone; and with the last one its part, if that was deleted before."""
+        """Drop a deleted pod, and with the last one its owner, if that is a deleted part."""
         pods = self._pods.get(owner, {})
         pods.pop(key, None)
         if not pods:
@@ -87,18 +87,18 @@ class Parts:
                 self._forget(owner)
 
     def add_group(self, key: Key, group: Object) -> None:
-        """A pod group, new or changed."""
+        """Add or update a pod group."""
         self._groups.setdefault(group_owner(group), {})[key] = group
 
     def drop_group(self, key: Key, group: Object) -> None:
-        """A pod group has gone."""
+        """Drop a deleted pod group."""
         groups = self._groups.get(group_owner(group), {})
         groups.pop(key, None)
         if not groups:
             self._groups.pop(group_owner(group), None)
 
     def workload_uid(self, uid: str) -> str:
-        """The uid of the workload that the object of this uid is a part of; its own where it is no part."""
+        """The uid of the workload that this uid is a part of; the uid itself if it is not a part."""
         for _ in range(_LEVELS):
             uid = self._parents.get(uid, uid)
         return uid
@@ -110,18 +110,18 @@ class Parts:
             yield from self._members(part, levels - 1)
 
     def pods_of(self, uid: str, job: Object | None) -> list[Object]:
-        """The pods of the workload of this uid, in no order; in the namespace of the job alone, where that is known."""
+        """The pods of the workload of this uid, unordered; only those in the job's namespace if `job` is given."""
         home = objects.namespace(job) if job else ""
         found = (pair for one in self._members(uid) for pair in self._pods.get(one, {}).items())
         return [pod for key, pod in found if not job or key.namespace == home]
 
     def group_of(self, uid: str) -> Object | None:
-        """The pod group of a workload, of several the first that has not started; None when there is none."""
+        """The workload's pod group; of several, the first that has not started; None if there is none."""
         groups = (group for one in self._members(uid) for group in self._groups.get(one, {}).values())
         return min(groups, key=group_order, default=None)
 
     def complete(self, job: Object) -> Object:
-        """A workload with what only its parts know: the pods that it asks for, and when the first of them began."""
+        """The job, completed from its parts: the replicated jobs of a TrainJob, and the start time of the first part."""
         parts = self._present_parts(job)
         if job.get("kind") == kinds.TRAIN_JOB.name and parts:
             job = with_replicated_jobs(job, parts[0])

@@ -1,6 +1,6 @@
-"""Which workloads wait, in which order, and what would let one of them start.
+"""The queue of waiting workloads, and which changes would let one of them start.
 
-The order is the planner's, of all waiting workloads; a caller sees the positions of the workloads that the caller may read.
+The order is the planner's, over all waiting workloads; callers see the positions of the workloads that they may read.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rowlock.workloads.projects import Project
 _MAX_PROJECTS = 200
 _MAX_GPUS = 10_000_000
 _MAX_NAMED = 200
-"""Workloads that one list of the answer names at most."""
+"""Most workloads in one list of the answer."""
 
 
 async def try_out(call: RestCall) -> Any:

@@ -1,8 +1,8 @@
-"""Lists and watches the kinds of a real cluster for the informer cache, and knows which of them were read.
+"""Lists and watches the kinds of a real cluster for the informer cache, and tracks which of them were read.
 
-A watch that expired starts again with a list, of which only the differences are taken in. What a cluster does not serve counts
-as empty; what it refuses to show is kept as it was known, and asked for again. The store of the embedded server needs no watch:
-`read_view` reads it, and is called with each change as it is committed.
+An expired watch starts again with a list, of which only the differences are applied. A kind that the cluster does not serve counts
+as empty. A kind that it refuses to list keeps its known objects and is retried. The store of the embedded server needs no watch:
+`read_view` reads it, and applies each change as it is committed.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from rowlock.rest.list_rows.object_facts import differences
 from rowlock.selectors import EVERYTHING, Selector
 
 _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
-"""Seconds before a kind is listed again: at first, and at most; a little more or less, so that not all kinds come at once."""
-_LASTING_WATCH = 120.0  # seconds after which a watch has worked, as in client-go: the next delay is the first one again
-_CHANGES_AT_ONCE = 500  # differences after a list that readers see at once; a larger number is told in slices
-_ABSENT_KIND_DELAY = 15.0  # seconds until a kind is asked for again that is not served, or refused for the second time
-_REFUSED_DELAY = 1.0  # after the first refusal: an API server that starts refuses for a moment what it allows later
+"""Seconds before a failed kind is listed again, the first and the longest delay; with jitter, so that kinds do not retry at once."""
+_LASTING_WATCH = 120.0  # seconds after which a watch counts as successful and the delay is reset, as in client-go
+_CHANGES_AT_ONCE = 500  # differences after a list that are applied in one turn; more are applied in slices
+_ABSENT_KIND_DELAY = 15.0  # seconds before a kind is tried again that is not served, or was refused twice
+_REFUSED_DELAY = (
+    1.0  # seconds after the first refusal, because a starting API server briefly refuses what it allows later
+)
 
 Take = Callable[[Kind, Key, Object | None], None]
-"""Takes in an object's present state; None = it is gone."""
+"""Applies an object's current state; None if it was deleted."""
 
 
 class Reflector:
-    """Of one cache. `take` is called with each object that differs, `notify` when the state of a kind is complete, or refused."""
+    """Feeds one cache. `take` is called with each changed object, `notify` when a kind has been read completely or refused."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class Reflector:
         take: Take,
         notify: Callable[[], None],
     ) -> None:
-        """`known`: what was taken in and not dropped, by kind. `selectors`: kinds of which only some objects are followed."""
+        """`known`: the cache's objects by kind. `selectors`: label selectors for kinds of which only some objects are followed."""
         self._kinds, self._selectors, self._known = followed, selectors, known
         self._take, self._notify = take, notify
         self.hidden = HiddenKinds()
@@ -60,7 +62,7 @@ class Reflector:
         return kind in self._absent
 
     def follows(self, kind: Kind, obj: Object) -> bool:
-        """Whether a write of this object will be taken in."""
+        """Whether a write of this object will reach the cache."""
         return kind in self._synced and kind not in self._absent and self._is_selected(kind, obj)
 
     def has_synced(self) -> bool:
@@ -68,7 +70,7 @@ class Reflector:
         return len(self._synced) == len(self._kinds)
 
     def can_answer(self) -> bool:
-        """Whether all kinds were read but for those that the cluster does not show to this server."""
+        """Whether all kinds were read, except hidden ones."""
         return all(kind in self._synced or self.hidden.has(kind) for kind in self._kinds)
 
     def knows(self, wanted: Sequence[Kind]) -> bool:
@@ -76,7 +78,7 @@ class Reflector:
         return self._synced.issuperset(wanted)
 
     def unread_error(self) -> Unavailable:
-        """Says which kinds were not read yet, and why."""
+        """An error that says which kinds were not read yet, and why."""
         missing = ", ".join(kind.plural for kind in self._kinds if kind not in self._synced)
         reason = next(iter(self._errors.values()), "")
         hint = f": the cluster answers `{reason}`" if reason else "; try again in a moment"
@@ -85,7 +87,7 @@ class Reflector:
     # ------------------------------------------------------------ the store of this process
 
     async def read_view(self, view: ObservedView) -> None:
-        """Take in the objects of the store in slices, and each change as it is committed, from now on. Returns after the first."""
+        """Apply all objects of the store, in slices, and from now on each change as it is committed. Returns when all have been read."""
         view.observe(self._kinds, self._take_change)
         budget = TurnBudget()
         for kind in self._kinds:
@@ -119,7 +121,7 @@ class Reflector:
             try:
                 await self._watch_once(api, kind)
             except Expired:
-                pass  # what is known counts until all has been listed again
+                pass  # the known objects stay until everything has been listed again
             except NotFound:
                 self._mark_absent(kind)
                 await asyncio.sleep(_ABSENT_KIND_DELAY)
@@ -128,17 +130,17 @@ class Reflector:
                 delay = _ABSENT_KIND_DELAY if kind in self._errors else _REFUSED_DELAY
                 self._errors[kind] = error.message
                 self.hidden.note_refusal(kind, error.message, is_known=kind in self._synced)
-                self._notify()  # answers do not wait for it
+                self._notify()  # so that requests stop waiting for this kind
                 await self.hidden.pause(delay)
                 continue
             except ApiError as error:
-                failures = failures if kind in self._errors else 0  # else it worked until now
+                failures = failures if kind in self._errors else 0  # no error noted: it worked until now
                 self._errors[kind] = error.message
             failures = 1 if time.monotonic() - began > _LASTING_WATCH else failures + 1
             await asyncio.sleep(back_off(failures, _RETRY_DELAY, _MAX_RETRY_DELAY) * random.uniform(0.75, 1.25))
 
     def _mark_absent(self, kind: Kind) -> None:
-        """The cluster does not serve the kind (its CRD is not installed): there are none of it."""
+        """The cluster does not serve the kind (its CRD is not installed): drop all objects of it."""
         for key in list(self._known[kind]):
             self._take(kind, key, None)
         self._absent.add(kind)
@@ -147,7 +149,7 @@ class Reflector:
         self._notify()
 
     async def _watch_once(self, api: Api, kind: Kind) -> None:
-        """Watch a kind from the beginning. The first bookmark completes the state; what differs is then taken in."""
+        """List and watch a kind. The first bookmark ends the list; then its differences to the known objects are applied."""
         state: dict[Key, Object] | None = {}
         async for change in api.watch(kind, since=None, labels=self._selectors.get(kind, EVERYTHING), bookmarks=True):
             if change.type == "Bookmark":
@@ -169,7 +171,7 @@ class Reflector:
                 state[key] = obj
 
     async def _take_state(self, kind: Kind, state: dict[Key, Object]) -> None:
-        """Take in what differs: little in one turn of the event loop, much as a watch would have told it, in slices."""
+        """Apply the differences to the known objects: up to `_CHANGES_AT_ONCE` in one turn of the event loop, more in slices."""
         budget = TurnBudget()
         news = await differences(self._known[kind], state, budget)
         for key, obj in news:
