@@ -1,7 +1,7 @@
 """An index of the cluster: jobs, their pods and pod groups, projects, nodes. Lists, searches and waits read from here.
 
-In the embedded server the store tells it of each change as it is committed. Over a real cluster `run` watches each kind with a
-task of its own; a watch that expired starts again, and objects that vanished in between are dropped.
+In the embedded server the store reports each change as it is committed. Over a real cluster `run` watches each kind with its own
+task; an expired watch starts again, and objects that vanished in between are dropped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SELECTORS = {kinds.CONFIG_MAP: parse_labels(asset_objects.LABEL)}
 """Kinds of which only objects with this label are watched: assets."""
 WAIT_TIMEOUT = 5.0
 """Seconds that a read waits for the first complete state, and a writer for its own write."""
-_JOBS_PER_TURN = 256  # jobs that are counted before other tasks of the event loop get their turn
+_JOBS_PER_TURN = 256  # jobs counted before yielding to the event loop
 
 
 class InformerCache:
@@ -56,7 +56,7 @@ class InformerCache:
         pod_usage: PodUsageSource | None = None,
         view: ObservedView | None = None,
     ) -> None:
-        """`pod_usage` has what pods use; None where it is not measured. `view`: the store's own, where it is in this process."""
+        """`pod_usage` has the usage of pods; None if it is not measured. `view`: the store's view, if the store is in this process."""
         self._api, self._view = api, view
         self.clock = clock
         self._cluster = cluster
@@ -84,10 +84,10 @@ class InformerCache:
     # ------------------------------------------------------------ keeping it current
 
     async def run(self) -> None:
-        """Keep the index current for ever. One task of the server's TaskGroup."""
+        """Keep the index current until cancelled. Runs as a task of the server."""
         if self._view is not None:
             await self._reflector.read_view(self._view)
-            await asyncio.Event().wait()  # from here on the store tells of each change
+            await asyncio.Event().wait()  # from here on the store reports each change
         await self._reflector.watch(self._api)
 
     def is_absent(self, kind: Kind) -> bool:
@@ -95,13 +95,13 @@ class InformerCache:
         return self._reflector.is_absent(kind)
 
     def _take_object(self, kind: Kind, key: Key, obj: Object | None) -> None:
-        """Take in an object's present state; None = it is gone."""
+        """Apply an object's current state; None if it was deleted."""
         try:
             if obj is None:
                 self._drop_object(kind, key)
             else:
                 self._store_object(kind, key, obj)
-        except Exception as error:  # noqa: BLE001 (an odd object costs itself, and nobody else)
+        except Exception as error:  # noqa: BLE001 (a malformed object must not affect others)
             ERRORS.report(f"what the REST API knows of {kind.plural}", error, "one of them is not as it should be")
         self._writers.wake((kind, key))
 
@@ -190,7 +190,7 @@ class InformerCache:
         self._listeners.notify(uid)
 
     def _note_cards(self, node: str, before: Object | None, after: Object | None) -> None:
-        """Note a node's cards, and forget what workloads hold of them, where they differ. Most writes are heartbeats."""
+        """Update a node's cards; if they changed, clear the cached fields of all rows. Most writes of nodes are heartbeats."""
         for row in self._rows_by_uid.values() if self._cards.note(node, before, after) else ():
             row.known.clear()
 
@@ -206,7 +206,7 @@ class InformerCache:
         return await self._listeners.wait_until(uid, condition, timeout)
 
     def follows(self, kind: Kind, obj: Object) -> bool:
-        """Whether a write of this object will be taken in."""
+        """Whether a write of this object will reach the cache."""
         return self._reflector.follows(kind, obj)
 
     async def wait_for_object(self, kind: Kind, key: Key, condition: Callable[[Object | None], bool]) -> None:
@@ -215,8 +215,8 @@ class InformerCache:
         await self._writers.wait_until((kind, key), lambda: condition(known.get(key)))
 
     async def wait_for_sync(self) -> None:
-        """Wait until the first state is complete. Raises Unavailable when that takes too long, and Forbidden where the cluster does
-        not show what every answer needs."""
+        """Wait until the first state is complete. Raises Unavailable if that takes too long, and Forbidden if the cluster refuses a
+        kind that every answer needs."""
         if not self.can_answer() and not await self.wait_until("", self.can_answer):
             raise self._reflector.unread_error()
         self.hidden.require_necessary()
@@ -226,15 +226,15 @@ class InformerCache:
         return self._reflector.has_synced()
 
     def can_answer(self) -> bool:
-        """Whether the first state is complete but for what the cluster does not show to this server."""
+        """Whether the first state is complete, except for kinds that the cluster refuses to list."""
         return self._reflector.can_answer()
 
     def knows_runs(self) -> bool:
-        """Whether all jobs and their pods are known: only then is a job that is not here one that is gone."""
+        """Whether all jobs and their pods are known: only then does a missing job mean that it was deleted."""
         shown = (kind for kind in kinds.WORKLOADS if kind in kinds.JOBS or not self.hidden.has(kind))
         return self._reflector.knows((*shown, kinds.POD, kinds.NAMESPACE))
 
-    # ------------------------------------------------------------ questions
+    # ------------------------------------------------------------ reads
 
     @property
     def cluster(self) -> str:
@@ -259,7 +259,7 @@ class InformerCache:
         return self._projects
 
     def project(self, id_or_name: str) -> Project | None:
-        """By id, else by name."""
+        """The project with this id, else with this name; None if there is none."""
         all_projects = list(self.projects().values())
         by_id = next((p for p in all_projects if p.id == id_or_name), None)
         return by_id or next((p for p in all_projects if p.name == id_or_name), None)
@@ -273,7 +273,7 @@ class InformerCache:
         return self._stores[kinds.QUEUE].values()
 
     def guaranteed_seconds(self, queue: str) -> float:
-        """For how long after its start nothing is taken from a preemptible gang of this queue."""
+        """Seconds after its start for which a preemptible gang of this queue cannot be preempted."""
         if self._guarantees is None:
             self._guarantees = RuntimeGuarantees(self.queues())
         return self._guarantees.seconds(queue)
@@ -326,7 +326,7 @@ class InformerCache:
         return self._stores[kinds.POD].values()
 
     def pods_of(self, uid: str) -> list[Object]:
-        """The pods of the job with this uid, in the order of ranks; also when the job itself is gone."""
+        """The pods of the job with this uid, sorted by rank; also after the job was deleted."""
         known = row.known if (row := self._rows_by_uid.get(uid)) else {}
         if "pods" not in known:
             known["pods"] = ranks.sort_by_rank(self.own_pods(uid))
@@ -337,7 +337,7 @@ class InformerCache:
         return self._parts.pods_of(uid, self._jobs.get(uid))
 
     def owner_uid(self, pod: Object) -> str:
-        """The uid of the workload that a pod is of: that of its owner, or of what this is a part of; "" for a pod without one."""
+        """The uid of a pod's workload: its owner, or the workload that the owner is a part of; "" for a pod without an owner."""
         return self._parts.workload_uid(str((objects.controller_of(pod) or {}).get("uid") or ""))
 
     def group_of(self, uid: str) -> Object | None:
@@ -365,7 +365,7 @@ class InformerCache:
         return job_status
 
     async def count_phases(self) -> dict[tuple[str, str, str], int]:
-        """The number of jobs by (namespace, kind, phase). Other tasks of the event loop get turns meanwhile."""
+        """The number of jobs by (namespace, kind, phase). Yields to the event loop regularly."""
         counts: dict[tuple[str, str, str], int] = {}
         for number, uid in enumerate(list(self._jobs), 1):
             if (job := self._jobs.get(uid)) is not None:

@@ -86,7 +86,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def update(call: RestCall) -> Any:
-    """PUT /org-unit/departments/{id}: new quotas, or another description; what the request leaves out stays. Raises
+    """PUT /org-unit/departments/{id}: change quotas or the description; omitted fields stay. Raises
     NotFound, BadRequest."""
     call.validate_query()
     queue, body = find_department(call), await call.json()
@@ -107,7 +107,7 @@ async def update(call: RestCall) -> Any:
 
 
 async def update_resources(call: RestCall) -> Any:
-    """PUT and PATCH /org-unit/departments/{id}/resources: the quotas alone, as a list. Raises NotFound, BadRequest."""
+    """PUT and PATCH /org-unit/departments/{id}/resources: change only the quotas, given as a list. Raises NotFound, BadRequest."""
     queue = find_department(call)
     await set_queue_quota(call, objects.name(queue), *await parse_resources_body(call))
     return _department_json(call, call.context.cache.queue(objects.name(queue)) or queue)

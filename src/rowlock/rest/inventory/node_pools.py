@@ -1,4 +1,4 @@
-"""Node pools: `/api/v1/node-pools`. A pool is a label of its nodes, so its changes are changes of nodes."""
+"""Node pools: `/api/v1/node-pools`. A pool is a label on its nodes, so changing a pool means patching nodes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def _apply(call: RestCall, request: NodePoolRequest) -> dict[str, Any]:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /node-pools/{id}: its nodes join the pool `default`; workloads that ask for the deleted pool wait. Raises
+    """DELETE /node-pools/{id}: its nodes join the pool `default`; workloads that request the deleted pool stay pending. Raises
     NotFound, Conflict."""
     call.validate_query()
     pool = _find_pool(call)
@@ -125,7 +125,7 @@ async def delete(call: RestCall) -> Any:
 
 
 async def _set_labels(call: RestCall, changes: Sequence[tuple[str, str | None]]) -> None:
-    """Write the pool label of nodes."""
+    """Set the pool label of nodes (None removes it)."""
     for node, value in changes:
         patch = {"metadata": {"labels": {NODE_POOL_LABEL: value}}}
         await call.context.api.patch(kinds.NODE, "", node, patch, type="merge", options=_OPTIONS)

@@ -49,7 +49,7 @@ async def count(call: RestCall) -> Any:
 
 
 async def index_of_cluster(call: RestCall) -> Any:
-    """GET /clusters/{id}/nodes: the same of one cluster; `nodeName` is one more filter. Raises NotFound."""
+    """GET /clusters/{id}/nodes: the same for one cluster, with the additional filter `nodeName`. Raises NotFound, BadRequest."""
     check_cluster(call)
     rows, query = _select_nodes(call, "nodeName")
     cluster = call.context.cache.cluster

@@ -1,6 +1,6 @@
 """`GET /api/v1/org-unit/projects/telemetry` and `.../departments/telemetry`: quotas, and how much of them is allocated now.
 
-The allocation is what the scheduler counted last. An unlimited quota is left out of sums.
+The allocation is what the scheduler counted last. Unlimited quotas are left out of sums.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROJECT_GROUPS = {"project": lambda unit: unit.name, **_GROUPS}
 
 
 async def show_projects(call: RestCall) -> Any:
-    """GET /org-unit/projects/telemetry: of all projects that the caller sees, or of each. Raises BadRequest."""
+    """GET /org-unit/projects/telemetry: the sum over all projects that the caller sees, or one per group. Raises BadRequest."""
     question = _parse(call, tuple(_PROJECT_GROUPS))
     cache = call.context.cache
     units = [_Unit(one.name, one.department, cache.queue(one.queue)) for one in cache.projects().values()]
@@ -47,7 +47,7 @@ async def show_projects(call: RestCall) -> Any:
 
 
 async def show_departments(call: RestCall) -> Any:
-    """GET /org-unit/departments/telemetry: of all departments, or of each. Raises BadRequest."""
+    """GET /org-unit/departments/telemetry: the sum over all departments, or one per group. Raises BadRequest."""
     question = _parse(call, tuple(_GROUPS))
     queues = filter(departments.is_department, call.context.cache.queues())
     units = [_Unit("", departments.department_id(queue), queue) for queue in queues]

@@ -1,4 +1,4 @@
-"""Quotas of projects and departments, which are stored in their Queues: parse them from a body, write them, wait for them."""
+"""Quotas of projects and departments, which are stored in their Queues: parse them from a body, and write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What projects, departments, node pools and the cluster held over time, and what the pods of their nodes used; in memory.
+"""Figures of projects, departments, node pools, nodes and the cluster over time: what they held and used. Kept in memory.
 
 A restarted server begins with empty figures. The figures of a deleted project are deleted.
 """
@@ -31,8 +31,8 @@ ORGANISATION_GAUGES = (
     "GPU_QUOTA", "CPU_QUOTA_MILLICORES", "CPU_MEMORY_QUOTA_MB", "GPU_ALLOCATION", "CPU_ALLOCATION_MILLICORES",
     "CPU_MEMORY_ALLOCATION_MB", "GPU_REQUEST", "GPU_FAIR_SHARE",
 )  # fmt: skip
-"""Run:ai's metric types of a project or department, in the order of a sample's fields, and two of our own from the scheduler.
-A quota of -1 means unlimited."""
+"""Run:ai's metric types of a project or department, in the order of a sample's fields, then two types of the scheduler's that
+Run:ai lacks. A quota of -1 means unlimited."""
 POOL_GAUGES = ("TOTAL_GPU_NODES", "TOTAL_GPU", "ALLOCATED_GPU", "UNALLOCATED_GPU", "WORKLOADS_COUNT")
 """Metric types of a node pool or the cluster."""
 CLUSTER_GAUGES = (*POOL_GAUGES, "GPU_QUOTA")
@@ -55,7 +55,7 @@ class _NodeLook(NamedTuple):
 
 
 class _GpuUse(NamedTuple):
-    """Of measured GPUs of a project's pods: the sum of their percents and their count; bytes in use, and those that are held."""
+    """Sums over the measured GPUs of a project's pods: utilization in percent, number of GPUs, bytes in use, bytes held."""
 
     busy: float = 0.0
     gpus: int = 0
@@ -71,7 +71,7 @@ class _GpuUse(NamedTuple):
         )
 
     def sample(self, allocated: Decimal) -> tuple[float, float, float]:
-        """In the order of `overtime.FIGURES`."""
+        """GPUs held, mean utilization and memory use (both in percent), in the order of `overtime.FIGURES`."""
         memory = self.used_memory * 100 / self.held_memory if self.held_memory and self.gpus else NOT_MEASURED
         return float(allocated), self.busy / self.gpus if self.gpus else NOT_MEASURED, memory
 
@@ -94,7 +94,7 @@ class ScopeHistory:
             await asyncio.sleep(INTERVAL_S)
 
     async def look(self) -> None:
-        """Take one sample: store values that have changed, and delete those of deleted objects."""
+        """Take one sample of every scope, and drop the figures of deleted objects."""
         held, counts = await self._look_at_workloads()
         looks, gpu_use = await self._look_at_nodes()
         now = self._clock()
@@ -112,7 +112,7 @@ class ScopeHistory:
         return self._steps.get(key, Steps()).at(times)
 
     def series(self, key: ScopeKey) -> UsageSeries | None:
-        """What the pods of a node, of a pool's nodes or of all nodes used; None when it is not measured."""
+        """The usage of the pods of a node, of a pool's nodes or of all nodes; None if it is not measured."""
         return self._series.get(key)
 
     def overtime(self, key: ScopeKey) -> dict[str, Any] | None:
@@ -165,7 +165,7 @@ class ScopeHistory:
     # ------------------------------------------------------------ nodes, pools, the cluster
 
     async def _look_at_nodes(self) -> tuple[dict[str, _NodeLook], dict[str, _GpuUse]]:
-        """What every node has and what its pods use; and what those of each namespace use of their GPUs."""
+        """Every node's GPUs and the usage of its pods; and by namespace, how pods use their GPUs."""
         allocated: dict[str, Decimal] = {}
         used: dict[str, list[UsageSample]] = {}
         gpu_use: dict[str, _GpuUse] = {}
@@ -222,7 +222,7 @@ class ScopeHistory:
 
 
 def _use_of(parts: Iterable[tuple[float, float]], held_memory: float) -> _GpuUse:
-    """Of one pod; `parts` are the percent and the bytes of each of its GPUs."""
+    """The GPU use of one pod; `parts` has the utilization in percent and the bytes in use for each of its GPUs."""
     measured = [(busy, memory) for busy, memory in parts if not math.isnan(busy)]
     if not measured:
         return _GpuUse()

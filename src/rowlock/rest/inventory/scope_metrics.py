@@ -1,6 +1,6 @@
 """Figures of projects, departments, nodes, node pools and the cluster over time: `GET .../metrics`.
 
-Allocation comes from the objects. Usage is that of the nodes' pods; other processes of the machines are not counted.
+Allocation comes from the objects. Usage counts the nodes' pods only, no other processes of the machines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NODE_NOT_KEPT = (
     "GPU_ALLOCATION_PER_GPU", "GPU_MEMORY_ALLOCATION_BYTES_PER_GPU", "GPU_IDLE_TIME_SECONDS_PER_GPU",
     "NVLINK_BANDWIDTH_TOTAL",
 )  # fmt: skip
-"""Types that Run:ai knows and that never have values here."""
+"""Metric types of Run:ai that never have values here."""
 
 
 async def show_project(call: RestCall) -> Any:
@@ -103,7 +103,7 @@ async def show_node(call: RestCall) -> Any:
 
 
 async def show_pool(call: RestCall) -> Any:
-    """GET /clusters/{id}/nodepools/{pool}/metrics: what a pool's nodes have, and what is held and used of it. Raises
+    """GET /clusters/{id}/nodepools/{pool}/metrics: the capacity of a pool's nodes, and how much is held and used. Raises
     NotFound, BadRequest."""
     check_cluster(call)
     query = call.validate_query(*SAMPLE_PARAMETERS)
@@ -118,7 +118,7 @@ async def show_pool(call: RestCall) -> Any:
 
 
 async def show_cluster(call: RestCall) -> Any:
-    """GET /clusters/{id}/metrics: the same of all nodes. Raises NotFound, BadRequest."""
+    """GET /clusters/{id}/metrics: the same for all nodes. Raises NotFound, BadRequest."""
     check_cluster(call)
     query = call.validate_query(*SAMPLE_PARAMETERS, "groupBy", "nodepoolName")
     if query.get("groupBy") or query.get("nodepoolName"):

@@ -1,4 +1,4 @@
-"""Projects and departments that a request names: each is there, or the request is refused in one sentence with the field."""
+"""Look up the projects and departments that a request names; an unknown one is refused with the field's name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_QUOTED = 80
 
 
 def unknown_project(cache: InformerCache, word: str) -> str:
-    """What is said of a project that is not there, or that the caller may not see."""
+    """Error message for a project that does not exist, or that the caller may not see."""
     shown = word[:_MAX_QUOTED]
     names = [project.name for project in cache.projects().values()]
     return f"project {shown!r} was not found.{did_you_mean(shown, names)}"
 
 
 def require_project(call: RestCall, word: str, field: str) -> Project:
-    """The project of an id or a name in the `field` of a body. Raises BadRequest."""
+    """The project with the id or name `word`, given in the body's `field`. Raises BadRequest."""
     project = call.context.cache.project(word)
     if project is None:
         message = f"{unknown_project(call.context.cache, word)} GET /api/v1/org-unit/projects lists them."
@@ -29,7 +29,7 @@ def require_project(call: RestCall, word: str, field: str) -> Project:
 
 
 def require_department(call: RestCall, word: str, field: str) -> str:
-    """The id of a department in the `field` of a body. Raises BadRequest."""
+    """Check the department id `word`, given in the body's `field`; returns it. Raises BadRequest."""
     queues = filter(departments.is_department, call.context.cache.queues())
     if word not in [departments.department_id(queue) for queue in queues]:
         message = f"there is no department {word[:_MAX_QUOTED]!r}. GET /api/v1/org-unit/departments lists them."

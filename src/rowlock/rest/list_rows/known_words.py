@@ -1,6 +1,6 @@
 """Refuse a filter by a category or a priority class that neither Run:ai, nor the cluster, nor any workload has.
 
-Jobs that come through kubectl bring words of their own, so that the known ones alone do not decide.
+Jobs created with kubectl may have other values, so the cluster and the workloads are checked besides the known values.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rowlock.workloads.submission import CATEGORIES, PRIORITIES
 _WORDS = {"category": CATEGORIES, "priorityClassName": tuple(PRIORITIES)}
 _CLASS_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 CountRows = Callable[[list_query.Query], Awaitable[int]]
-"""How many workloads of the list a query leaves."""
+"""Counts the workloads of the list that match a query."""
 
 
 async def refuse_unknown_words(call: RestCall, query: list_query.Query, count_rows: CountRows) -> None:
-    """Raises BadRequest for a filter that no row can meet: the empty list would look like an answer."""
+    """Raises BadRequest for a filter that no row can match, since an empty list would hide the mistake."""
     for condition in query.filters:
         known = _WORDS.get(condition.field, ())
         if not known or condition.operator not in ("==", "!=") or condition.value in known:
@@ -41,7 +41,7 @@ async def _is_class_of_cluster(call: RestCall, condition: list_query.Filter) -> 
     except NotFound:
         return False
     except ApiError:
-        return True  # nobody knows; an empty list is no lie then
+        return True  # cannot be checked: do not refuse the filter
     return True
 
 

@@ -1,8 +1,8 @@
-"""The list items of the workloads that were shown last: pages are asked for again and again.
+"""A cache for the list items of the workloads shown last, since clients request the same pages again and again.
 
-A list item costs a tenth of a millisecond, most of it for fields that stay as they are until one of the workload's objects changes.
-Those of as many workloads as fit on a few pages are kept, with the other facts that a row remembers (`WorkloadRow.known`), and are
-forgotten with them.
+A list item takes 0.1 ms, most of it for fields that change only with the workload's objects. These fields are cached for as many
+workloads as fit on a few pages, among the other cached fields of a row (`WorkloadRow.known`), and cleared together with
+them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from rowlock.workloads import runai_json
 from rowlock.workloads.runai_json import SteadyFields, Workload
 
 MAX_ITEMS = 1000
-"""Workloads whose items are kept; each takes some 7 KiB."""
+"""Most workloads whose items are cached; each takes some 7 KiB."""
 STEADY_FIELDS = "steady fields"
-"""Their place in `WorkloadRow.known`."""
+"""Key of the cached fields in `WorkloadRow.known`."""
 
 
 class ListItems:
-    """The items that are kept, for all callers: a row holds what everybody who sees the workload sees of it."""
+    """The cached items, shared by all callers, since all who may see a workload see the same item."""
 
     def __init__(self, limit: int = MAX_ITEMS) -> None:
         self._limit = limit
         self._shown: dict[str, WorkloadRow] = {}
-        """By uid; the one that was shown longest ago comes first."""
+        """By uid, least recently shown first."""
 
     def item_json(self, row: WorkloadRow, workload: Workload) -> dict[str, Any]:
-        """The list item of a row, whose workload this is now. The caller may set fields of the item itself, and none within."""
+        """The list item of a row, whose current workload is given. The caller may set top-level fields of it, but must not change nested ones."""
         steady: SteadyFields | None = row.known.get(STEADY_FIELDS)
         if steady is None:
             steady = row.known[STEADY_FIELDS] = runai_json.steady_fields(workload)

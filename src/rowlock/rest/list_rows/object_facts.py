@@ -1,4 +1,4 @@
-"""What the informer cache asks of a node, of a pod group, and of a list of everything."""
+"""Helpers of the informer cache: facts about nodes and pod groups, and the differences between two lists."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def card_facts(node: Object | None) -> tuple[Any, ...] | None:
 
 
 class CardMemory:
-    """MiB of the cards of each node."""
+    """The memory of one card of each node, in MiB."""
 
     def __init__(self) -> None:
-        self._of_nodes: dict[str, int] = {}  # by node; "": the smallest, once somebody asked
+        self._of_nodes: dict[str, int] = {}  # by node; "" caches the smallest
 
     def note(self, node: str, before: Object | None, after: Object | None) -> bool:
-        """Note a node's cards. False where they are the same as before: most writes are heartbeats."""
+        """Update a node's cards; False if they did not change. Most writes of nodes are heartbeats."""
         if card_facts(before) == card_facts(after):
             return False
         for name in ("", node):
@@ -36,7 +36,7 @@ class CardMemory:
         return True
 
     def of(self, node: str) -> int:
-        """Of one card of the node; for "" of the smallest of all nodes; 0 when there is none."""
+        """MiB of one card of the node; for "" the smallest of all nodes; 0 if there is none."""
         if "" not in self._of_nodes:
             self._of_nodes[""] = min(self._of_nodes.values(), default=0)
         return self._of_nodes.get(node, 0)
@@ -49,15 +49,15 @@ def group_owner(group: Object) -> str:
 
 
 def group_order(group: Object) -> tuple[bool, str]:
-    """Among the pod groups of one workload: those that have not started come first."""
+    """Sort key for the pod groups of one workload: those that have not started come first."""
     return bool(objects.annotations(group).get(LAST_START_ANNOTATION)), objects.name(group)
 
 
 async def differences(
     known: Mapping[Key, Object], state: Mapping[Key, Object], budget: TurnBudget
 ) -> list[tuple[Key, Object | None]]:
-    """What makes the new state of the known one: objects that are new or changed, then None for each that is gone. Neither may
-    change meanwhile; others have their turns."""
+    """The differences from `known` to `state`: new and changed objects, then None for each missing one. Yields to the event loop;
+    neither mapping may change meanwhile."""
     found: list[tuple[Key, Object | None]] = []
     for key, obj in state.items():
         await budget.pause_if_due()

@@ -1,4 +1,4 @@
-"""Filter and sort workloads in steps, so that a list of any size lets other tasks of the event loop have their turn."""
+"""Filter and sort workloads in steps, so that a list of any size does not block the event loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from rowlock.rest.list_rows.workload_rows import FIELDS, WorkloadRow
 from rowlock.workloads import list_query
 
 _TURN = 0.001
-"""Seconds of steps before other tasks of the event loop get their turn. A turn costs as much as reading a hundred rows."""
+"""Seconds of steps before yielding to the event loop, which costs as much as reading a hundred rows."""
 
 
 class SortedRows:
-    """Answers that stay as long as no workload comes or goes: filtered and sorted by what never changes of one. The pages
-    of one list, and a list that is polled, need the same rows."""
+    """Caches results that are filtered and sorted only by fields that never change, until a workload is added or deleted. The
+    pages of one list, and a polled list, need the same rows."""
 
     _FIELDS = frozenset({"name", "namespace", "createdAt"})
     _MAX_KEPT = 16
@@ -24,10 +24,10 @@ class SortedRows:
     def __init__(self) -> None:
         self._rows: Sequence[WorkloadRow] = ()
         self._kept: dict[_Selection, Sequence[WorkloadRow]] = {}
-        """The one that was asked for longest ago comes first."""
+        """Least recently used first."""
 
     def find(self, rows: Sequence[WorkloadRow], query: list_query.Query) -> Sequence[WorkloadRow] | None:
-        """What the query selects of these rows, where that was kept. The cache makes a new list when there are others."""
+        """The cached result of the query for these rows, or None. The informer cache makes a new list when its rows change."""
         selection = _selection_of(query)
         if rows is not self._rows or selection not in self._kept:
             return None
@@ -35,7 +35,7 @@ class SortedRows:
         return found
 
     def keep(self, rows: Sequence[WorkloadRow], query: list_query.Query, found: Sequence[WorkloadRow]) -> None:
-        """Keep what the query selects of these rows, if it is an answer that stays."""
+        """Cache the result of the query for these rows, if it only depends on fields that never change."""
         fields = {query.sort, *(condition.field for condition in query.filters)} - {""}
         if not fields or not fields <= self._FIELDS or query.search:
             return
@@ -75,7 +75,7 @@ async def select_rows(
                 began = time.perf_counter()
     except StopIteration as end:
         found: Sequence[WorkloadRow] = end.value
-        if name is None:  # the few of one name are another list each time
+        if name is None:  # the rows of one name are a new list each time
             sorted_rows.keep(everything, parsed_query, found)
         return found
     except KeyError:  # a workload was deleted between two steps: start again; cached fields make that quick

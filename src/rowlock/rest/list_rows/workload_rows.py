@@ -47,7 +47,7 @@ class RowSource(Protocol):
 
 @dataclass(slots=True, eq=False)
 class WorkloadRow:
-    """A workload in a list, with the job as it is now; `FIELDS` reads the rest when a query asks for it."""
+    """A workload in a list, with its current job; `FIELDS` reads other fields when a query needs them."""
 
     uid: str
     job: Object
@@ -56,7 +56,7 @@ class WorkloadRow:
     namespace: str
     created_at: str
     known: dict[str, Any] = field(default_factory=dict, repr=False)
-    """Field → value, as read since the workload's last change."""
+    """Field → value, cached since the workload's last change."""
 
     @property
     def project(self) -> Project:
@@ -89,7 +89,7 @@ def _allocated_gpus(row: WorkloadRow) -> Any:
 
 
 def _idle_gpus(row: WorkloadRow) -> int | None:
-    """Read anew each time: it changes without a change of the workload's objects."""
+    """Not cached, because it changes without a change of the workload's objects."""
     workload = row.cache.workload(row.uid) if row.cache.phase(row.uid) in ("Running", "Degraded") else None
     return count_idle_gpus(workload.pods, workload.latest_usage, row.cache.clock()) if workload else None
 
@@ -127,7 +127,7 @@ FIELDS: list_query.Readers[WorkloadRow] = {
     "idleGpus": _idle_gpus,
     "idleAllocatedGpus": _idle_gpus,
 }
-"""How each field of `query.FIELDS` is read from a row."""
+"""Field → how it is read from a row."""
 
 
 async def read_ahead(rows: Sequence[WorkloadRow]) -> None:

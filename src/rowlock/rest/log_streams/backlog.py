@@ -1,7 +1,7 @@
-"""The order of what several logs hold already when they begin to be followed: by time, as in a merged log at rest.
+"""The order of the lines that several logs already contain when a client begins to follow them: by time.
 
-A log that is followed does not say where its past ends. So the last line of each is read first, by its time; until all logs have
-come so far, the oldest of their next lines goes first. From then on lines are told as they come.
+A followed log does not say where its existing lines end. So the time of each log's last line is read first; until all logs have
+reached theirs, the oldest of their next lines is sent first. After that lines are sent as they arrive.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from rowlock import objects
 from rowlock.objects import Object
 
 _SILENCE_S = 1.0
-"""Seconds without a line after which a log counts as read: its last line may be unfinished, or may have been removed."""
+"""Seconds without a line after which a log's backlog counts as read: its last line may be unfinished, or removed."""
 Life = tuple[str, int]
-"""One life of a rank: `attempt` in `logs.py`."""
+"""One run of a rank's container: see `attempt` in `logs.py`."""
 
 
 class BacklogOrder:
-    """Followers ask for their turn before they tell a line, and say when they have told it. `ends`: the time of the last line of each
-    log that takes part, as text that sorts by time."""
+    """Followers await their turn before they send a line, and report when it is sent. `ends`: the time stamp of the last line of each
+    participating log, as text that sorts by time."""
 
     def __init__(self, ends: Mapping[Life, bytes]) -> None:
         self._ends = dict(ends)
@@ -32,7 +32,7 @@ class BacklogOrder:
         return not self._ends
 
     async def wait_for_turn(self, life: Life, stamp: bytes) -> None:
-        """Wait until no log that takes part can have an older line than this one."""
+        """Wait until no participating log can have an older line than this one."""
         if life in self._ends:
             self._heads[life] = stamp
             self._wake()
@@ -41,26 +41,26 @@ class BacklogOrder:
             try:
                 async with asyncio.timeout(
                     _SILENCE_S
-                ):  # in this task: one of its own would miss what changes before it begins
+                ):  # waits in this task: a new task would miss changes before it starts
                     await self._changed.wait()
             except TimeoutError:
                 self._leave_silent()
 
     def note_told(self, life: Life, stamp: bytes) -> None:
-        """The line is out; a log that has told its last line of then takes part no longer."""
+        """The line has been sent. With the last line of its backlog, a log stops participating."""
         self._heads.pop(life, None)
         if life in self._ends and stamp >= self._ends[life]:
             self.leave(life)
 
     def leave(self, life: Life) -> None:
-        """This log takes part no longer: it has told its past, or has ended."""
+        """This log stops participating, because its backlog has been sent or it has ended."""
         self._heads.pop(life, None)
         if self._ends.pop(life, None) is not None:
             self._wake()
 
     def _is_next(self, life: Life, stamp: bytes) -> bool:
         if life not in self._ends:
-            return False  # a line of now waits until the past is told
+            return False  # a new line waits until all backlogs have been sent
         return self._heads.keys() == self._ends.keys() and stamp == min(self._heads.values())
 
     def _leave_silent(self) -> None:
@@ -72,7 +72,7 @@ class BacklogOrder:
 
 
 def started_before(pod: Object, moment: float) -> bool:
-    """Whether its main container began to run before, in this life or an earlier one."""
+    """Whether a container of the pod started before this moment, in its current or last run."""
     for status in objects.dig(pod, "status.containerStatuses", []):
         for state in (status.get("state") or {}, status.get("lastState") or {}):
             for facts in state.values():

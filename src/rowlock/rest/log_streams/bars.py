@@ -1,4 +1,4 @@
-"""Progress bars for followers that take whole lines alone: a line that is written over for hours is shown now and then."""
+"""Progress bars for followers that only accept whole lines: a line that is overwritten for hours is shown from time to time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from rowlock.rest.log_streams.lines import STATE
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
-"""Seconds until a bar is shown for the first time, and, from time to time doubled, between two times at most."""
+"""Seconds until a bar is first shown, and the longest pause between two times; the pause doubles each time."""
 
 
 async def show_bars(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same lines without the states among them, but with some states of one that lasts, as lines. `lines`: `split_lines` with states."""
+    """The lines without their states, except that some states of a long-lasting bar are yielded as lines. `lines` come from `split_lines`."""
     state, pause, due = b"", FIRST_PAUSE_S, 0.0
     following: asyncio.Future[bytes | None] | None = None
     try:

@@ -16,11 +16,11 @@ from rowlock.rest.log_streams.rows import Rows, final_state, shorten, split_stam
 
 log = logging.getLogger("rowlock.rest")
 MAX_LINE = 1 << 20
-"""Bytes of a line at most; a longer line is split."""
+"""Most bytes of a line; a longer line is split."""
 STATE = b"\r"
 """Prefix of a state in the stream: an unfinished line, which the next state or line of the same rank replaces."""
 _MERGED_READ, _SMALLEST_READ = 1 << 23, 1 << 12
-"""Bytes that are read of all logs that are merged, together, before the first of their lines is out; of one of them at least."""
+"""Bytes read from all merged logs together before the first line is sent, and the least number read from each."""
 _LOCAL_RANK = re.compile(rb"\[default([0-9]{1,4})\]:")
 """The prefix that torchrun puts before each line of its ranks with `--tee 3` (`PET_TEE=3`); their role is "default"."""
 
@@ -34,7 +34,7 @@ class LineTag:
     first_rank: int | None = None
 
     def put_before(self, line: bytes, *, stamped: bool) -> bytes:
-        """`stamped`: the line begins with a time and a blank."""
+        """The line with its prefix. `stamped`: it begins with a time and a blank."""
         if self.first_rank is not None:
             stamp, text = split_stamp(line, stamped)
             if found := _LOCAL_RANK.match(text):
@@ -42,7 +42,7 @@ class LineTag:
         return f"[{self.label}] ".encode() + line
 
     def failure_line(self, error: Exception) -> bytes:
-        """What stands in place of the rest of a log that cannot be read."""
+        """The line that replaces the rest of a log that cannot be read."""
         if not isinstance(error, ApiError | OSError):
             log.error("the log of %s cannot be read", self.label, exc_info=error)
         return f"rowlock: the log of {self.label} ends here: {str(error) or type(error).__name__}\n".encode()
@@ -76,8 +76,8 @@ async def split_lines(
 
 
 async def lines_of_local_rank(lines: AsyncIterator[bytes], local_rank: int, *, stamped: bool) -> AsyncIterator[bytes]:
-    """Of a pod in which torchrun starts several ranks: the lines of one of them (0 is the pod's first), without their mark, and
-    those that bear none. `stamped`: each line begins with a time and a blank."""
+    """The lines of one rank of a pod in which torchrun starts several (0 is the pod's first), without torchrun's prefix, and the lines
+    without a prefix. `stamped`: each line begins with a time and a blank."""
     async for line in lines:
         mark = STATE if line.startswith(STATE) else b""
         stamp, text = split_stamp(line.removeprefix(mark), stamped)
@@ -99,7 +99,7 @@ async def take_lines(lines: AsyncIterator[bytes], count: int | None) -> AsyncIte
 
 
 def merge_options(options: LogOptions, count: int) -> LogOptions:
-    """How each of `count` logs is read that are merged by time: the more there are, the less of each is held at once."""
+    """Options for reading each of `count` logs that are merged by time: the more logs, the smaller the reads of each."""
     read_size = max(_SMALLEST_READ, _MERGED_READ // max(1, count))
     return replace(options, timestamps=True, read_size=min(options.read_size, read_size))
 
@@ -107,8 +107,8 @@ def merge_options(options: LogOptions, count: int) -> LogOptions:
 async def merge_by_time(
     streams: list[tuple[bytes, LineTag, AsyncIterator[bytes]]], *, timestamps: bool
 ) -> AsyncIterator[bytes]:
-    """Merge lines of several logs by their time stamps; lines of one time come in the order of their streams. Each stream is (first
-    line, its tag, the following lines). The list is emptied, so that no stream outlives its end."""
+    """Merge lines of several logs by time stamp; lines with the same time keep the order of their streams. Each stream is (first line,
+    its tag, the following lines). Empties the list, so that each stream is freed at its end."""
     heap = [(_stamp_of(line), number, line, tag, lines) for number, (line, tag, lines) in enumerate(streams)]
     streams.clear()
     heapq.heapify(heap)
@@ -119,7 +119,7 @@ async def merge_by_time(
         await budget.pause_if_due()
         try:
             next_line = await anext(lines, None)
-        except Exception as error:  # noqa: BLE001 (said; the other logs go on)
+        except Exception as error:  # noqa: BLE001 (reported as a line; the other logs go on)
             yield tag.failure_line(error)
             next_line = None
         if next_line is None:
