@@ -1,5 +1,5 @@
-"""`rowlock check`: tell for manifests, without writing anything, whether the cluster would admit them, and which fields
-have surprising effects."""
+"""`rowlock check`: report whether the cluster would admit manifests, and which fields have surprising effects, without
+writing anything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rowlock.training.frameworks.registry import FRAMEWORKS
 from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_KIND = 200
-"""Characters of a kind or a version that messages repeat at most."""
+"""Most characters of a kind or version quoted in messages."""
 
 
 async def check(call: RestCall) -> Any:
@@ -30,7 +30,7 @@ async def check(call: RestCall) -> Any:
     results = []
     for obj in manifests:
         results.append(await _check_object(call, obj, namespace))
-        await asyncio.sleep(0)  # a dry run never yields: let other requests run
+        await asyncio.sleep(0)  # a dry run never yields to the event loop
     return {"results": results}
 
 
@@ -58,7 +58,7 @@ async def _check_object(call: RestCall, obj: Object, namespace: str) -> dict[str
 
 
 async def _pod_remarks(call: RestCall, job: Object) -> list[str]:
-    """What the operator accepts, and no pod can be made with. (A replica's restartPolicy has a remark of its own.)"""
+    """Remarks on fields that the operator accepts but with which no pod can be created. (A replica's restartPolicy has its own remark.)"""
     causes = [cause for _, cause in await pod_causes(call, job) if cause.field != "spec.restartPolicy"]
     return [
         f"the job is accepted, but no pod can be made with it: {c.field}: {c.message}" for c in dict.fromkeys(causes)
@@ -66,7 +66,7 @@ async def _pod_remarks(call: RestCall, job: Object) -> list[str]:
 
 
 async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
-    """One sentence per image that cannot be run here, for a pod or job; None without embedded nodes."""
+    """One sentence per image of a pod or job that cannot run here; [] without embedded nodes."""
     if call.context.image_problems is None:
         return []
     problems = [text for pod in _pod_templates(kind, obj) for text in await call.context.image_problems(pod)]
@@ -74,10 +74,10 @@ async def image_problems(call: RestCall, kind: kinds.Kind, obj: Object) -> list[
 
 
 def machine_remarks(call: RestCall, kind: kinds.Kind, obj: Object) -> list[str]:
-    """What its pods ask for and do not get here, a sentence each; None without embedded nodes."""
+    """One sentence for each thing that its pods request but do not get on this machine; [] without embedded nodes."""
     if call.context.pod_remarks is None:
         return []
-    place = {"namespace": objects.namespace(obj)}  # short names of Services belong to it
+    place = {"namespace": objects.namespace(obj)}  # short Service names are resolved in it
     templates = [{**pod, "metadata": {**(pod.get("metadata") or {}), **place}} for pod in _pod_templates(kind, obj)]
     remarks = [text for pod in templates for text in call.context.pod_remarks(pod)]
     return list(dict.fromkeys(remarks))

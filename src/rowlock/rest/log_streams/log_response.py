@@ -1,4 +1,4 @@
-"""A log as a response of HTTP: it goes on until its end, until its reader goes, or until the reader's token counts no longer."""
+"""A log as an HTTP response: it lasts until the log's end, until the reader disconnects, or until the reader's token expires."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from rowlock.errors import ApiError
 from rowlock.http_server.disconnects import wait_for_disconnect
 
 CALLER_REVIEW_S = 10.0
-"""Seconds between two looks whether the token of who reads a log still counts."""
+"""Seconds between two checks whether the reader's token is still valid."""
 
 
 class LogResponse(Response):
     """A response that streams text until its end or until the client disconnects.
 
-    Starlette's own goes through anyio, whose import for the first log would hold the event loop for 50 ms."""
+    Starlette's StreamingResponse uses anyio, whose import at the first log would block the event loop for 50 ms."""
 
     def __init__(self, body: AsyncGenerator[bytes]) -> None:
         self.status_code, self.background, self._body = 200, None, body
         self._is_line_over = True
         self.check_caller: Callable[[], Awaitable[None]] | None = None
-        """Raises Unauthorized once the caller's token counts no longer; None for one that counts for ever."""
+        """Raises Unauthorized once the caller's token is no longer valid; None if the token never expires."""
         self.init_headers({"content-type": "text/plain; charset=utf-8"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,11 +54,11 @@ class LogResponse(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _wait_until_refused(self, check_caller: Callable[[], Awaitable[None]]) -> str:
-        """Returns when the caller's token counts no longer, with what is said of it."""
+        """Return the error message once the caller's token is no longer valid."""
         while True:
             await asyncio.sleep(CALLER_REVIEW_S)
             try:
                 await check_caller()
-            except ApiError as error:  # a caller that cannot be checked now was not refused
+            except ApiError as error:  # go on if the token cannot be checked now
                 if error.code == 401:
                     return error.message

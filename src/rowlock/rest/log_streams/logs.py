@@ -1,8 +1,8 @@
-"""Logs over REST: of one pod, and of all pods of a workload in one stream, every line under its rank.
+"""Logs over REST: of one pod, or of all pods of a workload in one stream, every line prefixed with its rank.
 
-Nothing of a log is kept here; `Api.log` gives the bytes, also of a job's pods that are gone, where they are kept. A followed stream waits for pods that have not started,
-goes on through restarts of a rank, and ends when the workload has. Ranks that outlive the master are heard to their
-end; one that was started again is not heard for ever: it may wait for a master that is done.
+No logs are stored here; `Api.log` reads them, also those kept of deleted pods. A followed stream waits for pods that have not
+started, continues through restarts of a rank, and ends with the workload. Ranks that outlive the master are followed to their
+end, but a restarted one only for a limited time, because it may wait for a master that has completed.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from rowlock.workloads.runai_json import Workload
 _FIRST_CHUNK_TIMEOUT = 0.25
 """Seconds to wait for the first bytes, so that an error can still become a status code."""
 _DRAIN_TIMEOUT = 2.0
-"""Seconds that followers continue after the end of the job; a parameter server, or a rank of a failed job, may never end."""
+"""Seconds for which pods that still run are followed after the job's end: a parameter server or a rank of a failed job may never end."""
 _DRAIN_STEP = 0.05
-"""Seconds between two checks whether the reader has taken everything."""
+"""Seconds between two checks whether the reader has received everything."""
 _RESTARTED_RANK_GRACE = 30.0
-"""Seconds after the end of a job in which restarted ranks are still followed."""
+"""Seconds after the end of a job for which restarted ranks are still followed."""
 _QUEUE_SIZE = 1000
 _YOUNG_S, _PAST_TIMEOUT = 2.0, 2.0
-"""Seconds: younger logs are told as they come, and nobody waits longer to know where the past of one ends."""
+"""Seconds: logs of pods younger than this need no ordering, and the longest wait for the last line of an existing log."""
 
 
 # ---------------------------------------------------------------- endpoints
 
 
 async def pod_logs(call: RestCall) -> Any:
-    """The log of one pod of an existing workload, also of a deleted one."""
+    """The log of one pod of an existing workload, also of a deleted pod."""
     log_options, workload, pod_word = parse_log_options(call), find_workload(call), str(call.path["pod"])
     pod, source = find_pod(workload, pod_word), _source(call, workload)
     if pod is None:
@@ -76,7 +76,7 @@ async def pod_logs(call: RestCall) -> Any:
 
 
 def find_pod(workload: Workload, word: str) -> Object | None:
-    """The pod that a word means: a name, a uid, a rank, or `chief`. One that is gone, or was never made, has no uid."""
+    """The pod for a word: its name, uid or rank, or `chief`. A pod that was deleted or never created has no uid."""
     pods = [*workload.pods, *ranks.gone_pods(workload.job, workload.pods)]
     if word == "chief":
         return ranks.chief_pod(pods)
@@ -84,13 +84,13 @@ def find_pod(workload: Workload, word: str) -> Object | None:
 
 
 def no_pod_error(job: Object, word: str, names: list[str]) -> NotFound:
-    """The error for a word that means none of the pods with these names."""
+    """The error for a word that matches no pod; `names` are those of the existing pods."""
     hint = f" Its pods: {', '.join(names)}." if names else " It has no pods."
     return NotFound(f"Failed to find pod: '{word}' of job: '{objects.name(job)}'.{did_you_mean(word, names)}{hint}")
 
 
 def rank_word(workload: Workload, pod: Object) -> str:
-    """The rank of a pod as one word, as the lines of a merged log begin."""
+    """The rank of a pod as one word: its label in a merged log, with a hyphen."""
     return ranks.rank_label(workload.job, pod).replace(" ", "-")
 
 
@@ -105,7 +105,7 @@ def _waiting_reason(workload: Workload) -> str:
 
 
 async def workload_logs(call: RestCall, earlier: AsyncIterator[bytes] | None = None) -> Any:
-    """The logs of all pods of a workload that is there (`past_logs.py` has the route). A follower gets the lines of `earlier`, too."""
+    """The logs of all pods of an existing workload (`past_logs.py` has the route). Followers also get the lines of `earlier`."""
     log_options, workload = parse_log_options(call), find_workload(call)
     has_states = parse_bool(call.validate_query(*PARAMETERS), "progress")
     source = replace(_source(call, workload), has_states=has_states)
@@ -115,8 +115,8 @@ async def workload_logs(call: RestCall, earlier: AsyncIterator[bytes] | None = N
 
 
 def _has_run(job: Object) -> bool:
-    """Whether pods of the job may have run and been deleted. A job that only waits has none, so its logs are not looked
-    up."""
+    """Whether pods of the job may have run and been deleted. A job that has only been pending has none, so no logs are
+    looked up."""
     return any(
         objects.condition(job, word)
         for word in ("Running", "Restarting", "Suspended", "Succeeded", "Complete", "Failed")
@@ -124,7 +124,7 @@ def _has_run(job: Object) -> bool:
 
 
 def no_logs_error(workload: Workload) -> BadRequest:
-    """The error for a workload of which no pod has started and no earlier log is kept."""
+    """The error for a workload without a started pod or a kept log."""
     name = objects.name(workload.job)
     if workload.status().phase in ("Stopping", "Stopped"):
         return BadRequest(f"{name} is suspended and has no pods: `rowlock resume {name}` starts it again.")
@@ -136,8 +136,8 @@ def _source(call: RestCall, workload: Workload) -> _LogSource:
 
 
 async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogOptions) -> Response:
-    """The log of one pod as a response, as its program wrote it; with `progress` in lines as those of a merged log, and with `localRank`
-    only the lines of this one of the ranks that torchrun starts in it. What `tail` counts are the pod's lines. Raises BadRequest."""
+    """The log of one pod as a response, unchanged. With `progress` it is split into lines as in a merged log; with `localRank` only the lines
+    of this rank of those that torchrun starts in the pod are sent. `tail` counts lines of the pod. Raises BadRequest."""
     local_rank, has_states = parse_count(dict(call.query), "localRank"), parse_bool(dict(call.query), "progress")
     if local_rank is None and "progress" not in call.query:
         return await stream_response(chunks)
@@ -158,7 +158,7 @@ async def stream_pod(call: RestCall, chunks: AsyncIterator[bytes], options: LogO
 
 
 async def stream_response(lines: AsyncIterator[bytes]) -> Response:
-    """The stream as a response. An error before the first bytes is raised, so that it gets its status code."""
+    """The stream as a response. Raises an error that occurs before the first bytes, so that it becomes a status code."""
     first = asyncio.ensure_future(anext(lines, None))
     done, _ = await asyncio.wait({first}, timeout=_FIRST_CHUNK_TIMEOUT)
     if done:
@@ -199,22 +199,22 @@ def has_started(pod: Object) -> bool:
 
 
 def attempt(pod: Object) -> tuple[str, int]:
-    """Identifies one life of a rank: (pod's uid, of one that is gone its name; number of restarts)."""
+    """Identifies one run of a rank's container: (pod's uid, or the name of a deleted pod; number of restarts)."""
     states = objects.dig(pod, "status.containerStatuses", [])
     return objects.uid(pod) or objects.name(pod), max((int(s.get("restartCount") or 0) for s in states), default=0)
 
 
 _LineQueue = asyncio.Queue[bytes | None]
-"""Lines of all ranks; None is the end."""
+"""Lines of all ranks; None marks the end."""
 _EARLIER = ("", -1)
-"""Stands for all lives of ranks that were removed, beside the lives of those that are there."""
+"""The key for the lines of all ranks that were removed from the job, among the keys of the present ones."""
 
 
 async def _copy_to_queue(lines: AsyncIterator[bytes], queue: _LineQueue) -> None:
     try:
         async for line in lines:
             await queue.put(line)
-    except Exception as error:  # noqa: BLE001 (said; the ranks that are there go on)
+    except Exception as error:  # noqa: BLE001 (reported as a line; the present ranks go on)
         await queue.put(LineTag("the removed ranks").failure_line(error))
     finally:
         await _close_stream(lines)
@@ -229,13 +229,13 @@ class _LogSource:
     uid: str
     clock: Callable[[], float]
     has_states: bool = False
-    """Whether followers get states of unfinished lines."""
+    """Whether followers receive states of unfinished lines."""
 
     def read_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
         return self.api.log(objects.namespace(pod), objects.name(pod), replace(log_options, owner=self.uid))
 
     def read_gone_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
-        """The log of this job's last pod of that name. Raises ApiError when nothing is kept."""
+        """The log of this job's last pod with that name. Raises ApiError if none is kept."""
         return self.read_pod(pod, replace(log_options, previous=True, follow=False))
 
     async def follow_pod(self, pod: Object, log_options: LogOptions) -> AsyncIterator[bytes]:
@@ -278,7 +278,7 @@ class _LogSource:
         return [pod for pod in workload.pods if objects.phase(pod) not in ("Succeeded", "Failed")]
 
     def _remaining_grace(self) -> float | None:
-        """Seconds in which restarted ranks are still followed; None while the job is not over."""
+        """Seconds for which restarted ranks are still followed; None while the job runs."""
         workload = self.cache.workload(self.uid)
         completion_time = objects.seconds(objects.dig(workload.job, "status.completionTime", None)) if workload else 0.0
         return (
@@ -291,7 +291,7 @@ class _LogSource:
 
     async def read_all(self, workload: Workload, log_options: LogOptions) -> AsyncIterator[bytes]:
         """The logs of all pods, merged by time. A rank whose pod is missing or has not started is represented by its
-        last pod. Where the log of one cannot be read, a line says so; where none can, that is raised."""
+        last pod. A log that cannot be read is replaced by a line that says so; if none can be read, the error is raised."""
         started = [pod for pod in workload.pods if has_started(pod)]
         readable = len(started)
         gone = ranks.gone_pods(workload.job, started) if _has_run(workload.job) else []
@@ -307,8 +307,8 @@ class _LogSource:
             except (NotFound, BadRequest):
                 if number < len(started):
                     raise
-                continue  # nothing is kept of this rank
-            except Exception as error:  # noqa: BLE001 (said, or raised)
+                continue  # no log of this rank is kept
+            except Exception as error:  # noqa: BLE001 (reported as a line, or raised)
                 head, unread[line_tag(workload.job, pod)] = None, error
             readable += number >= len(started)
             if head is not None:
@@ -327,7 +327,7 @@ class _LogSource:
     async def follow_all(
         self, log_options: LogOptions, earlier: AsyncIterator[bytes] | None = None
     ) -> AsyncIterator[bytes]:
-        """Follow the logs of all pods, through restarts, until the workload is over. `earlier`: lines of ranks that the job no longer has."""
+        """Follow the logs of all pods, through restarts, until the workload ends. `earlier`: lines of ranks that were removed from the job."""
         queue = _LineQueue(_QUEUE_SIZE)
         feeder = asyncio.create_task(self._feed_queue(queue, log_options, earlier))
         try:
@@ -341,8 +341,8 @@ class _LogSource:
     async def _feed_queue(
         self, queue: _LineQueue, log_options: LogOptions, earlier: AsyncIterator[bytes] | None
     ) -> None:
-        """Ends the queue unless the reader has gone: the reader waits for nothing else, and gets an error, if there is one, from
-        this task."""
+        """Fill the queue and mark its end, also after an error, because the reader only waits for the queue. The error reaches the reader
+        when it awaits this task."""
         try:
             await self._follow_lives(queue, log_options, earlier)
         except Exception:
@@ -353,7 +353,7 @@ class _LogSource:
     async def _follow_lives(
         self, queue: _LineQueue, log_options: LogOptions, earlier: AsyncIterator[bytes] | None
     ) -> None:
-        """Start a follower for every life of every rank; when the workload is over, drain them."""
+        """Start a follower for every run of every rank; when the workload ends, drain them."""
         followers: dict[tuple[str, int], asyncio.Task[None]] = {}
         followed_names: set[str] = set()
         order = BacklogOrder(await self._ends_of_past(log_options))
@@ -380,8 +380,8 @@ class _LogSource:
             await queue.put(farewell)
 
     def _readable_pods(self, workload: Workload, followed_names: set[str]) -> list[Object]:
-        """The pods that have started; when the job is over, those that are gone and were not followed, too: they have no uid, and no
-        pod takes their place."""
+        """The pods that have started. When the job is over, also deleted pods that were not followed (they have no uid), since no new pod
+        will replace them."""
         gone = ranks.gone_pods(workload.job, workload.pods) if self.is_over() else []
         return [pod for pod in workload.pods if has_started(pod)] + [
             pod for pod in gone if objects.name(pod) not in followed_names
@@ -391,8 +391,8 @@ class _LogSource:
         """After the end of the job, read the log of every ended pod to its last line, however slow the reader is.
 
         A pod that still runs (a parameter server, a rank of a failed job) may print for ever. It gets a limited time, which
-        counts only while the reader waits, so that a slow reader still gets everything that was written before. So do its
-        earlier lives: the log of a life that had ended when it was asked for can be that of the life that runs."""
+        counts only while the reader waits, so that a slow reader still gets everything that was written before. The same goes for
+        its earlier runs, because the log requested for an ended run can be that of the current one."""
         workload = self.cache.workload(self.uid)
         running = {objects.uid(pod) for pod in self._running_pods(workload)} if workload else set()
         ending = {follower for (uid, _), follower in followers.items() if uid not in running}
@@ -424,14 +424,14 @@ class _LogSource:
             if workload is None or self._is_finished():
                 return True
             if grace is None and self._remaining_grace() is not None:
-                return True  # the job is over now: from here on the wait has an end, and no change may come before it
+                return True  # the job has ended: return so that the next wait has a time limit, since no other change may follow
             return any(has_started(p) and attempt(p) not in followers for p in workload.pods)
 
         await self.cache.wait_until(self.uid, has_news, grace or None)
 
     async def _ends_of_past(self, log_options: LogOptions) -> dict[tuple[str, int], bytes]:
-        """The time of the last line of each log that is there already, for those that started a while ago; {} where there is nothing to
-        put in order."""
+        """The time stamp of the last line of each existing log whose pod started at least `_YOUNG_S` ago; {} if fewer than two need
+        ordering."""
         workload, options = self.cache.workload(self.uid), replace(log_options, follow=False, tail=1, timestamps=True)
         pods = [pod for pod in workload.pods if started_before(pod, self.clock() - _YOUNG_S)] if workload else []
         if len(pods) < 2 or log_options.tail == 0:
@@ -465,8 +465,8 @@ class _LogSource:
                 await queue.put(state + tag.put_before(shown, stamped=log_options.timestamps))
                 order.note_told(life, stamp.rstrip())
         except (NotFound, BadRequest):
-            return  # the pod was deleted before it was read: its next life has its own follower
-        except Exception as error:  # noqa: BLE001 (said; the other ranks go on)
+            return  # the pod was deleted before it was read; its successor has its own follower
+        except Exception as error:  # noqa: BLE001 (reported as a line; the other ranks go on)
             await queue.put(tag.failure_line(error))
         finally:
             order.leave(life)

@@ -1,4 +1,4 @@
-"""What a request for logs asks for: its query as `LogOptions`."""
+"""The query of a request for logs, parsed into `LogOptions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARAMETERS = (
     "limitBytes", "prefix", "progress", "attempt",
 )  # fmt: skip
 _POD_PARAMETERS = ("localRank",)
-"""Of the log of one pod besides."""
+"""Additional parameters for the log of one pod."""
 _COUNT = re.compile(r"[0-9]{1,18}")
 _MAX_SECONDS = 1e10
 _MAX_QUOTED = 60
@@ -46,7 +46,7 @@ def parse_bool(params: dict[str, str], name: str) -> bool:
 
 
 def parse_count(params: dict[str, str], *names: str) -> int | None:
-    """The first of these parameters that is given, a whole number; None where none is, or -1. Raises BadRequest."""
+    """The first given of these parameters, a whole number; None if none is given or it is -1. Raises BadRequest."""
     for name in names:
         value = params.get(name)
         if value and value != "-1":

@@ -1,6 +1,6 @@
-"""Rows of a terminal that a program writes over: nested progress bars go down a row, draw, and come up again (`ESC [ A`).
+"""Terminal rows that a program overwrites: nested progress bars move down a row, draw, and move up again (`ESC [ A`).
 
-A row becomes a line when it is out of the program's reach, or the program has drawn no more. Pure.
+A row becomes a line when the program can no longer reach it, or has stopped redrawing. Pure.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfhlsu]")
-"""Terminal sequences that move the cursor or clear the screen; they are removed, because they assume the program's own
-terminal."""
+"""Terminal sequences that move the cursor or clear the screen. They are removed, since they only make sense in the
+program's own terminal."""
 _UP = re.compile(rb"\x1b\[([0-9]{0,3})A")
 _ERASES = re.compile(rb"\r|\x1b\[[0-2]?K")
 _MAX_REACH = 50
-"""Rows above the last that can be written over."""
+"""Most rows above the last one that can be overwritten."""
 _MAX_UPS = 200
-"""Moves in one line that count."""
+"""Most upward moves evaluated in one line."""
 _LONGEST_DRAWN = 1 << 16
-"""Bytes of a line in which moves count: to look for them in a megabyte takes a fifth of a second."""
+"""Moves are only evaluated in lines up to this many bytes: searching a megabyte takes 0.2 s."""
 
 
 def final_state(line: bytes, *, stamped: bool = False) -> bytes:
@@ -29,7 +29,7 @@ def final_state(line: bytes, *, stamped: bool = False) -> bytes:
 
 
 def split_stamp(line: bytes, stamped: bool) -> tuple[bytes, bytes]:
-    """`("2026-01-01T00:00:00Z ", "text")`; the first is empty where lines bear no time."""
+    """The time stamp and the text: `("2026-01-01T00:00:00Z ", "text")`; the first is empty if lines have no time stamp."""
     if not stamped:
         return b"", line
     stamp, blank, text = line.partition(b" ")
@@ -37,7 +37,8 @@ def split_stamp(line: bytes, stamped: bool) -> tuple[bytes, bytes]:
 
 
 def shorten(rest: bytes, *, stamped: bool) -> bytes:
-    """An unfinished line without what it has written over, so that a bar of hours stays short; still one that was drawn over."""
+    """An unfinished line without its overwritten parts, so that a bar of hours stays short. It keeps a carriage return, and so still
+    counts as overwritten."""
     stamp, text = split_stamp(rest, stamped)
     end = 0
     if len(text) <= _LONGEST_DRAWN:
@@ -54,21 +55,21 @@ def _visible_text(text: bytes) -> bytes:
 
 
 class Rows:
-    """What stands in the rows that may still change. Rows are counted from the first in reach of the first upward move."""
+    """The rows that may still change. Row 0 is the program's position when tracking began; upward moves may lead to negative rows."""
 
     def __init__(self) -> None:
         self._held: dict[int, bytes] = {}
         self._bars: set[int] = set()
-        """Those of the held rows that were drawn over: they may be again."""
+        """The held rows that were overwritten, and may be again."""
         self._bottom = self._cursor = 0
         self._reach = 0
-        """So many rows the program has gone up, lately; 0: each line is final when it ends."""
+        """Most rows that the program has moved up lately; 0: each line is final when it ends."""
         self._quiet = 0
-        """Lines since it has gone up."""
+        """Lines since the last upward move."""
         self._last = b""
 
     def end_line(self, line: bytes, *, stamped: bool) -> list[bytes]:
-        """The lines that are final now that this one ends, without their newlines."""
+        """Process the end of a line; returns the lines that are final now, without newlines."""
         if len(line) > _LONGEST_DRAWN:
             return [*self.take_held(), final_state(line, stamped=stamped)]
         if not self._reach and not (b"\x1b[" in line and _UP.search(line)):
@@ -79,18 +80,18 @@ class Rows:
             self._cursor += 1
             return []
         self._bottom = self._cursor = self._bottom + 1
-        if self._quiet > 2 * self._reach + 1:  # a bar that is made anew has ended lines before it goes up
+        if self._quiet > 2 * self._reach + 1:  # a new bar ends some lines before its first upward move
             return self.take_held()
         final = [row for row in self._held if row not in self._bars or row < self._bottom - self._reach]
         return self._take(max(final, default=-_MAX_REACH))
 
     def take_held(self) -> list[bytes]:
-        """All rows that were waited for: nothing is drawn over any more."""
+        """Return all held rows as final lines, and stop tracking."""
         self._reach, self._cursor = 0, self._bottom
         return self._take(self._bottom)
 
     def state(self, rest: bytes, *, stamped: bool) -> bytes:
-        """What a bar shows while its line is unfinished: the row that was drawn last."""
+        """The current state of an unfinished line: the row that was drawn last."""
         stamp, text = split_stamp(rest, stamped)
         for piece in reversed(_UP.split(text, _MAX_UPS)[::2]):
             if (shown := _visible_text(piece)).strip():
@@ -98,7 +99,7 @@ class Rows:
         return self._last if self._reach else b""
 
     def _write(self, line: bytes, *, stamped: bool) -> bool:
-        """Whether the line goes up."""
+        """Apply a line to the held rows; returns whether it contains an upward move."""
         stamp, text = split_stamp(line, stamped)
         first, *others = _UP.split(text, _MAX_UPS)
         self._draw(stamp, first, is_whole=not others)

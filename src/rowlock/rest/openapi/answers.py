@@ -1,4 +1,4 @@
-"""The schemas of answers, by name. `tests/rest/test_openapi.py` holds every route to them."""
+"""The schemas of answers, by name. `tests/rest/test_openapi.py` checks every route against them."""
 
 from __future__ import annotations
 

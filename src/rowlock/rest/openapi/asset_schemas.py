@@ -1,4 +1,4 @@
-"""The schemas of assets: of each kind's `spec` in requests, and of credentials, whose answers lack what is secret."""
+"""The schemas of assets: each kind's `spec` in requests, and credentials, whose answers omit the secrets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_TEXT: dict[str, Schema] = {
     "readOnly": FLAG, "existingPvc": FLAG, "ephemeral": FLAG, "claimInfo": OBJECT, "secretRef": OBJECT,
     "keyValuePairs": list_of(record(key=TEXT, value=TEXT)), "keys": list_of(TEXT),
 }  # fmt: skip
-"""Fields of data sources and credentials that are no text."""
+"""Fields of data sources and credentials that are not text."""
 
 
 def _spec_schema(row: AssetKind) -> Schema:
@@ -44,7 +44,7 @@ def _spec_schema(row: AssetKind) -> Schema:
 
 
 def _credential_spec(row: CredentialKind) -> Schema:
-    """Its own fields, or the name of a Secret that has them."""
+    """A credential's spec: its own fields, or the name of an existing Secret."""
     fields = {name: _NOT_TEXT.get(name, TEXT) for name in (*row.shown, *row.hidden)}
     return {"type": "object", "properties": {EXISTING: TEXT, **fields}, "additionalProperties": False}
 

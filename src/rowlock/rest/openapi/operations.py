@@ -1,4 +1,4 @@
-"""What each route takes and answers: `(method, path)` → its query, its body, its answer and the answer's status."""
+"""The request and answer of each route: `(method, path)` → query parameters, body, answer, status."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SAMPLES = ("metricType", "start", "end", "numberOfSamples")
 
 
 class Operation(NamedTuple):
-    """What a route takes and answers. `answer`: the name of a schema, "text" for a stream of lines, "" for an empty
-    answer."""
+    """Request and answer of a route. `answer` and `body` are names of schemas; "text" means a stream of lines, "" an empty
+    one."""
 
     answer: str
     code: int = 200
@@ -221,4 +221,4 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     )
     for method, path, operation in rows
 }
-"""Every route of `routes.py` has a row here; a test says which one lacks."""
+"""Every route of `routes.py` must have an entry; a test names missing ones."""

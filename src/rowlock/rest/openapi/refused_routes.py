@@ -1,4 +1,4 @@
-"""Routes of Run:ai's API that are not served, and why: the answer says the reason and what to do instead."""
+"""Routes of Run:ai's API that are not served; the answer gives the reason and what to do instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIXES = ("/api/v2/workloads", "/v1/k8s")
 
 
 class RefusedRoute(NamedTuple):
-    """`methods` separated by blanks, "" for all of them."""
+    """`methods` are separated by blanks; "" means all methods, and paths below `path` too."""
 
     methods: str
     path: str
@@ -47,8 +47,8 @@ def refusal_of(method: str, path: str) -> str:
 
 
 def methods_of_ids(routes: Sequence[Route]) -> dict[str, list[str]]:
-    """By path without parameters, the methods that it does not know, and with which its last word would be taken for an id: there
-    is no workload `distributed`."""
+    """Path without parameters → methods that it does not serve but another route would, taking its last word for an id (no workload
+    has the id `distributed`)."""
     own: dict[str, set[str]] = {}
     for route in routes:
         own.setdefault(route.path, set()).update(route.methods or ())

@@ -1,4 +1,4 @@
-"""The schemas of request bodies. Those of submits are read off the table of a submit's fields."""
+"""The schemas of request bodies. Those of submits are derived from the table of a submit's fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _spec_schema(names: tuple[str, ...]) -> Schema:
     rows = (row for row in SUBMIT_FIELDS if not row.refuse)
     plain_first = sorted(
         rows, key=lambda row: (row.const is not None, row.kind == "switch")
-    )  # a switch may stand for words
+    )  # a switch may share its path with words
     for row in plain_first:
         for path in submit_fields.paths(row):
             first, _, below = path.partition(".")

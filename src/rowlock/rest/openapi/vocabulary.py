@@ -30,20 +30,20 @@ def choice(*words: str) -> Schema:
 
 
 def record(**fields: Schema) -> Schema:
-    """An object with these fields, all of them there."""
+    """An object with these fields, all required."""
     return {"type": "object", "properties": fields, "required": sorted(fields)}
 
 
 def with_optional(schema: Schema, **fields: Schema) -> Schema:
-    """A record that may have these fields, too."""
+    """A record with additional optional fields."""
     return {**schema, "properties": {**schema["properties"], **fields}}
 
 
 def ref(name: str) -> Schema:
-    """The schema of this name."""
+    """A reference to the schema of this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def page_of(field: str, name: str) -> Schema:
-    """A page of a list: `next` is the next page's offset, where there is one."""
+    """A page of a list: `next` is the next page's offset, if there is one."""
     return with_optional(record(**{field: list_of(ref(name))}), next=WHOLE)
