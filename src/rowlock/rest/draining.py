@@ -12,7 +12,7 @@ MAX_DRAIN_S = 3_600
 
 
 async def drain(call: RestCall) -> Any:
-    """Refuse new jobs for `seconds` (1 to 3,600): the time that `rowlock down` needs at most."""
+    """POST /drain: refuse new jobs for `seconds` (1 to 3,600), the longest time that `rowlock down` needs. Raises BadRequest, Unsupported."""
     text = call.validate_query("seconds").get("seconds", "")
     if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= MAX_DRAIN_S):
         raise BadRequest(f"seconds must be a whole number from 1 to {MAX_DRAIN_S}")

@@ -23,7 +23,7 @@ _MAX_KIND = 200
 
 
 async def check(call: RestCall) -> Any:
-    """`{"objects": [...], "project": NAME}` → for each object the refusal ("" = admitted), a hint, and remarks."""
+    """POST /check: for each of `objects`, the refusal ("" means admitted), a hint, and remarks."""
     call.validate_query()
     body = await call.json()
     manifests, namespace = parse_manifests(body), project_namespace(call, body)

@@ -117,7 +117,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def _require_department(call: RestCall, name: str) -> None:
-    """Make the default department where it is missing. Raises BadRequest for another one that is."""
+    """Create the default department if it is missing. Raises BadRequest if another department is missing."""
     cache, api, department = call.context.cache, call.context.api, projects.to_department(name)
     if cache.queue(objects.name(department)) is not None:
         return
@@ -126,19 +126,19 @@ async def _require_department(call: RestCall, name: str) -> None:
             f"there is no department {name!r}: GET /api/v1/org-unit/departments lists them, and without"
             " parentId a project is in the default one"
         )
-    with suppress(AlreadyExists):  # another request has made it just now
+    with suppress(AlreadyExists):  # another request created it meanwhile
         await api.create(kinds.QUEUE, department, options=WRITE_OPTIONS)
 
 
 async def _restore_queue(call: RestCall, project: Project, requested: ProjectRequest) -> None:
-    """Make the queue of a project anew, with the quota that is asked for; somebody has deleted it. Nobody remembers its quota and its
-    department: what the request leaves out is as for a new project."""
+    """Recreate the deleted queue of a project with the requested quota and department. The old values are lost, so omitted fields get
+    the defaults of a new project."""
     await _require_department(call, requested.department)
     made = projects.to_queue(requested)
     queue = {**made, "metadata": {**made["metadata"], "name": project.queue}}
     try:
         await call.context.api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
-    except AlreadyExists:  # another request has made it just now
+    except AlreadyExists:  # another request created it meanwhile
         if requested.quota is not None:
             await set_queue_quota(call, project.queue, requested.quota)
 
@@ -148,8 +148,8 @@ def _has_lost_queue(call: RestCall, project: Project) -> bool:
 
 
 async def _create_or_take_up(call: RestCall, queue: Object) -> bool:
-    """Create the queue of a project; True for one that was there, because an earlier request was lost on its way. Raises AlreadyExists
-    for one that is used."""
+    """Create the queue of a project. Returns True if it replaced one left behind by an interrupted request. Raises AlreadyExists if the
+    queue is in use."""
     cache, api, name = call.context.cache, call.context.api, objects.name(queue)
     if cache.queue(name) is None:
         try:
@@ -160,15 +160,13 @@ async def _create_or_take_up(call: RestCall, queue: Object) -> bool:
             return False
     if call.rights is not None or not _is_left_behind(cache, queue):
         raise AlreadyExists(f"there is a queue {name!r} already; choose another name for the project")
-    await api.delete(
-        kinds.QUEUE, "", name
-    )  # an earlier project's, perhaps: its limits and what it has used are not this one's
+    await api.delete(kinds.QUEUE, "", name)  # it may be an earlier project's: do not inherit its limits and usage
     await api.create(kinds.QUEUE, queue, options=WRITE_OPTIONS)
     return True
 
 
 def _is_left_behind(cache: InformerCache, queue: Object) -> bool:
-    """Whether this queue of a project is there and no namespace uses it: an earlier request was lost on its way."""
+    """Whether this queue exists but no namespace uses it, because an earlier request was interrupted."""
     existing, name = cache.queue(objects.name(queue)), objects.name(queue)
     if existing is None or objects.is_deleting(existing) or any(one.queue == name for one in cache.projects().values()):
         return False
@@ -178,8 +176,8 @@ def _is_left_behind(cache: InformerCache, queue: Object) -> bool:
 
 
 async def update(call: RestCall) -> Any:
-    """PUT /org-unit/projects/{id}: new quotas, or another description; a project keeps its name, and what the request leaves
-    out stays. One whose queue was deleted gets it anew. Raises NotFound, BadRequest."""
+    """PUT /org-unit/projects/{id}: change quotas or the description of a project; omitted fields stay. It cannot be renamed.
+    A deleted queue is created again. Raises NotFound, BadRequest."""
     call.validate_query()
     project, body = find_project(call), await call.json()
     requested = projects.parse_project_request(
@@ -201,7 +199,7 @@ async def update(call: RestCall) -> Any:
 
 
 async def update_resources(call: RestCall) -> Any:
-    """PUT and PATCH /org-unit/projects/{id}/resources: the quotas alone, as a list. A project whose queue was deleted gets it anew.
+    """PUT and PATCH /org-unit/projects/{id}/resources: change only the quotas, given as a list. A deleted queue is created again.
     Raises NotFound, BadRequest."""
     project = find_project(call)
     quota, given = await parse_resources_body(call)
@@ -214,13 +212,11 @@ async def update_resources(call: RestCall) -> Any:
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /org-unit/projects/{id}: delete the namespace and the queue of a project without unfinished workloads, its policies, and
-    what its service accounts may do elsewhere. Raises NotFound, Conflict."""
+    """DELETE /org-unit/projects/{id}: delete the namespace and queue of a project without unfinished workloads, its policies, and the
+    access rules of its service accounts. Raises NotFound, Conflict."""
     call.validate_query()
     project = find_project(call)
-    call.require(
-        "delete", kinds.QUEUE, name=project.queue
-    )  # a caller who may not delete one of the two deletes neither
+    call.require("delete", kinds.QUEUE, name=project.queue)  # checked first: without either right nothing is deleted
     cache, api = call.context.cache, call.context.api
     rows = [row for row in cache.rows() if row.project.namespace == project.namespace]
     unfinished = [objects.name(row.job) for row in rows if cache.status(row.uid).phase not in TERMINAL]

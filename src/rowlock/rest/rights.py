@@ -1,7 +1,7 @@
-"""What a caller may do, in Kubernetes' terms: every route names the right that it needs.
+"""The rights of a caller, in Kubernetes' terms.
 
 Rights are checked three times. A route of `routes.py` names the `Right` that it needs. The cache of an endpoint
-(`VisibleCache`) holds only what its caller may read, so that nobody can guess names or ids. The `Api` of an endpoint
+(`VisibleCache`) holds only what its caller may read, so that names and ids cannot be guessed. The `Api` of an endpoint
 (`AuthorizedApi`) checks every verb.
 """
 
@@ -32,9 +32,9 @@ from rowlock.objects import Object
 from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 
 Scope = Literal["everybody", "cluster", "project", "workload", "list", "body", "batch", "asset", "rule"]
-"""Where a right is checked: nowhere; in the whole cluster; for the project, workload, asset or access rule that the path
-names; for each entry of a list, which is left out without it; for the place that the body names (the endpoint checks it);
-for each workload that the body names, which fails alone without it."""
+"""Where a right is checked: `everybody` nowhere; `cluster` in the whole cluster; `project`, `workload`, `asset` and `rule`
+for the object in the path; `list` for each entry, which is omitted without it; `body` by the endpoint, for the scope that
+the body names; `batch` for each workload in the body, which alone fails without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Rights(Protocol):
         ...
 
     def may_use_queue(self, queue: str) -> bool:
-        """Whether jobs of any namespace may use it."""
+        """Whether the user's jobs in any namespace may use the queue."""
         ...
 
 

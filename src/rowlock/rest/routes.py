@@ -1,5 +1,5 @@
-"""The table of endpoints: method, path, the Kubernetes right that it needs, the function that serves it. Literal paths come
-before those with a parameter."""
+"""The table of routes: method, path, required Kubernetes right, endpoint. Literal paths come before those with a
+parameter."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ async def serve_openapi(call: RestCall) -> dict[str, Any]:
 
 
 def _asset_routes(path: str, serve: Mapping[str, Endpoint]) -> tuple[RouteRow, ...]:
-    """The routes of one kind of asset; what is secret of a credential needs the right to its Secret besides, which the
-    endpoints ask for."""
+    """The routes of one kind of asset. Credentials also need the right to their Secret, which the endpoints
+    check."""
     path = f"{_ASSETS}/{path}"
     return (
         ("GET", path, _LIST_ASSETS, serve["index"]),

@@ -23,8 +23,8 @@ _MAX_NAMED = 200
 
 
 async def try_out(call: RestCall) -> Any:
-    """`{"projects": [{"id": ID or NAME, "gpuQuota": GPUs, -1 for unlimited}]}` → what would change. Raises BadRequest,
-    Conflict."""
+    """POST /scheduler/quota-what-if: what other quotas of `projects` (each an id or name, and `gpuQuota` in GPUs, -1 for unlimited)
+    would change. Raises BadRequest, Conflict."""
     call.validate_query()
     asked = _parse_quotas(call.context.cache, await call.json())
     take_snapshot = call.context.take_snapshot

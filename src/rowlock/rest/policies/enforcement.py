@@ -13,7 +13,7 @@ from rowlock.workloads.policies.policy import EffectivePolicy
 
 
 def policies_around(call: RestCall, word: str, project: str = "", department: str = "") -> list[Asset]:
-    """The policies of one workload type for a project and its department; without either, the cluster's."""
+    """The policies of one workload type that apply to a project and its department; without either, those of the cluster."""
     kind = policies.kind_of(word)
     return [one for one in call.context.cache.assets() if one.kind == kind and one.is_usable_in(project, department)]
 

@@ -135,7 +135,7 @@ def _checked_scope(call: RestCall, meta: AssetMeta) -> str:
 
 
 def endpoints(word: str) -> dict[str, Endpoint]:
-    """What is served at `/api/v2/policy/<word>`."""
+    """The endpoints at `/api/v2/policy/<word>`."""
 
     async def show(call: RestCall) -> Any:
         """GET /policy/TYPE: the policy of a scope, and the effective policy there. Raises NotFound, BadRequest."""

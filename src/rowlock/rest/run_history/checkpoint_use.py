@@ -1,4 +1,4 @@
-"""Makes sure that only one job at a time writes to a checkpoint directory."""
+"""Ensures that only one job at a time writes to a checkpoint directory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CheckpointReservations = MutableMapping[tuple[str, str], str]
 
 @contextmanager
 def reserve_checkpoints(cache: InformerCache, reservations: CheckpointReservations, job: Object) -> Iterator[None]:
-    """Holds the checkpoint directory for a job from the check until the cache has the job as one that runs, which the body waits
-    for: of two requests at the same moment the second is refused. Raises Conflict when another job uses it, or is about to."""
+    """Reserve the checkpoint directory for a job from the check until the `with` block ends, when the cache shows the job as unfinished.
+    So the second of two concurrent requests is refused. Raises Conflict if another job uses the directory, or is about to."""
     owner = checkpoints_owner(job)
     if not owner:
         yield

@@ -1,4 +1,4 @@
-"""GET /runs/{id}/curves: what a run printed, as curves. One reader makes them for `rowlock plot`, `rowlock diff` and the web UI."""
+"""GET /runs/{id}/curves: the metrics that a run printed, as curves, for `rowlock plot`, `rowlock diff` and the web UI."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from rowlock.rest.run_history.runs import require_run
 from rowlock.workloads import pods as ranks
 
 _MAX_ATTEMPTS = 100
-"""How many attempts of a rank are read: the newest ones."""
+"""Most attempts of a rank that are read, the newest ones."""
 _MAX_PIECE = 1 << 16
-"""Characters that are held of a piece that does not end."""
+"""Most characters kept of an unfinished piece."""
 _NAMES_OF_VALUES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 async def show(call: RestCall) -> Any:
-    """The curves of the rank that began first, or of `rank`, over all its attempts; `points`: how many of a curve at most. Values that
-    JSON does not have are the words NaN, Infinity and -Infinity. Raises NotFound, BadRequest."""
+    """GET /runs/{id}/curves: the curves of the first rank, or of `rank`, over all its attempts, with at most `points` points each.
+    Values that JSON lacks are the strings NaN, Infinity and -Infinity. Raises NotFound, BadRequest."""
     query = call.validate_query("rank", "points")
     rank, most = parse_count(query, "rank"), parse_count(query, "points")
     run = await require_run(call, str(call.path["id"]))
@@ -50,7 +50,7 @@ async def show(call: RestCall) -> Any:
 
 
 def _choose_rank(job: Object, lives: list[Life], rank: int | None) -> tuple[str, str]:
-    """The pod's name and what it is called; both empty where no program began. Raises BadRequest for a rank that there is not."""
+    """(pod's name, rank's label); both "" if no container started. Raises BadRequest for an unknown rank."""
     stubs = past_logs.stubs_by_rank(job, sorted({life.pod for life in lives}))
     labels = {ranks.rank_label(job, stub): objects.name(stub) for stub in stubs}
     if rank is None or not labels:
@@ -69,7 +69,7 @@ async def _read_life(call: RestCall, job: Object, life: Life, reader: CurveReade
 
 
 async def split_pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """Lines, and the states of lines that are written over, without their ends; of one without end its beginning."""
+    """Lines and states of overwritten lines, without their ends; an unfinished piece is cut to `_MAX_PIECE` characters."""
     decode, rest = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
     async for chunk in chunks:
         *pieces, rest = ENDS_OF_PIECES.split(rest + decode(chunk))

@@ -1,7 +1,7 @@
-"""Logs of the past: of a deleted workload, of an earlier attempt, of pods whose files only the archive has.
+"""Logs of deleted workloads, of earlier attempts, and of pods whose files only the archive has.
 
 A *life* is one run of a pod's container; the n-th life of a rank is its part of attempt n. The archive has ended lives; the
-kubelet has the last life of an existing pod. A follower of an ended life gets its whole log, and then the end.
+kubelet has the last lives of existing pods. Following an ended life returns its whole log and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.frameworks import has_jobs, replica_specs
 
 _SETTLE = 2.0
-"""Seconds to wait for a log that was archived a moment ago."""
+"""Seconds to wait for logs that are being archived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Life:
 
 
 async def find_lives(call: RestCall, uid: str) -> list[Life]:
-    """Every life of the ranks of the job with this uid, the oldest first. Raises Unavailable."""
+    """Every life of the ranks of the job with this uid, oldest first. Raises Unavailable."""
     archive = call.context.archive
     if archive is not None:
         await archive.settle(_SETTLE)
@@ -62,8 +62,8 @@ async def find_lives(call: RestCall, uid: str) -> list[Life]:
 
 
 def _sort_by_age(lives: list[Life], present: set[str]) -> list[Life]:
-    """The lives, the oldest first. Times of a status have whole seconds, those of a log do not. So restarts of a pod are
-    sorted by number, and existing pods come after deleted ones."""
+    """The lives, oldest first. A pod's status has whole seconds, a log finer ones; so restarts of a pod are sorted by number,
+    and existing pods come after deleted ones."""
     first: dict[str, float] = {}
     for life in lives:
         first[life.pod_uid] = min(life.began, first.get(life.pod_uid, life.began))
@@ -86,8 +86,8 @@ def _lives_of_pod(pod: Object) -> list[Life]:
 
 
 def choose_container(lives: list[Life], requested: str, job: Object, whose: str = "") -> list[Life]:
-    """The lives of one container per rank: the requested one, else the first of the replica's template. Raises BadRequest when there are
-    lives, of the pod or job `whose`, but none of the requested one."""
+    """The lives of one container per rank: the requested one, else the first of the replica's template. Raises BadRequest if there are
+    lives but none of the requested container; `whose` names the pod or job in the message."""
     if requested:
         chosen = [life for life in lives if life.container == requested]
         if lives and not chosen:
@@ -145,8 +145,8 @@ async def _merge(
         try:
             head = await anext(lines, None)
         except (NotFound, BadRequest):
-            continue  # it was deleted meanwhile
-        except Exception as error:  # noqa: BLE001 (said; the other ranks are read)
+            continue  # the log was deleted meanwhile
+        except Exception as error:  # noqa: BLE001 (reported as a line; the other ranks are read)
             yield tag.failure_line(error)
             continue
         if head is not None:
@@ -156,13 +156,13 @@ async def _merge(
 
 
 def stubs_by_rank(job: Object, names: Iterable[str]) -> list[Object]:
-    """Minimal Pods that have the names, and so the ranks, of deleted pods; in the order of ranks."""
+    """Minimal Pods with the names, and so the ranks, of deleted pods, sorted by rank."""
     stubs = {objects.name(stub): stub for stub in ranks.gone_pods(job, [])}
     return ranks.sort_by_rank(stubs.get(name) or _stub_of_removed(job, name) for name in names)
 
 
 def _stub_of_removed(job: Object, name: str) -> Object:
-    """The same of a pod that the job had before it was made smaller, or whose name ends at random; its name says its rank."""
+    """A minimal Pod for one that the job had before it was scaled down, or whose name has a random suffix; its rank is read from its name."""
     if has_jobs(job):
         found = {"labels": ranks.labels_by_name(job, name)}
         return {"metadata": {"name": name, "namespace": objects.namespace(job), **found}}
@@ -203,7 +203,7 @@ async def _past_run(call: RestCall) -> PastRun | None:
 
 
 async def _removed_lives(call: RestCall, job: Object) -> list[Life]:
-    """The lives of pods that are gone, and that the job in its present size does not have. One that never changed is not looked up."""
+    """The lives of deleted pods that the job in its current size does not have; not looked up for a job whose spec never changed."""
     if int(objects.meta(job).get("generation") or 1) <= 1:
         return []
     uid = objects.uid(job)
@@ -215,7 +215,7 @@ async def _removed_lives(call: RestCall, job: Object) -> list[Life]:
 def _lines_of_removed(
     call: RestCall, job: Object, removed: list[Life], options: LogOptions
 ) -> AsyncIterator[bytes] | None:
-    """The logs of ranks that were removed before the request began; None if there are none with the container asked for."""
+    """The merged logs of removed ranks; None if none has the requested container."""
     asked = [life for life in removed if options.container in ("", life.container)]
     if not asked:
         return None
@@ -224,8 +224,8 @@ def _lines_of_removed(
 
 
 async def _live_or_archived(call: RestCall, job: Object, options: LogOptions) -> Any:
-    """The logs of an existing workload: from its pods, or from the archive when the pods' files are gone, or when the job was made
-    smaller: then its replicas no longer say which pods it had."""
+    """The logs of an existing workload: from its pods, or from the archive if the pods' files are gone or the job was scaled down, since
+    its replicas then no longer tell which pods it had."""
     removed = await _removed_lives(call, job)
     if removed and not options.follow:
         return await _answer_merged(call, job, options, None)
@@ -251,7 +251,7 @@ def _reader(call: RestCall, job: Object) -> _LifeReader:
 
 
 def read_life(call: RestCall, job: Object, life: Life, options: LogOptions) -> AsyncIterator[bytes]:
-    """The log of one life, as its program wrote it. Raises ApiError."""
+    """The log of one life, unchanged. Raises ApiError."""
     return _reader(call, job).read(life, options)
 
 
@@ -290,7 +290,7 @@ async def _answer_pod(call: RestCall, job: Object, options: LogOptions, attempt:
 
 
 def _pod_meant(job: Object, names: list[str], word: str) -> str:
-    """The name of the pod that a word stands for: a name, a rank, or `chief`; "" when there is none."""
+    """The name of the pod for a word (a name, a rank, or `chief`); "" if there is none."""
     if word in names:
         return word
     stubs = stubs_by_rank(job, names)

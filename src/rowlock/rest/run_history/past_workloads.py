@@ -1,7 +1,7 @@
 """Deleted workloads, restored from the archive's records: their routes answer as before the deletion.
 
-A caller who may read the jobs of its namespace may read it, as long as it is the same namespace and not a later one of
-the same name. The owner may read all.
+Callers who may read jobs in a run's namespace may read the run, unless the namespace was replaced by another with the same
+name. The owner may read all.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ P = ParamSpec("P")
 PastEndpoint = Callable[[RestCall, "PastRun"], Awaitable[Any]]
 _ENDS = frozenset({"Completed", "Failed", "Stopped", "Deleted"})
 _MAX_SEARCHED = 5000
-"""Runs that a search or a filter reads at most, the newest first."""
+"""Most runs that a search or filter reads, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run as it was recorded, and its pods."""
+    """The record of a run and of its pods."""
 
     record: RunRecord
     pods: list[PodRecord]
@@ -79,7 +79,7 @@ async def ask_archive(
 
 
 async def catch_up(call: RestCall, uid: str = "") -> None:
-    """Before a read of the archive: let the recorder write recent deletions, and the present state of this run."""
+    """Before a read of the archive, let the recorder write recent deletions, and the current state of the run with this uid."""
     if call.context.catch_up is not None:
         await call.context.catch_up(uid)
 
@@ -102,7 +102,8 @@ def _read_past(connection: sqlite3.Connection, identifier: str) -> PastRun | Non
 
 
 async def find_past(call: RestCall, identifier: str) -> PastRun | None:
-    """The recorded run of a workload's id (or its job's uid), where the caller has the route's right. Raises Forbidden."""
+    """The recorded run with this workload id or job uid; None if there is none that the caller may see. Raises Forbidden if the
+    caller lacks the route's right."""
     await catch_up(call)
     run = await ask_archive(call, _read_past, identifier)
     if run is None or not run.record.body.get("job") or not is_visible(call, run.record):
@@ -130,13 +131,13 @@ def or_past(live: Endpoint, past: PastEndpoint) -> Endpoint:
 
 
 def _ran_for(run: PastRun) -> float | None:
-    """Seconds, to the millisecond, from when it ran last until it ended. One that was done before anybody saw it run, as a job that fails at
-    once on a real cluster, counts from when its pods were being started, or their programs were, by the nodes' whole seconds; where
-    not even its pods were seen, from its submit. None for one that has not run, or whose end nobody saw."""
+    """Seconds, to the millisecond, from the start of the last Running phase to the end of the run. If no Running phase was observed, as
+    for a job that fails at once on a real cluster, it counts from Initializing, else from the first container's start (whole seconds),
+    else from the submit. None for a run that never ran or whose end was not observed."""
     has_run = run.record.phase == "Completed" or run.record.attempts > 0
     words = ("Running", "Initializing") if has_run else ("Running",)
     began = next((step.at for word in words for step in reversed(run.phases) if step.phase == word), None)
-    if began is None and has_run:  # it was over before the first look at its pods
+    if began is None and has_run:  # it ended before its pods were first observed
         submitted = run.phases[0].at if run.phases else None
         began = min(filter(None, map(_first_start, run.pods)), default=submitted)
     if began is None:
@@ -146,7 +147,7 @@ def _ran_for(run: PastRun) -> float | None:
 
 
 def _first_start(pod: PodRecord) -> float:
-    """When the first of its containers began, whose state the archive has; 0 = none has."""
+    """When the pod's first recorded container started (Unix seconds); 0 if none is recorded."""
     statuses = objects.dig(pod.body, "status.containerStatuses", [])
     states = [fact for status in statuses for fact in (status.get("state") or {}).values() if isinstance(fact, dict)]
     return min(filter(None, (objects.seconds(fact.get("startedAt")) for fact in states)), default=0.0)
@@ -185,13 +186,13 @@ def _time(at: float | None) -> str | None:
 
 
 async def show(call: RestCall, run: PastRun) -> Any:
-    """A deleted workload, as it was shown before."""
+    """A deleted workload, in the JSON of an existing one."""
     call.validate_query()
     return past_json(run, detailed=True)
 
 
 def _events_of(run: PastRun) -> list[objects.Object]:
-    """The oldest first, repeated ones counted."""
+    """The run's events, oldest first, with repeated ones counted."""
     return history.count_repeats(sorted(run.record.body.get("events") or (), key=history.event_order))
 
 
@@ -205,7 +206,7 @@ async def show_events(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_history(call: RestCall, run: PastRun) -> Any:
-    """The phases of a deleted workload, each with its begin."""
+    """The phases and events of a deleted workload."""
     parsed = list_query.parse_query(call.query, ())
     records = history.recorded_history(run.phases, _events_of(run), run.workload().cluster)
     page, next_offset = list_query.page_of(records, parsed)
@@ -213,7 +214,7 @@ async def show_history(call: RestCall, run: PastRun) -> Any:
 
 
 async def show_why(call: RestCall, run: PastRun) -> Any:
-    """The verdict about a deleted workload, in one sentence."""
+    """The diagnosis of a deleted workload."""
     call.validate_query()
     record = run.record
     told = {"incidents": [], "verdict": None, "ranks": [], "remarks": [], **(record.body.get("why") or {})}
@@ -230,7 +231,7 @@ async def show_pods(call: RestCall, run: PastRun) -> Any:
 
 
 def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
-    """Run:ai's JSON of the run's pods in the order of ranks; of one rank's pods the older first."""
+    """Run:ai's JSON of the run's pods, sorted by rank, then by age."""
     body, job = past_json(run), run.record.body["job"]
     by_uid = {pod.pod_uid: pod for pod in run.pods}
     found = []
@@ -245,7 +246,7 @@ def past_pods(run: PastRun, search: str = "") -> list[dict[str, Any]]:
 
 
 def _last_status(pod: Object) -> str:
-    """How a pod that is gone ended; `Deleted` where it was seen last while it ran, or waited: it does so no more."""
+    """The final status of a deleted pod; `Deleted` if it was last observed pending or running."""
     is_over = objects.phase(pod) in ("Succeeded", "Failed") or ranks.completed_at(pod) is not None
     return pod_status(without_deletion(pod)) if is_over else "Deleted"
 
@@ -254,7 +255,7 @@ def _last_status(pod: Object) -> str:
 
 
 async def deleted_workloads(call: RestCall, query: list_query.Query) -> list[dict[str, Any]]:
-    """Run:ai's JSON of deleted workloads, filtered and sorted, by default the newest first."""
+    """Run:ai's JSON of deleted workloads, filtered and sorted, newest first by default."""
     await catch_up(call)
     where, values = _narrow(query)
     rows = await ask_archive(call, lambda d: _read_rows(d, f"WHERE deleted IS NOT NULL {where}", values)) or []
@@ -270,7 +271,7 @@ def _narrow(query: list_query.Query) -> tuple[str, list[str]]:
 
 
 def _read_rows(connection: sqlite3.Connection, where: str, values: list[str]) -> list[tuple[RunRecord, dict[str, Any]]]:
-    """Read the rows of a list, in a thread and one record's body at a time, because bodies are large."""
+    """Read the rows of a list. Runs in a thread, and holds one record's body at a time, because bodies are large."""
     rows: list[tuple[RunRecord, dict[str, Any]]] = []
     for record in database.read_runs(connection, where, values):
         if record.body.get("job"):
