@@ -1,7 +1,7 @@
-"""The scheduler's own endpoints: the snapshot that it plans with, and what would happen to a job that is not submitted.
+"""The scheduler's endpoints: the planner's snapshot, and a trial of jobs that are not submitted.
 
 A snapshot has resource requests, node labels, queues and names, but no secrets and no environment, because the planner
-does not need them. The real planner answers questions on a copy of the snapshot, in a thread beside the event loop.
+does not need them. Trials run the real planner on a copy of the snapshot, on a thread.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rowlock.workloads import dry_run_gangs
 from rowlock.workloads.body_fields import did_you_mean
 
 _MAX_OBJECTS = 100
-"""Objects of one question at most."""
+"""Most objects of one request."""
 
 
 def _take_snapshot(call: RestCall) -> Snapshot:
-    """Take a snapshot. Raises Conflict when our scheduler does not run."""
+    """Take a snapshot. Raises Conflict if our scheduler does not run."""
     take_snapshot = call.context.take_snapshot
     if take_snapshot is None:
         is_real = call.context.settings.dialect is not None
@@ -43,14 +43,15 @@ async def snapshot(call: RestCall) -> Response:
 
 
 async def what_if(call: RestCall) -> Any:
-    """`{"objects": [...], "project": NAME}` → an outcome for each gang, in order."""
+    """POST /scheduler/what-if: what would happen to each gang of `objects`, in order. Raises BadRequest, Conflict, and what admission
+    raises."""
     call.validate_query()
     body = await call.json()
     manifests, namespace = parse_manifests(body), project_namespace(call, body)
     admitted = []
     for obj in manifests:
         admitted.append(await _dry_run_create(call, obj, namespace))
-        await asyncio.sleep(0)  # a dry run waits for nothing: others are answered between two
+        await asyncio.sleep(0)  # a dry run never yields to the event loop
     homes = {objects.name(n): n for n in (await call.context.api.list(kinds.NAMESPACE)).items}
     page = await call.context.api.list(kinds.PRIORITY_CLASS)
     classes = {objects.name(c): int(c.get("value") or 0) for c in page.items}
@@ -65,7 +66,7 @@ async def what_if(call: RestCall) -> Any:
 
 
 def parse_manifests(body: Any) -> list[Object]:
-    """The manifests of a question. Raises BadRequest."""
+    """The body's `objects`. Raises BadRequest."""
     manifests = body.get("objects") if isinstance(body, dict) else None
     if not isinstance(manifests, list) or not manifests or not all(isinstance(o, dict) for o in manifests):
         raise BadRequest("the body must be an object with `objects`: a list of at least one manifest")
@@ -75,7 +76,7 @@ def parse_manifests(body: Any) -> list[Object]:
 
 
 def project_namespace(call: RestCall, body: dict[str, Any]) -> str:
-    """The project's namespace, for objects that name none."""
+    """The namespace of the body's project (`default` if it names none), for objects without one. Raises BadRequest."""
     name = str(body.get("project") or "default")
     project = call.context.cache.project(name)
     if project is None:
@@ -99,6 +100,6 @@ async def _dry_run_create(call: RestCall, obj: Object, namespace: str) -> Object
     options = WriteOptions(dry_run=True, validation="Strict")
     try:
         return await call.context.api.create(kind, placed, options=options)
-    except AlreadyExists:  # a job of this name exists: the question is about another one like it
+    except AlreadyExists:  # a job of this name exists: try another one like it
         renamed = {**placed, "metadata": {**placed["metadata"], "name": f"{meta.get('name')}-again"}}
         return await call.context.api.create(kind, renamed, options=options)

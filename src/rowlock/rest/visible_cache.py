@@ -19,8 +19,8 @@ from rowlock.workloads.runai_json import Workload
 
 
 class VisibleCache(InformerCache):
-    """Made for one request. A project is visible if the user may get its namespace, a workload if the user may get its
-    job. A list has the workloads of kinds that the user may list in their namespaces."""
+    """Created per request. A project is visible if the user may get its namespace, a workload if the user may get its job.
+    Lists contain the workloads of kinds that the user may list in their namespaces."""
 
     def __init__(self, cache: InformerCache, rights: Rights) -> None:
         self._base, self._rights = cache, rights
@@ -69,7 +69,7 @@ class VisibleCache(InformerCache):
     def cluster_created(self) -> str:
         return self._base.cluster_created
 
-    # ------------------------------------------------------------ what is filtered
+    # ------------------------------------------------------------ filtered
 
     def projects(self) -> dict[str, Project]:
         return {space: project for space, project in self._base.projects().items() if self._sees_namespace(space)}
@@ -160,7 +160,7 @@ class VisibleCache(InformerCache):
 
         return [asset for asset in self._base.assets() if sees(asset)]
 
-    # ------------------------------------------------------------ what everybody's workloads run on
+    # ------------------------------------------------------------ unfiltered
 
     def queue(self, name: str) -> Object | None:
         return self._base.queue(name)

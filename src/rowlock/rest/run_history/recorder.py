@@ -1,7 +1,7 @@
 """The recorder: writes changed jobs, with all that is known about them, to the archive.
 
-It reads the informer cache a moment after a change; a job with many pods less often, so that a thousand pods cost no more
-than one. The archive has a queue for writes, so nothing here waits for a disk. It works on any `Api`.
+It reads the informer cache shortly after a change; a job with many pods less often, so that a thousand pods cost no more
+than one. The archive queues writes, so nothing here waits for a disk. It works on any `Api`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from rowlock.workloads.projects import Project
 log = logging.getLogger(__name__)
 
 _FIRST_LOOK, _LATEST_LOOK = 0.05, 0.25
-"""Seconds for which changes are collected before the recorder looks: when little happens, and at most."""
+"""Seconds for which changes are collected before the recorder looks at them, the least and the most."""
 _GATHER_PER_RUN = 0.005
-"""Seconds that each job of the last turn adds: when many jobs change at once, each is recorded less often."""
+"""Seconds added for each job of the last turn, so that each is recorded less often when many jobs change at once."""
 _LOOK_PER_POD = 0.0005
 """Seconds between two looks at a job, per pod of the job."""
 _WRITE_DELAY = 1.0
@@ -52,7 +52,7 @@ _WRITE_DELAY_PER_POD = 0.002
 _RUNS_PER_TURN = 8
 _RETRY = 5.0
 _SETTLE = 2.0
-"""Seconds that a reader waits for the archive's thread."""
+"""Most seconds that a reader waits for the archive's thread."""
 _LINGER = 60.0
 """Seconds for which a finished run stays in memory, because other ranks still end and events still arrive."""
 _NO_DIAGNOSIS: dict[str, Any] = {"incidents": [], "verdict": None, "ranks": [], "remarks": []}
@@ -75,13 +75,13 @@ class RunRecorder:
         self._diagnose = diagnose
         self._runs: dict[str, RunNotes] = {}
         self._known: dict[str, str] = {}
-        """Runs in the archive that are not deleted: the job's uid → its phase as written."""
+        """Archived runs whose jobs are not deleted: job's uid → phase as written, or "" if there is no verdict yet."""
         self._first_seen: dict[str, tuple[Object, Project]] = {}
         """New jobs with their projects, until the recorder looks at them."""
         self._newest: dict[str, Object] = {}
-        """Changed jobs in their latest state, until the recorder looks: a job may end and be deleted between two looks."""
+        """Changed jobs in their latest state until the recorder looks at them, because a job may end and be deleted between two looks."""
         self._gone_at: dict[str, float] = {}
-        """When jobs went, until the recorder looks: that may be long after, when nobody recorded for a while."""
+        """When jobs were deleted, until the recorder looks at them; that may be long after, if no server was recording."""
         self._pod_owners: dict[str, str] = {}
         self._dirty: dict[str, None] = {}
         self._wakeup = asyncio.Event()
@@ -89,9 +89,9 @@ class RunRecorder:
         self._explaining: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self.is_recording = False
-        """False also where another server records; changes are noted then, so that this one can go on at any moment."""
+        """False also while another server records; changes are noted then, so that this one can take over at any moment."""
         self.recall_pods: Callable[[str], Awaitable[list[tuple[Object, float]]]] | None = None
-        """The pods of a job that went while nobody recorded, and when; None where no other server does."""
+        """Returns a job's pods that were deleted while no server recorded, and when; None if there are no other servers."""
         cache.subscribe(self._note_change)
 
     def _note_change(self, uid: str) -> None:
@@ -108,7 +108,7 @@ class RunRecorder:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Record until cancelled; hands everything to the archive before it returns. It may be run again after that."""
+        """Record until cancelled, then hand everything to the archive. May be called again afterwards."""
         await self._read_known()
         self._dirty |= dict.fromkeys(self._cache.job_uids())
         self.is_recording = True
@@ -117,7 +117,7 @@ class RunRecorder:
                 tasks.create_task(supervise("the events of runs", self._watch_events))
                 tasks.create_task(supervise("the recorder of runs", self._look_forever))
         finally:
-            with contextlib.suppress(Exception):  # the server ends: the archive has what the last look wrote
+            with contextlib.suppress(Exception):  # the server is ending: the last look has been written
                 for notes in self._runs.values():
                     self._write(notes)
             self.is_recording = False
@@ -130,7 +130,7 @@ class RunRecorder:
         try:
             headers = await self._archive.read(database.read_headers, "WHERE deleted IS NULL")
             for uid in await self._archive.read(database.read_deleted, gone) if gone else ():
-                self._first_seen.pop(uid, None)  # another server has recorded all of it, and knows it better
+                self._first_seen.pop(uid, None)  # another server has recorded it completely
         except FileNotFoundError:
             return
         except (sqlite3.Error, OSError, UnusableArchive) as error:
@@ -141,11 +141,11 @@ class RunRecorder:
     # ------------------------------------------------------------ while another server records
 
     def noted_jobs(self) -> frozenset[str]:
-        """The uids of jobs of projects that were seen and not recorded here."""
+        """The uids of projects' jobs that were seen but not recorded here."""
         return frozenset(self._first_seen)
 
     def keep_notes(self, uids: Collection[str]) -> None:
-        """Forget what was noted of all jobs but these: it is recorded elsewhere."""
+        """Drop what was noted about all other jobs, which another server has recorded."""
         everything: tuple[dict[str, Any], ...] = (self._first_seen, self._newest, self._dirty, self._gone_at)
         for notes in everything:
             for uid in notes.keys() - uids:
@@ -171,23 +171,23 @@ class RunRecorder:
                 self._dirty.pop(uid, None)
                 try:
                     looked += await self._look(uid)
-                except Exception as error:  # noqa: BLE001 (an odd object costs its own record, and nobody else's)
+                except Exception as error:  # noqa: BLE001 (a malformed object must not affect other records)
                     ERRORS.report("the record of a run", error, "it is begun anew at the next change")
                     self._runs.pop(uid, None)
                     self._known.pop(uid, None)
-                self._early_events.take(uid)  # of what is no workload: they are nobody's
+                self._early_events.take(uid)  # of an owner that is not a workload: drop them
                 if looked % _RUNS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
     async def _look(self, uid: str) -> bool:
-        """Record what is new about a job. False when there was nothing to do."""
+        """Record what is new about a job. False if there was nothing to do."""
         job, newest, gone_at = self._cache.job(uid), self._newest.pop(uid, None), self._gone_at.pop(uid, None)
         notes = self._runs.get(uid)
         if job is None and notes is None and uid not in self._known and uid not in self._first_seen:
-            return False  # a Queue's, a Deployment's
+            return False  # the uid of a Queue or a Deployment
         ended = self._known.get(uid) if notes is None and job is not None else None
         if ended in TERMINAL and ended == self._cache.phase(uid):
-            return False  # all is written
+            return False  # everything has been written
         if notes is None and self._is_new(uid):
             notes = self._keep_run(uid, self._begin_notes(uid))
         elif notes is None:
@@ -222,24 +222,24 @@ class RunRecorder:
         return True
 
     def _job_and_project(self, uid: str) -> tuple[Object, Project] | None:
-        """The job of this uid and its project; None when it is no job of a project."""
+        """The job of this uid and its project; None if it is not a job of a project."""
         job = self._cache.job(uid)
         project = self._cache.projects().get(objects.namespace(job)) if job is not None else None
         return None if job is None or project is None else (job, project)
 
     def _is_new(self, uid: str) -> bool:
-        """Whether nobody has written about this run: nothing is waited for then."""
+        """Whether the archive cannot have a record of this run, so that notes can begin without reading it."""
         return uid not in self._known and self.recall_pods is None and not self._early_events.are_expected(uid)
 
     async def _find_notes(self, uid: str) -> RunNotes | None:
-        """The notes of this run: from memory, from the archive, or new; None when it is no workload."""
+        """The notes of this run, from the archive or new; None if it is not a workload."""
         notes: RunNotes | None = None
         if uid in self._known:
             try:
                 records = await self._archive.read(lambda d: list(database.read_runs(d, "WHERE uid = ?", (uid,))))
                 notes = notes_of_record(records[0]) if records else None
             except (sqlite3.Error, OSError, UnusableArchive) as error:
-                log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread says so
+                log.debug("the record of %s cannot be read: %s", uid, error)  # the archive's thread reports it
         notes = notes or self._begin_notes(uid)
         if notes is not None and self.recall_pods is not None:
             for pod, gone in await self.recall_pods(uid):
@@ -258,7 +258,7 @@ class RunRecorder:
         return notes
 
     def _keep_run(self, uid: str, notes: RunNotes | None) -> RunNotes | None:
-        """The notes, with the events that came before them; they are in memory from now on."""
+        """Keep the notes in memory, and add the events that arrived before them."""
         if notes is not None:
             self._first_seen.pop(uid, None)
             for event in self._early_events.take(uid):
@@ -277,7 +277,7 @@ class RunRecorder:
             notes.pods[uid] = pod
             self._pod_owners[uid] = notes.record.uid
             if has_failed(pod) and not (previous is not None and has_failed(previous)):
-                notes.is_explained = False  # a rank may fail after the job was over
+                notes.is_explained = False  # a rank may fail after the job has ended
             notes.note_life(pod, now)
             if previous is None or stage_of(previous) != stage_of(pod):
                 notes.note_pod(uid, pod, None)
@@ -291,7 +291,7 @@ class RunRecorder:
         notes.note_pod(uid, pod, now)
 
     def _note_missed_end(self, notes: RunNotes, job: Object, now: float) -> None:
-        """For a job that is (being) deleted: note how it ended, if it ended since the last look."""
+        """For a deleted or terminating job: note how it ended, if it ended since the last look."""
         phase, message = phase_and_message(without_deletion(job), (), None)
         if phase not in TERMINAL or any(step.phase in (phase, "Deleting") for step in notes.phases[-2:]):
             return
@@ -317,7 +317,7 @@ class RunRecorder:
         self._known.pop(notes.record.uid, None)
 
     def _write(self, notes: RunNotes) -> None:
-        """Hand what is new in these notes to the archive."""
+        """Hand the changes of these notes to the archive."""
         if not notes.is_changed:
             return
         for pod_uid, (pod, deleted) in notes.changed_pods.items():
@@ -326,7 +326,7 @@ class RunRecorder:
         notes.changed_pods, notes.is_changed = {}, False
 
     def _write_soon(self, notes: RunNotes) -> None:
-        """Write soon, together with the changes until then."""
+        """Write after a delay, together with further changes."""
         if not notes.is_write_due:
             notes.is_write_due = True
             delay = _WRITE_DELAY + len(notes.pods) * _WRITE_DELAY_PER_POD
@@ -336,7 +336,7 @@ class RunRecorder:
         notes.is_write_due = False
         try:
             self._write(notes)
-        except Exception as error:  # noqa: BLE001 (an odd object costs its own record, and nobody else's)
+        except Exception as error:  # noqa: BLE001 (a malformed object must not affect other records)
             ERRORS.report("the record of a run", error, "it is written anew at its next change")
 
     # ------------------------------------------------------------ verdicts
@@ -390,7 +390,7 @@ class RunRecorder:
             asyncio.get_running_loop().call_later(_LINGER, self._release, uid)
 
     async def catch_up(self, uid: str = "") -> None:
-        """Before a read: write recent deletions, and the present state of one run ("*" = of all runs in memory)."""
+        """Before a read: write recent deletions, and the current state of one run ("*": of all runs in memory)."""
         gone = [one for one in self._dirty if self._cache.job(one) is None]
         gone = [one for one in gone if one in self._runs or one in self._first_seen]
         new = list(self._first_seen) if uid == "*" else [uid] if uid in self._dirty else []
@@ -404,7 +404,7 @@ class RunRecorder:
     # ------------------------------------------------------------ events
 
     async def _watch_events(self) -> None:
-        await self._cache.wait_until("", self._cache.knows_runs, None)  # before, nobody knows whose they are
+        await self._cache.wait_until("", self._cache.knows_runs, None)  # before that, events cannot be matched to jobs
         while True:
             try:
                 revision = await self._read_events()
@@ -412,7 +412,7 @@ class RunRecorder:
                     if change.type in ("Added", "Modified"):
                         self._note_event(change.object)
             except Expired:
-                await asyncio.sleep(random.uniform(0.5, 1.5))  # not together with all other watches that expired
+                await asyncio.sleep(random.uniform(0.5, 1.5))  # spread the restarts of expired watches
             except (Forbidden, NotFound) as error:
                 log.warning("events are not archived: %s", error.message)
                 return
@@ -420,7 +420,7 @@ class RunRecorder:
                 await asyncio.sleep(_RETRY * random.uniform(0.75, 1.25))
 
     async def _read_events(self) -> int:
-        """Note those that are there; the revision up to which they go."""
+        """Note the existing Events. Returns the revision of the list."""
         revision, budget = 0, TurnBudget()
         async for page in pages_of_events(self._api):
             for event in page.items:

@@ -1,4 +1,4 @@
-"""Events of runs: whose an event is, and events that arrive before the recorder has looked at their run."""
+"""Events of runs: finds an event's run, and keeps events that arrive before the recorder has looked at their run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rowlock.rest.run_history.run_notes import RunNotes
 
 
 def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCache) -> str:
-    """The uid of the job that an event is about; "" when it is about no known job. `pod_owners`: uid of a pod → of its job."""
+    """The uid of the job that an event is about; may be "". `pod_owners`: uid of a pod → uid of its job."""
     regarding = event.get("involvedObject") or {}
     uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
     if kind == "Pod":
@@ -26,7 +26,7 @@ def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCa
 
 
 class EarlyEvents:
-    """Events whose run nobody has looked at yet: at most `limit`, so that a storm of them costs no memory."""
+    """Events of runs that the recorder has not looked at yet; at most `limit`, to bound memory in a storm of events."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit, self._count = limit, 0
@@ -36,8 +36,8 @@ class EarlyEvents:
 
     @asynccontextmanager
     async def expect(self, uid: str) -> AsyncIterator[None]:
-        """While the notes of this job's run are looked for, and the archive is perhaps waited for. One look at a time: two at one job would
-        make two notes of it, and events would be in those that are forgotten."""
+        """Enter while the notes of this job's run are being found, which may wait for the archive. Serialized, because two concurrent looks
+        at a job would create two notes, and events would be lost in the discarded one."""
         self._expected.append(uid)
         try:
             async with self._one_at_a_time:
@@ -46,32 +46,32 @@ class EarlyEvents:
             self._expected.remove(uid)
 
     def are_expected(self, uid: str) -> bool:
-        """Whether a look at this job goes on, or waits for its turn."""
+        """Whether a look at this job is in progress or waiting."""
         return uid in self._expected
 
     def keep(self, uid: str, event: Object) -> None:
-        """For the run of this job; dropped when there are too many."""
+        """Keep an event for the run of this job, unless there are too many."""
         if self._count < self._limit:
             self._events.setdefault(uid, []).append(event)
             self._count += 1
 
     def take(self, uid: str) -> list[Object]:
-        """What was kept for this job, in the order of arrival; it is kept no longer."""
+        """Remove and return the events kept for this job, in order of arrival."""
         taken = self._events.pop(uid, [])
         self._count -= len(taken)
         return taken
 
 
 class LeavingRuns:
-    """Runs that were deleted while programs of theirs ran: how those end is told when the job has gone."""
+    """Runs that were deleted while their containers ran: events about how these end arrive after the job is gone."""
 
     def __init__(self, seconds: float = 120.0) -> None:
-        """`seconds`: how long their events are waited for, beyond what a pod is given to end."""
+        """`seconds`: how long events are accepted beyond the pod's termination grace period."""
         self._seconds = seconds
         self._notes: dict[str, RunNotes] = {}
 
     def keep(self, notes: RunNotes) -> list[str]:
-        """Remembers the notes by those of its pods that have not ended. Returns the uids of all its pods."""
+        """Keep the notes under the uids of those pods that have not ended. Returns the uids of all its pods."""
         for uid, pod in notes.pods.items():
             if objects.phase(pod) not in ("Succeeded", "Failed"):
                 self._notes[uid] = notes
@@ -80,5 +80,5 @@ class LeavingRuns:
         return list(notes.pods)
 
     def notes_of(self, event: Object) -> RunNotes | None:
-        """Those of the run whose pod the event is about."""
+        """The notes of the run whose pod the event is about, or None."""
         return self._notes.get(str((event.get("involvedObject") or {}).get("uid") or ""))

@@ -1,4 +1,4 @@
-"""The recorder's notes about one run, and the record that is made of them."""
+"""The recorder's notes about one run, and the archive record made from them."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from rowlock.workloads.phase import STOPPED_BY_ANNOTATION
 from rowlock.workloads.projects import Project
 
 MAX_EVENTS = 500
-"""Events of a run that are kept: the newest ones."""
+"""Most events kept of a run, the newest ones."""
 MAX_PHASES = 2000
 _REMARKS = frozenset(EVENT_REASONS.values())
 
 
 @dataclass(slots=True)
 class RunNotes:
-    """A run that is not finished, or not completely written."""
+    """A run that has not ended, or has not been written completely."""
 
     record: RunRecord
     phases: list[PhaseStep] = field(default_factory=list)
     event_texts: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
-    """The events by their uid, oldest first, as JSON: a tenth of the memory of objects."""
+    """Uid → event, oldest first, as JSON, which takes a tenth of the memory of objects."""
     wait_sentence: str = ""
-    """Why the job was last told to wait."""
+    """The last reason given for the job's waiting."""
     pods: dict[str, Object] = field(default_factory=dict)
     """The pods as they were last seen, by uid."""
     lives: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
-    """Pod's name → its lives (uid and restart) → when it was seen to run, and to have ended."""
+    """Pod's name → its lives (uid/restart number) → when it was seen running and seen ended."""
     is_remarked: bool = False
-    """An event says that something is wrong with its result."""
+    """Whether an event reports that something is wrong with its result."""
     secrets: list[str] = field(default_factory=list)
     project: Project | None = None
     job: Object | None = None
     group: Object | None = None
     next_look: float = 0.0
     changed_pods: dict[str, tuple[Object, float | None]] = field(default_factory=dict)
-    """Pods whose present state is not in the archive yet, by uid: (pod, time of deletion)."""
+    """Pods whose current state is not in the archive yet, by uid: (pod, time of deletion)."""
     is_changed: bool = True
     """Whether something is not in the archive yet."""
     is_write_due: bool = False
-    """Whether a timer runs that will write it."""
+    """Whether a timer is set to write it."""
     is_explained: bool = False
 
     def note_phase(self, at: float, phase: str, message: str) -> bool:
-        """Add a phase. True when it is new."""
+        """Add a phase if it differs from the last one; returns whether it did."""
         if self.phases and self.phases[-1].phase == phase:
             return False
         self.phases.append(PhaseStep(at, phase, message))
@@ -66,12 +66,12 @@ class RunNotes:
         return True
 
     def end_time(self, job: Object, pods: Iterable[Object], now: float) -> float:
-        """When the job ended; not before the phase that it had last."""
+        """When the job ended (Unix seconds), but not before its last phase began."""
         ended = objects.end_time(job, pods, now)
         return max(ended, self.phases[-1].at) if self.phases and self.phases[-1].at <= now else ended
 
     def note_event(self, event: Object) -> None:
-        """What each pod of a gang is told of the gang's waiting would push all else out."""
+        """Add an event. Skips those that repeat the gang's reason for waiting for each pod, which would displace all others."""
         self.wait_sentence = history.wait_sentence(event) or self.wait_sentence
         if history.is_echo(event, (self.wait_sentence,)):
             return
@@ -84,17 +84,17 @@ class RunNotes:
         self.is_changed = True
 
     def events(self) -> list[Object]:
-        """Those that are kept, without managed fields, oldest first."""
+        """The kept events, without managed fields, oldest first."""
         return [msgspec.json.decode(text) for text in self.event_texts.values()]
 
     def deletion_sentence(self, phase: str) -> str:
-        """What is said of a run that was deleted in this phase, and by which command, where that has said so."""
+        """The verdict of a run that was deleted in this phase; names the command that deleted it, if known."""
         by = objects.annotations(self.job).get(STOPPED_BY_ANNOTATION) if self.job else None
         return f"It was deleted{f' by `{by}`' if by else ''} while it was {phase.lower()}."
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it has completed, and something is wrong with its result."""
+        """Whether it completed, but an event reports that something is wrong with its result."""
         return self.is_remarked and self.record.phase == "Completed"
 
     def had_trouble(self) -> bool:
@@ -113,7 +113,7 @@ class RunNotes:
         self.is_changed = True
 
     def note_life(self, pod: Object, now: float) -> None:
-        """Note which lives of a pod's containers began and ended; also restarts between two looks."""
+        """Note which lives of a pod's first container began and ended, including restarts between two looks."""
         for status in objects.dig(pod, "status.containerStatuses", [])[:1]:
             state, count = status.get("state") or {}, int(status.get("restartCount") or 0)
             if not count and not state.keys() & {"running", "terminated"}:
@@ -133,12 +133,12 @@ class RunNotes:
                 life[1] = now
 
     def take_objects(self, job: Object, group: Object | None, project: Project, cluster: str) -> None:
-        """Store the present state of the job, its group and its project."""
+        """Store the current state of the job, its pod group and its project."""
         if job is not self.job:
             if self.job is None or objects.meta(self.job).get("generation") != objects.meta(job).get("generation"):
                 self.secrets = redaction.secret_values(job.get("spec") or {})
             self.job, self.is_changed = job, True
-            self.record.body.pop("job", None)  # what an earlier server saw
+            self.record.body.pop("job", None)  # recorded by an earlier server
         if group is not None and group is not self.group:
             self.group, self.is_changed = group, True
             self.record.body.pop("group", None)
@@ -148,7 +148,7 @@ class RunNotes:
         self.record.body["cluster"] = cluster
 
     def to_statement(self) -> Statement:
-        """A write of the record's present state; it shares nothing with these notes."""
+        """A database write of the record's current state; it shares no mutable data with these notes."""
         record = self.record
         body = {
             **record.body,
@@ -175,7 +175,7 @@ def _project_body(project: Project) -> dict[str, Any]:
 def new_notes(job: Object, project: Project, namespace_uid: str, now: float) -> RunNotes:
     """Notes of a run that is seen for the first time."""
     stamp = objects.seconds(runai_json.created_at(job))
-    # a stamp has whole seconds; runs of one name are told apart by which was first
+    # creation times have whole seconds; finer ones keep runs of one name in order
     created = min(max(now, stamp), stamp + 0.999)
     record = RunRecord(
         objects.uid(job), runai_json.workload_id(job), objects.name(job), objects.namespace(job), namespace_uid,
@@ -187,7 +187,7 @@ def new_notes(job: Object, project: Project, namespace_uid: str, now: float) -> 
 
 
 def notes_of_record(record: RunRecord) -> RunNotes:
-    """Notes of a run that an earlier server recorded."""
+    """Notes restored from the record of an earlier server."""
     body = record.body
     notes = RunNotes(record, [PhaseStep(*step) for step in body.pop("phases", None) or ()])
     for event in body.pop("events", None) or ():
@@ -198,7 +198,7 @@ def notes_of_record(record: RunRecord) -> RunNotes:
 
 
 def without_bookkeeping(obj: Object) -> Object:
-    """The object without managed fields, which are a third of it and say nothing about the run."""
+    """The object without managed fields, which are a third of its size and irrelevant to the run."""
     meta: dict[str, Any] = objects.meta(obj)
     if "managedFields" not in meta:
         return obj
@@ -206,7 +206,7 @@ def without_bookkeeping(obj: Object) -> Object:
 
 
 def without_deletion(obj: Object) -> Object:
-    """The object without its deletion timestamp and grace period."""
+    """The object without its deletion timestamp."""
     return {**obj, "metadata": {key: value for key, value in objects.meta(obj).items() if key != "deletionTimestamp"}}
 
 
@@ -216,7 +216,7 @@ def has_failed(pod: Object) -> bool:
 
 
 def stage_of(pod: Object) -> tuple[Any, ...]:
-    """The stage of a pod; a change of it must be recorded: it runs, it has ended (why), it is being deleted."""
+    """What a pod's record must follow: phase, restarts and terminations, deletion, node."""
     statuses = objects.dig(pod, "status.containerStatuses", [])
     ends = tuple((s.get("restartCount"), "terminated" in (s.get("state") or {})) for s in statuses)
     return objects.phase(pod), ends, objects.is_deleting(pod), objects.dig(pod, "spec.nodeName")

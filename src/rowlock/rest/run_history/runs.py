@@ -25,12 +25,12 @@ from rowlock.workloads.objects import CODE_ANNOTATION, COMMAND_ANNOTATION
 _PARAMETERS = ("project", "name", "phase", "since", "limit", "offset")
 _MAX_LIMIT = 500
 _ROWS_PER_LOOK = 1_000
-"""Runs that are read in one step."""
+"""Runs read in one step."""
 _PHASES = ("Creating", "Pending", "Initializing", "Running", "Degraded", "Stopping", "Stopped", "Resuming", "Completed", "Failed", "Deleting", "Deleted")  # fmt: skip
 
 
 async def index(call: RestCall) -> Any:
-    """GET /runs: every recorded run, also of deleted workloads, the newest first. Raises BadRequest, Unsupported."""
+    """GET /runs: every recorded run, also of deleted workloads, newest first. Raises BadRequest, Unsupported."""
     query = call.validate_query(*_PARAMETERS)
     archive = _require_archive(call)
     where, values = _conditions(query, call.context.clock())
@@ -49,7 +49,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def _read_visible(call: RestCall, where: str, values: list[Any], limit: int, offset: int) -> list[RunRecord]:
-    """One page of the runs that the caller may list; never all runs are in memory at once."""
+    """One page of the runs that the caller may list, read in steps to bound memory."""
     if call.rights is None:
         return await ask_archive(call, database.read_headers, where, values, limit=limit, offset=offset) or []
     namespaces = json.dumps(list(call.context.cache.projects()))
@@ -150,7 +150,7 @@ def _own_metadata(job: Object) -> dict[str, Any]:
 
 
 async def require_run(call: RestCall, identifier: str) -> PastRun:
-    """The run of an existing or deleted workload in its present state, by id. Raises NotFound."""
+    """The current record of an existing or deleted workload's run, by id. Raises NotFound, Unsupported."""
     _require_archive(call)
     await catch_up(call, call.context.cache.job_uid(identifier))
     run = await find_past(call, identifier)
@@ -184,7 +184,7 @@ def _ranks_json(run: PastRun, job: Object, lives: list[past_logs.Life]) -> list[
 
 
 def _attempts_json(run: PastRun, lives: list[past_logs.Life], job: Object) -> list[dict[str, Any]]:
-    """The lives of one rank, with the times at which the recorder saw them begin and end, if it did."""
+    """The lives of one rank, with the times at which the recorder observed their begin and end, if it did."""
     found = []
     for number, life in enumerate(past_logs.choose_container(lives, "", job), 1):
         seen = (run.record.body.get("lives") or {}).get(life.pod) or {}

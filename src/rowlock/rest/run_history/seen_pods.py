@@ -1,7 +1,7 @@
-"""The pods of jobs as a standby server saw them last: pods that went while no server recorded are still known.
+"""The pods of jobs as a standby server last saw them, so that pods deleted while no server recorded are not lost.
 
-When the leader of the archive is killed, its notes are lost, and pods come and go until the next one leads. A standby therefore looks at
-the pods of changed jobs, as the recorder does, and remembers pods that have gone for a while.
+When the recording leader is killed, its notes are lost, and pods come and go until the next leader is elected. A standby therefore looks
+at the pods of changed jobs, as the recorder does, and keeps deleted pods for a while.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from rowlock.objects import Object
 from rowlock.rest.informers import InformerCache
 
 LOOK = 0.25
-"""Seconds between two looks at jobs that have changed."""
+"""Seconds between two looks at changed jobs."""
 MOST_GONE = 2_000
-"""Pods that have gone and are remembered; the first of them are forgotten first. One takes some kilobytes."""
+"""Most deleted pods kept; beyond it those deleted first are dropped. One takes some kilobytes."""
 
 
 @dataclass(slots=True)
 class SeenPod:
-    """`gone`: when it was not there any more; None = it is."""
+    """A pod as last seen. `gone`: when its deletion was noticed; None if it exists."""
 
     pod: Object
     gone: float | None = None
 
 
 class SeenPods:
-    """What a server that waits has seen of pods. Those that are there are the cache's own objects, and take no room."""
+    """The pods that a standby server has seen. Existing pods are the cache's own objects and take no extra memory."""
 
     def __init__(self, cache: InformerCache, clock: Callable[[], float]) -> None:
         self._cache, self._clock = cache, clock
         self._jobs: dict[str, dict[str, SeenPod]] = {}
         self._gone: dict[tuple[str, str], None] = {}
-        """Job and pod, in the order in which they went."""
+        """(job uid, pod uid) of deleted pods, in order of deletion."""
         self._changed: dict[str, None] = {}
         self._is_watching = False
         cache.subscribe(self._note_change)
@@ -45,23 +45,23 @@ class SeenPods:
             self._changed[uid] = None
 
     def begin(self) -> None:
-        """Look at all jobs: nothing was noted until now."""
+        """Start noting changes, and look at all jobs first."""
         self.stop()
         self._is_watching = True
         self._changed = dict.fromkeys(self._cache.job_uids())
 
     def stop(self) -> None:
-        """Forget everything, and note nothing."""
+        """Drop everything, and stop noting changes."""
         self._jobs, self._gone, self._changed, self._is_watching = {}, {}, {}, False
 
     async def look(self) -> None:
-        """At what has changed; others get their turn between two jobs."""
+        """Look at all changed jobs; yields to the event loop after each."""
         for uid in list(self._changed):
             self.look_at(uid)
             await asyncio.sleep(0)
 
     def look_at(self, uid: str) -> None:
-        """At the pods of one job."""
+        """Look at the pods of one job."""
         self._changed.pop(uid, None)
         present = {objects.uid(pod): pod for pod in self._cache.own_pods(uid)}
         seen = self._jobs.setdefault(uid, {})
@@ -78,7 +78,7 @@ class SeenPods:
             self._forget(*next(iter(self._gone)))
 
     def forget(self, before: float) -> None:
-        """Those that had gone by then: they were recorded."""
+        """Drop pods deleted before this time (Unix seconds), which have been recorded."""
         for job, pod in list(self._gone):
             gone = self._jobs[job][pod].gone
             if gone is not None and gone <= before:
@@ -91,7 +91,7 @@ class SeenPods:
             del self._jobs[job]
 
     def gone_pods(self, uid: str) -> list[tuple[Object, float]]:
-        """Pods of this job that have gone, as they were seen last, and when they went."""
+        """The deleted pods of this job, as last seen, and when they were deleted (Unix seconds)."""
         if self._is_watching:
             self.look_at(uid)
         return [(one.pod, one.gone) for one in self._jobs.get(uid, {}).values() if one.gone is not None]

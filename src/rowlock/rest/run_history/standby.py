@@ -1,7 +1,7 @@
-"""A recorder that waits, because another server of the same cluster records: what it remembers, and how its readers are served.
+"""A standby recorder, while another server of the same cluster records: what it keeps, and how its readers are served.
 
-Every server sees every change. What happened in the seconds in which nobody recorded, because a leader died, is noted by those that
-wait, of jobs here and of pods in `seen_pods.py`; a minute later it is forgotten, since somebody has recorded it.
+Every server sees every change. Standbys note what happens, so that nothing is lost in the seconds after a leader dies: jobs here, pods in
+`seen_pods.py`. Notes are dropped a minute later, when a leader has recorded the changes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from rowlock.rest.run_history.recorder import RunRecorder
 from rowlock.rest.run_history.seen_pods import LOOK, SeenPods
 
 RunElected = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
-"""Runs a work for as long as this process is the one that does it, again and again until cancelled."""
+"""Runs a coroutine function whenever this process is the leader, and cancels it when it is not; until cancelled."""
 MEMORY = 60.0
-"""Seconds for which deletions are remembered at least: longer than it takes to replace a leader that died."""
+"""Least seconds for which deletions are kept; longer than it takes to replace a dead leader."""
 _MOST_DELETIONS = 2_000
-"""Deletions that are remembered for longer, while the archive cannot be read: perhaps nobody can write to it."""
+"""Most deletions kept for longer while the archive cannot be read, since then perhaps no server can write to it."""
 _PATIENCE = 3.0
-"""Seconds that a reader waits for the record of a deletion that this server has seen."""
+"""Most seconds that a reader waits for the record of a deletion that this server has seen."""
 _ASK_AGAIN = 0.2
 _SETTLE = 2.0
 
 
 class Standby:
-    """Beside the recorder of a server that may have to wait."""
+    """The standby state of a server's recorder."""
 
     def __init__(
         self, recorder: RunRecorder, cache: InformerCache, archive: Archive, clock: Callable[[], float] = time.time
@@ -42,10 +42,10 @@ class Standby:
         self._pods = SeenPods(cache, clock)
         recorder.recall_pods = self._recall_pods
         self._given_up: set[str] = set()
-        """Deletions whose record no reader waits for any more: it is there, or did not come."""
+        """Deletions that readers no longer wait for: they were recorded, or the wait timed out."""
 
     async def run(self) -> None:
-        """Look at pods, and forget what others have recorded, until cancelled."""
+        """Look at pods, and drop what the leader has recorded, until cancelled."""
         loop = asyncio.get_running_loop()
         earlier: dict[str, bool] = {}
         next_forget, was_recording, recorded_at = loop.time() + MEMORY, True, loop.time()
@@ -55,7 +55,7 @@ class Standby:
                 if was_recording:
                     self._pods.begin()
                 await self._pods.look()
-            elif loop.time() - recorded_at > MEMORY:  # it has looked at all jobs by now
+            elif loop.time() - recorded_at > MEMORY:  # the recorder has looked at all jobs by now
                 self._pods.stop()
             was_recording = self._recorder.is_recording
             await asyncio.sleep(LOOK)
@@ -64,8 +64,8 @@ class Standby:
                 earlier = self.forget_recorded(earlier)
 
     def forget_recorded(self, earlier: Mapping[str, bool]) -> dict[str, bool]:
-        """Forget the jobs that were noted, or have gone, before the last look, which returned `earlier`; of the last deletions none
-        while the archive has a problem. Those that stay: uid → whether the job has gone."""
+        """Drop the notes of jobs that were already noted, or already deleted, at the last call, which returned `earlier`. While the archive
+        has a problem, the latest deletions are kept. Returns the kept ones: uid → whether the job was deleted."""
         if self._recorder.is_recording:
             return {}
         noted = {uid: self._cache.job(uid) is None for uid in self._recorder.noted_jobs()}
@@ -80,20 +80,20 @@ class Standby:
         return kept
 
     async def _recall_pods(self, uid: str) -> list[tuple[Object, float]]:
-        """Pods of this job that went, and of which the archive does not know it, with when they went."""
+        """The deleted pods of this job whose deletion is not in the archive, and when they were deleted."""
         gone = self._pods.gone_pods(uid)
         if not gone:
             return []
         try:
             records = await self._archive.read(database.read_pods, uid)
         except (OSError, sqlite3.Error, UnusableArchive):
-            records = []  # the archive says itself what is wrong with it
+            records = []  # the archive reports its own problems
         known = {record.pod_uid for record in records if record.deleted is not None}
         return [(pod, when) for pod, when in gone if objects.uid(pod) not in known]
 
     async def catch_up(self, uid: str = "") -> None:
-        """Before a read: as `RunRecorder.catch_up`, or until the recording server has written the deletions that this one has
-        seen, three seconds at most."""
+        """Before a read: while recording, as `RunRecorder.catch_up`; else wait until the leader has written the deletions seen here,
+        three seconds at most."""
         if self._recorder.is_recording:
             return await self._recorder.catch_up(uid)
         loop = asyncio.get_running_loop()
@@ -117,4 +117,4 @@ class Standby:
         try:
             return await self._archive.read(database.read_deleted, uids)
         except (OSError, sqlite3.Error, UnusableArchive):
-            return []  # the archive says itself what is wrong with it
+            return []  # the archive reports its own problems

@@ -18,8 +18,8 @@ _VERBS = {"delete": "delete", "suspend": "patch", "resume": "patch"}
 
 
 async def run_action(call: RestCall) -> Any:
-    """POST /workloads/batch: `{ids, action}` → the ids that succeeded, and the reason for each that failed. Raises
-    BadRequest."""
+    """POST /workloads/batch: apply `action` to the workloads `ids`; returns the ids that succeeded, and the reason for each that
+    failed. Raises BadRequest."""
     call.validate_query()
     ids, action = _parse_batch(await call.json())
     succeeded: list[str] = []

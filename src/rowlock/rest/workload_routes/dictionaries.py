@@ -30,6 +30,6 @@ async def types(call: RestCall) -> Any:
 
 
 async def categories(call: RestCall) -> Any:
-    """GET /workload-categories: what a workload is for."""
+    """GET /workload-categories: the purposes that a workload may have."""
     call.validate_query()
     return {"categories": [{"id": name, "name": name} for name in submission.CATEGORIES]}

@@ -1,4 +1,4 @@
-"""What the scheduler of a real cluster needs: fields of a job, a queue that exists, and an object that declares the gang."""
+"""What the scheduler of a real cluster needs: fields of the job, an existing queue, and an object that declares the gang."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rowlock.rest.call import RestCall
 from rowlock.workloads.phase import STARTED_BY_ANNOTATION
 
 DressJob = Callable[[Dialect, Mapping[str, int]], Object]
-"""Dresses a job for a scheduler; the mapping has the value of its PriorityClass, where the cluster has it."""
+"""Adds a scheduler's fields to a job; the mapping has the value of its PriorityClass, if the cluster has it."""
 
 
 async def dress_for_scheduler(call: RestCall, job: Object, dress: DressJob) -> Object:
-    """The job with the fields that the real cluster's scheduler needs, which `dress` adds; the caller is told when an eviction would
-    end it. Raises BadRequest for a job that it cannot start so."""
+    """The job with the fields that the real cluster's scheduler needs, which `dress` adds. Adds a notice for the caller if an eviction
+    would end the job. Raises BadRequest if the scheduler could not start it."""
     dialect = call.context.settings.dialect
     if dialect is None:
         return job
@@ -48,7 +48,7 @@ async def _find_class_value(call: RestCall, name: str) -> dict[str, int]:
 
 
 async def require_queue(call: RestCall, job: Object) -> None:
-    """Raises BadRequest, with what to create, when the real cluster lacks the queue that its scheduler needs."""
+    """Raises BadRequest, which says what to create, if the real cluster lacks the queue that its scheduler needs."""
     dialect = call.context.settings.dialect
     queue = dialect.needed_queue(job) if dialect is not None else None
     if queue is None or dialect is None:
@@ -65,8 +65,8 @@ async def require_queue(call: RestCall, job: Object) -> None:
 
 
 async def create_gang(call: RestCall, job: Object, *, may_exist: bool = False) -> None:
-    """Create the object that makes the real cluster's scheduler start the job's pods together. `may_exist`: an earlier try of
-    this submit may have made it. Raises ApiError."""
+    """Create the object that makes the real cluster's scheduler start the job's pods together. `may_exist`: an earlier attempt
+    of this submit may have created it. Raises ApiError."""
     dialect = call.context.settings.dialect
     gang = dialect.gang_object(job) if dialect is not None else None
     if gang is None:

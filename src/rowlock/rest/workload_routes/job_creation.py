@@ -1,8 +1,8 @@
-"""A job and what belongs to it (Secret, claims, gang), written so that the same submit may come twice.
+"""Creates a job and what belongs to it (Secrets, claims, gang), so that a submit may be repeated.
 
-A cluster that answers 500 or 504, or whose connection breaks, may have made the object. After such an answer we look the object up: it
-is ours if it carries this submit's id. A client that sends the header `Idempotency-Key` gives each of its attempts the same id: the
-attempt that succeeds answers 202, whether an earlier attempt, or another replica of this server, made the job or not.
+A cluster that answers 500 or 504, or whose connection breaks, may have created the object. After such an answer the object is looked up:
+it is ours if it has this submit's id. The header `Idempotency-Key` gives all attempts of a client the same id, so that a repeated submit
+answers 202 even if an earlier attempt, or another replica of this server, created the job.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from rowlock.workloads.submission import Submission
 
 MAX_KEY_LENGTH = 255
 _SUBMITS = uuid.UUID("6f2b8f5e-6a0c-4d0b-9a55-0d6a1f0c7b1e")
-"""The namespace of ids that are made of keys (RFC 4122, version 5)."""
+"""The UUID namespace of ids derived from keys (RFC 4122, version 5)."""
 _OPTIONS = WriteOptions(manager="rowlock")
 
 
 def submit_identity(call: RestCall, project: Project, request: Submission) -> str:
-    """The id of the workload: a new one, or with a key the same for each try of one user. Raises BadRequest."""
+    """The id of the workload: random, or with a key the same for every attempt of this user. Raises BadRequest."""
     key = call.request.headers.get(submit_fields.KEY_HEADER, "")
     if not key:
         return call.context.new_id()
@@ -41,19 +41,19 @@ def submit_identity(call: RestCall, project: Project, request: Submission) -> st
 
 
 def find_earlier_try(cache: InformerCache, job: Object) -> Object | None:
-    """The job that an earlier try of this submit made, as far as the cache knows; one that is being deleted is none."""
+    """The job that an earlier attempt of this submit created, if the cache has it and it is not being deleted."""
     named = cache.jobs_named(objects.namespace(job), objects.name(job))
     return next((one for one in named if _is_of_this_submit(one, job) and not objects.is_deleting(one)), None)
 
 
 def _is_of_this_submit(existing: Object, wanted: Object) -> bool:
-    """Whether both have one submit's id."""
+    """Whether both objects have the same submit's id."""
     return objects.labels(existing).get(WORKLOAD_ID) == objects.labels(wanted)[WORKLOAD_ID]
 
 
 async def ensure_claims_are_free(call: RestCall, claims: Sequence[Object]) -> None:
-    """Raises AlreadyExists when a new claim has the name of an existing one, before anything is created. A claim of an earlier
-    try is none."""
+    """Raises AlreadyExists if a new claim has the name of an existing one, before anything is created. A claim created by an earlier
+    attempt of this submit does not count."""
     for claim in claims:
         try:
             found = await call.context.api.get(
@@ -78,15 +78,15 @@ async def create_job(
     options: WriteOptions = _OPTIONS,
     has_gang: bool = True,
 ) -> Object:
-    """The job, once it and what belongs to it are there: before it the Secrets of its own, which pods need at once; then its
-    new claims (True: the job owns it) and its gang. What is refused leaves nothing behind, but for a job of an earlier try.
-    `options` are the job's; `has_gang`: whether it gets a gang where its scheduler needs one. Raises ApiError."""
+    """Create a job and what belongs to it: first its Secrets, which pods need at once, then the job, its new claims (True: owned by
+    the job) and its gang. A refused submit leaves nothing behind, except a job created by an earlier attempt. `options` are for
+    the job; `has_gang`: create a gang if the scheduler needs one. Raises ApiError."""
     earlier = find_earlier_try(call.context.cache, job)
     if earlier is None:
         created, is_new = await _create_with_secrets(call, job, secrets, options)
     else:
         created, is_new = earlier, False
-        with suppress(NotFound):  # that try came further
+        with suppress(NotFound):  # the earlier attempt may have done this, and used up the Secrets
             await _pass_to_job(call, secrets, earlier)
     try:
         await _create_claims(call, created, claims)
@@ -94,7 +94,7 @@ async def create_job(
             await create_gang(call, created, may_exist=not is_new)
     except ApiError:
         if is_new:
-            with suppress(ApiError):  # what was refused is the answer, and not that this was refused, too
+            with suppress(ApiError):  # report the first error, not this one
                 await call.context.api.delete(_kind(created), objects.namespace(created), objects.name(created))
         raise
     return created
@@ -103,7 +103,7 @@ async def create_job(
 async def _create_with_secrets(
     call: RestCall, job: Object, secrets: Sequence[Object], options: WriteOptions
 ) -> tuple[Object, bool]:
-    """The job owns its Secrets."""
+    """Create the Secrets, then the job, and make it their owner. Returns the job, and whether this call created it."""
     api, namespace, names = call.context.api, objects.namespace(job), list[str]()
     try:
         for secret in secrets:
@@ -119,7 +119,7 @@ async def _create_with_secrets(
 
 
 async def _pass_to_job(call: RestCall, secrets: Sequence[Object], job: Object) -> None:
-    """The job owns these Secrets, and takes them along when it goes."""
+    """Make the job the owner of these Secrets, so that they are deleted with it."""
     owner = {"metadata": {"ownerReferences": [objects.owner_reference(job)]}}
     for secret in secrets:
         await call.context.api.patch(
@@ -128,8 +128,8 @@ async def _pass_to_job(call: RestCall, secrets: Sequence[Object], job: Object) -
 
 
 async def _create_or_find(call: RestCall, wanted: Object, options: WriteOptions = _OPTIONS) -> tuple[Object, bool]:
-    """The object, and whether this call made it: where the answer was lost, or the name is taken, what is there counts if it is of
-    this submit. Raises ApiError."""
+    """Create the object. If the answer was lost or the name is taken, an existing object of this submit is accepted. Returns the
+    object, and whether this call created it. Raises ApiError."""
     api, kind = call.context.api, _kind(wanted)
     try:
         return await api.create(kind, wanted, options=options), True
@@ -139,14 +139,14 @@ async def _create_or_find(call: RestCall, wanted: Object, options: WriteOptions 
         try:
             found = await api.get(kind, objects.namespace(wanted), objects.name(wanted))
         except ApiError:
-            raise error from None  # nobody knows: the caller is told what went wrong, and may try again
+            raise error from None  # unknown state: report the first error; the caller may retry
         if not _is_of_this_submit(found, wanted):
             raise
         return found, False
 
 
 async def _create_claims(call: RestCall, job: Object, claims: Sequence[tuple[Object, bool]]) -> None:
-    """Create the job's new claims, which its pods wait for. The job owns ephemeral ones. A refused claim takes the others back."""
+    """Create the job's new claims, which its pods wait for. The job owns ephemeral ones. If one is refused, the others are deleted."""
     made: list[Object] = []
     try:
         for claim, is_ephemeral in claims:

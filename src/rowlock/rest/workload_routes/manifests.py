@@ -1,4 +1,4 @@
-"""`/api/v2/workloads`: workloads that are submitted as manifests of jobs. They are in every list, as all jobs are."""
+"""`/api/v2/workloads`: workloads submitted as manifests of jobs. They appear in every list, as all jobs do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_TRIES = 5
 
 
 async def _read_request(call: RestCall, *, new: bool) -> ManifestRequest:
-    """The body. YAML is read beside the event loop, for which some 10 KiB of it can be half a second. Raises BadRequest."""
+    """The parsed body. YAML is parsed on a thread, because 10 KiB of it can take half a second. Raises BadRequest."""
     body = await call.json()
     if isinstance(body, dict) and body.get("manifestBase64Encoded"):
         return await asyncio.to_thread(manifests.parse_manifest_request, body, new=new)
@@ -37,8 +37,8 @@ async def _read_request(call: RestCall, *, new: bool) -> ManifestRequest:
 
 
 async def create(call: RestCall) -> Any:
-    """POST /api/v2/workloads: make the job of a manifest in a project. A manifest that names no scheduler gets what the scheduler
-    of a real cluster needs. Raises BadRequest, AlreadyExists, and what admission raises."""
+    """POST /api/v2/workloads: create the job of a manifest in a project. A manifest that names no scheduler gets what the real
+    cluster's scheduler needs. Raises BadRequest, AlreadyExists, and what admission raises."""
     call.validate_query()
     request = await _read_request(call, new=True)
     check_cluster_id(call, request.cluster)
@@ -63,7 +63,7 @@ async def create(call: RestCall) -> Any:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /api/v2/workloads/{id}: the manifest as it was sent, and as it is now. Raises NotFound."""
+    """GET /api/v2/workloads/{id}: the manifest as submitted, and as stored now. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
     sync = {"status": "Deleting" if objects.is_deleting(workload.job) else "Synced", "message": ""}
@@ -71,7 +71,7 @@ async def show(call: RestCall) -> Any:
 
 
 async def update(call: RestCall) -> Any:
-    """PUT /api/v2/workloads/{id}: another priority or category, or another spec as far as admission lets jobs change. Raises
+    """PUT /api/v2/workloads/{id}: change priority, category or spec, as far as admission allows. Raises
     NotFound, BadRequest, and what admission raises."""
     call.validate_query()
     workload = find_workload(call)
@@ -85,7 +85,7 @@ async def update(call: RestCall) -> Any:
 
 
 def _change_job(call: RestCall, request: ManifestRequest, job: Object) -> Object:
-    """The job with what an update names; its manifest is dressed as a new one would be."""
+    """The job with the request's changes; a new manifest gets the scheduler's fields as at a submit."""
     labels = {**objects.labels(job), **request.labels}
     pod_labels = {name: labels[name] for name in manifests.POD_LABELS if name in labels}
     spec = manifests.add_pod_labels(request.manifest or job, pod_labels)
@@ -100,7 +100,7 @@ def _change_job(call: RestCall, request: ManifestRequest, job: Object) -> Object
 
 
 async def _write_until_fresh(call: RestCall, job: Object, change: Callable[[Object], Object]) -> Object:
-    """Update a job whose operator writes to it, too: the request is about what the job is now. Raises ApiError."""
+    """Update a job that its operator also writes to: on a conflict, apply the change to the current object and retry. Raises ApiError."""
     api, kind, tries = call.context.api, kinds.by_object(job), 0
     while True:
         try:

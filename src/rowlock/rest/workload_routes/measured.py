@@ -1,4 +1,4 @@
-"""What the pods of a workload used over time: from the sampler while they exist, from the archive afterwards."""
+"""The usage of a workload's pods over time: from the sampler while they exist, from the archive afterwards."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Points = list[float | None]
 
 
 async def read_series(context: AppContext, run_uid: str, pods: Iterable[Object], name: str = "") -> list[UsageSeries]:
-    """The usage series of all pods that the run ever had (or of those with this name): of its present `pods`, and of
-    archived ones."""
+    """The usage series of all pods that the run ever had (or of those with this name): its existing `pods`, and archived
+    ones."""
     held: dict[tuple[str, float], UsageSeries] = {}
     for pod in pods:
         if name in ("", objects.name(pod)) and context.pod_usage is not None:
