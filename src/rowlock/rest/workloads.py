@@ -1,4 +1,4 @@
-"""Submit, list, show, suspend, resume, delete, wait: thin over `rowlock.workloads`, which decides, and the `Api`."""
+"""Endpoints to submit, list, show, delete and wait for workloads; a thin layer over `rowlock.workloads`, which decides, and the `Api`."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ WRITE_OPTIONS = WriteOptions(manager="rowlock")
 _SCHEDULER_TIMEOUT = 3.0
 """Seconds to wait for the scheduler's first decision about a new workload."""
 _DELETION_TIMEOUT = 15.0
-"""Seconds that a submit waits until a deleted workload of the same name is gone."""
+"""Seconds that a submit waits for a workload of the same name that is being deleted."""
 _MAX_PREFIX_LENGTH = 36
 _MAX_WAIT = 60.0
 _MAX_QUOTED = 60
 _WORKLOADS_PER_TURN = 32
-"""Workloads of a list that are rendered before other tasks of the event loop get their turn."""
+"""Workloads of a list rendered before yielding to the event loop."""
 
 
 def _kind(job: Object) -> Kind:
@@ -64,7 +64,7 @@ def _kind(job: Object) -> Kind:
 
 
 def find_workload(call: RestCall) -> Workload:
-    """The workload that the path names, where the caller has the route's right to it. Raises NotFound, Forbidden."""
+    """The workload that the path names, if the caller has the route's right to it. Raises NotFound, Forbidden."""
     workload = lookup_workload(call.context.cache, str(call.path["id"]))
     job = workload.job
     call.require_right(_kind(job), objects.namespace(job), objects.name(job))
@@ -72,7 +72,7 @@ def find_workload(call: RestCall) -> Workload:
 
 
 def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
-    """The workload of an id, without a check of rights. Raises NotFound."""
+    """The workload with this id, without checking the route's right. Raises NotFound."""
     workload = cache.workload(cache.job_uid(identifier))
     if workload is None:
         raise NotFound(f"Resource id not found: there is no workload {identifier!r}. GET /api/v1/workloads lists them.")
@@ -84,7 +84,7 @@ def lookup_workload(cache: InformerCache, identifier: str) -> Workload:
 
 async def submit(call: RestCall) -> Any:
     """POST /workloads/distributed: create a job and its claims from Run:ai's body. dryRun=true only shows them; with
-    requireImages=true the image must be on this machine. With the header Idempotency-Key it may be sent again. Raises BadRequest,
+    requireImages=true the image must be on this machine. With the header Idempotency-Key a request may be repeated. Raises BadRequest,
     AlreadyExists, Conflict, and errors of admission."""
     call.validate_query("dryRun", "requireImages")
     body, references, check_policy = submits.expand(call, await call.json(), "Distributed")
@@ -94,8 +94,8 @@ async def submit(call: RestCall) -> Any:
 
 
 async def submit_workload(call: RestCall, request: Submission, to_json: Callable[[Workload], dict[str, Any]]) -> Any:
-    """Create what a parsed request asks for, and answer 202 with the JSON of `to_json`; with dryRun=true only show it. Raises
-    BadRequest, AlreadyExists, Conflict, and errors of admission."""
+    """Create the job of a parsed request and what belongs to it; answers 202 with the JSON of `to_json`. With dryRun=true only show the
+    objects. Raises BadRequest, AlreadyExists, Conflict, and errors of admission."""
     dry_run = call.flag("dryRun")
     cache = call.context.cache
     project = _find_project(cache, request)
@@ -161,7 +161,7 @@ def _check_kind_is_served(cache: InformerCache, kind: Kind) -> None:
 
 
 def _check_feasible(cache: InformerCache, request: Submission, project: Project) -> None:
-    """Raises BadRequest for a job that no node, or no limit of its project, can ever hold. A cluster without nodes takes all."""
+    """Raises BadRequest for a job that fits no node, or exceeds a limit of its project's queues. Without nodes any size is accepted."""
     for role in (request.worker, request.master):
         cause = infeasible_cause(role.compute, cache.nodes(), request.options.pool)
         if cause is not None:
@@ -172,7 +172,7 @@ def _check_feasible(cache: InformerCache, request: Submission, project: Project)
 
 
 def _check_room(call: RestCall, request: Submission) -> None:
-    """Raises BadRequest for more pods than the nodes hold; a real cluster may get more nodes when pods wait."""
+    """Raises BadRequest for more pods than the nodes can hold. Not checked on a real cluster, which may add nodes for pending pods."""
     embedded = call.context.settings.dialect is None
     if embedded and (message := too_many_pods_message(request.pod_count, call.context.cache.nodes())):
         raise BadRequest(message, causes=[Cause("max", message, "spec.numWorkers")])
@@ -196,7 +196,7 @@ def _generate_name(request: Submission, identity: str) -> Submission:
 
 
 async def ensure_name_is_free(cache: InformerCache, project: Project, name: str) -> None:
-    """Raises AlreadyExists when a job of any kind has this name, after waiting for one that is being deleted."""
+    """Raises AlreadyExists if a job of any kind has this name; Conflict if such a job is still being deleted after a wait."""
 
     def same_named_jobs() -> list[Object]:
         return cache.jobs_named(project.namespace, name)
@@ -225,14 +225,15 @@ async def show(call: RestCall) -> Any:
 
 
 async def show_distributed(call: RestCall) -> Any:
-    """GET /workloads/distributed/{id}: with the specification as it was submitted. Raises NotFound."""
+    """GET /workloads/distributed/{id}: the workload with its specification as submitted. Raises NotFound."""
     call.validate_query()
     return runai_json.distributed_workload_json(find_workload(call))
 
 
 async def delete(call: RestCall) -> Any:
-    """DELETE /workloads/distributed/{id}: delete the job, and in the background what it owns; answers 202 as soon as the job
-    is marked as deleted. With force=true its pods get no time to end, and are not waited for. `by`: the command that asks for it, which is kept with the run. Raises NotFound, BadRequest."""
+    """DELETE /workloads/distributed/{id}: delete the job, and what it owns in the background; answers 202 once the job is marked as
+    deleted. With force=true its pods are deleted without a grace period. `by` names the requesting command, which is recorded with the
+    run. Raises NotFound, BadRequest."""
     by = stopped_by(call.validate_query("force", "by"))
     is_forced, workload = call.flag("force"), find_workload(call)
     if is_forced:
@@ -248,7 +249,7 @@ async def delete(call: RestCall) -> Any:
 
 
 def stopped_by(query: Mapping[str, str]) -> str:
-    """The command that suspends or deletes, as it calls itself; "" when it does not say. Raises BadRequest."""
+    """The name of the requesting command, from the parameter `by`; "" if it is not given. Raises BadRequest."""
     text = query.get("by", "")
     if len(text) > 100 or not text.isprintable():
         raise BadRequest("by must be at most 100 printable characters: the command that suspends or deletes.")
@@ -256,27 +257,27 @@ def stopped_by(query: Mapping[str, str]) -> str:
 
 
 async def _kill_pods(call: RestCall, workload: Workload) -> None:
-    """Delete the pods of a deleted job at once; without this they have their grace period, and wait for a node that is lost."""
+    """Delete the pods of a deleted job without a grace period, which would also wait for a lost node."""
     for pod in workload.pods:
         options = DeleteOptions(grace=0, uid=objects.uid(pod))
-        with suppress(NotFound, Conflict):  # it has gone, or another has its name
+        with suppress(NotFound, Conflict):  # it is gone, or another pod has its name
             await call.context.api.delete(kinds.POD, objects.namespace(pod), objects.name(pod), options=options)
 
 
 async def delete_workload(call: RestCall, workload: Workload) -> None:
-    """Delete the job, and in the background what it owns; returns as soon as the job is marked as deleted."""
+    """Delete the job, and what it owns in the background; returns once the job is marked as deleted."""
     job = workload.job
     options = DeleteOptions(propagation="Background", uid=objects.uid(job))
     await call.context.api.delete(_kind(job), objects.namespace(job), objects.name(job), options=options)
 
 
 async def wait(call: RestCall) -> Any:
-    """`?for=Completed,Failed&timeout=30`: answers when the phase is one of these, or after the timeout (seconds) with
-    the present phase.
+    """GET /workloads/{id}/wait: wait until the phase is one of `for` (Completed,Failed), at most `timeout` seconds (30). Raises
+    NotFound, BadRequest.
 
-    `reachedPhase` is the one of them that the workload has reached, null after the timeout. An elastic job that runs with its
-    minimum counts as Running, though its phase is Degraded while others of its pods wait for a node. For a workload that is
-    deleted meanwhile the phase is Deleted."""
+    `reachedPhase` is the phase of `for` that the workload has reached, null after the timeout. An elastic job that runs with
+    its minimum counts as Running, although its phase is Degraded while its other pods are pending. The phase of a workload that
+    is deleted meanwhile is Deleted."""
     params = call.validate_query("for", "timeout")
     phases = _parse_phases(params.get("for", "Completed,Failed"))
     seconds = _parse_timeout(params.get("timeout", "30"))
@@ -295,7 +296,7 @@ async def wait(call: RestCall) -> Any:
 
 
 def _reached_phase(known: WorkloadStatus, phases: set[str]) -> str | None:
-    """The one of the phases that the workload has reached. V1's word tells an elastic job that waits to grow from a broken one."""
+    """The one of `phases` that the workload has reached, or None. V1's status tells an elastic job that waits to grow from a broken one."""
     if known.phase in phases:
         return known.phase
     return "Running" if "Running" in phases and known.status == "Running" else None
@@ -312,7 +313,7 @@ def _parse_timeout(text: str) -> float:
 
 
 def _parse_phases(text: str) -> set[str]:
-    """Phases to wait for. Raises BadRequest for an unknown one, which would never be reached."""
+    """The phases to wait for. Raises BadRequest for an unknown one, which would never be reached."""
     phases = set(filter(None, text.split(",")))
     known = {*V1_STATUSES, "Deleted"}
     if unknown := sorted(phases - known):
@@ -346,7 +347,7 @@ async def index(call: RestCall) -> Any:
 
 
 async def _parse_list_query(call: RestCall) -> list_query.Query:
-    """Raises BadRequest, also for a word that no workload of this list has."""
+    """The list's query. Raises BadRequest, also for a category or priority class that no workload has."""
     query = list_query.parse_query(call.query, other_parameters=("deleted",))
 
     async def count_rows(of: list_query.Query) -> int:
@@ -361,7 +362,7 @@ async def _parse_list_query(call: RestCall) -> list_query.Query:
 async def _fill_creation_failures(
     call: RestCall, page_workloads: Sequence[Workload], bodies: Sequence[dict[str, Any]]
 ) -> None:
-    """Add the reason to workloads that wait because the operator cannot create their pods."""
+    """Add the reason to pending workloads whose pods the operator cannot create."""
     messages: dict[str, dict[str, str]] = {}
     for workload, body in zip(page_workloads, bodies, strict=True):
         if body["phase"] == "Pending" and not body["phaseMessage"]:
@@ -387,7 +388,7 @@ async def count(call: RestCall) -> Any:
 
 
 async def pods(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods: the pods that there are, each with its rank and node. Raises NotFound."""
+    """GET /workloads/{id}/pods: the existing pods, each with its rank and node. Raises NotFound."""
     parsed_query = list_query.parse_query(call.query, (), other_parameters=("deleted",))
     workload = find_workload(call)
     body = runai_json.workload_json(workload)
@@ -404,7 +405,7 @@ async def pods(call: RestCall) -> Any:
 
 
 async def _workload_events(call: RestCall, workload: Workload) -> list[Object]:
-    """The workload's events, oldest first, repeated ones counted. Raises Forbidden when the caller may not list events."""
+    """The workload's events, oldest first, with repeated ones counted. Raises Forbidden if the caller may not list events."""
     may_list = call.rights is None or call.rights.allows("list", kinds.EVENT, objects.namespace(workload.job))
     found = await workload_events(call.context.api, call.context.events if may_list else None, workload)
     return workload_history.count_repeats(found)
@@ -433,7 +434,7 @@ async def explain(call: RestCall) -> Any:
     """GET /workloads/{id}/explain: the scheduler's record of why the workload waits. Raises NotFound."""
     call.validate_query()
     workload = find_workload(call)
-    if workload_history.is_undecided(workload):  # just submitted: the scheduler decides within a moment
+    if workload_history.is_undecided(workload):  # just submitted: the scheduler will decide soon
         uid = objects.uid(workload.job)
         await call.context.cache.wait_until(
             uid, lambda: not workload_history.is_undecided(find_workload(call)), _SCHEDULER_TIMEOUT

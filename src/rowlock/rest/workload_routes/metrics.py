@@ -1,4 +1,4 @@
-"""Figures over time: `GET /api/v1/workloads/{id}/metrics` and `GET /api/v1/workloads/{id}/pods/{pod}/metrics`."""
+"""Metrics over time: `GET /api/v1/workloads/{id}/metrics` and `GET /api/v1/workloads/{id}/pods/{pod}/metrics`."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def show(call: RestCall) -> Any:
 
 
 async def show_past(call: RestCall, run: PastRun) -> Any:
-    """The same for a deleted workload: only what its pods used, because allocations are not archived."""
+    """The same for a deleted workload: only the usage of its pods, because allocations are not archived."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     types, times = parse_types(query, (*GAUGES, *MEASURED, *NOT_MEASURED)), parse_times(query)
     return answer_series(types, times, await _measure(call, run.record.uid, [], types, times))
 
 
 async def show_pod(call: RestCall) -> Any:
-    """GET /workloads/{id}/pods/{pod}/metrics: what one pod used, by its name or its uid; also one that is gone, from the
+    """GET /workloads/{id}/pods/{pod}/metrics: the usage of one pod, by name or uid; that of a deleted pod comes from the
     archive. Raises NotFound, BadRequest."""
     query = call.validate_query(*SAMPLE_PARAMETERS)
     workload = find_workload(call)
@@ -70,7 +70,7 @@ async def show_pod(call: RestCall) -> Any:
 
 
 async def _find_gone_pod(call: RestCall, run_uid: str, asked: str) -> Object | None:
-    """A pod of an existing workload that is not there any more: it was suspended, or has restarted under another name."""
+    """The record of a deleted pod of an existing workload, which was suspended, or whose pod restarted under another name."""
     await catch_up(call, run_uid)
     run = await find_past(call, run_uid)
     return next((pod.body for pod in run.pods if asked in (pod.name, pod.pod_uid)), None) if run is not None else None
@@ -139,7 +139,7 @@ def parse_types(query: dict[str, str], known: Sequence[str]) -> list[str]:
 
 
 def parse_times(query: dict[str, str]) -> list[float]:
-    """The sample times from `start` to `end`, both included, in seconds since the epoch. Raises BadRequest."""
+    """The sample times from `start` to `end`, both included, in Unix seconds. Raises BadRequest."""
     try:
         start, end = (objects.seconds(query[name].replace(" ", "+")) for name in ("start", "end"))
     except (KeyError, ValueError):

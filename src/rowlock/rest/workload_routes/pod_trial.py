@@ -1,7 +1,7 @@
-"""Whether the pods of a job could be made: asked of the API server by a dry run of one pod of each replica type, before there is
-a job that waits for pods for ever.
+"""Checks by a dry run of one pod per replica type whether the API server would accept a job's pods, so that no job is created
+that can never get pods.
 
-What else may be in the way of a pod now, such as a quota that is used up, is no reason to refuse its job.
+Temporary obstacles, such as a quota that is used up, are no reason to refuse the job.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FIELDS = (
     ("readinessProbe", "probes"), ("securityContext", "security"), ("resources.", "compute.extendedResources"),
     ("image", "image"),
 )  # fmt: skip
-"""A part of a path in a pod, and the field of a submit that it comes from."""
+"""Part of a field path in a pod → the field of a submit that it comes from."""
 
 
 async def check_pods(call: RestCall, job: Object, body: Mapping[str, Any]) -> None:
-    """Raises BadRequest, with the fields of the submit `body`, for a job that would never get a pod."""
+    """Raises BadRequest, naming fields of the submit's `body`, for a job whose pods would be refused."""
     master_spec = body.get("masterSpec") or {}
     causes: dict[Cause, None] = {}
     for replica_type, cause in await pod_causes(call, job):
@@ -45,8 +45,8 @@ async def check_pods(call: RestCall, job: Object, body: Mapping[str, Any]) -> No
 
 
 async def pod_causes(call: RestCall, job: Object) -> list[tuple[str, Cause]]:
-    """What the API server would refuse in the job's pods, each with the replica type of its pod. A real cluster is not asked: who may
-    make jobs there need not be allowed to make pods."""
+    """What the API server would refuse in the job's pods: (replica type, cause). [] on a real cluster, where a caller who may create
+    jobs may lack the right to create pods."""
     causes: list[tuple[str, Cause]] = []
     if call.context.settings.dialect is not None:
         return causes
@@ -57,12 +57,12 @@ async def pod_causes(call: RestCall, job: Object) -> list[tuple[str, Cause]]:
             replica_type = objects.labels(pod)[TYPE_LABEL].capitalize()
             causes += [(replica_type, cause) for cause in error.causes]
         except ApiError:
-            continue  # a quota, a pod of that name, a missing right: none of them says anything about the pod itself
+            continue  # a quota, an existing pod, a missing right: the pod itself may be valid
     return causes
 
 
 def _sample_pods(framework: Framework, job: Object, now: float) -> Iterator[Object]:
-    """One pod of each replica type, as the operator makes it; the others differ in their number only."""
+    """One pod of each replica type, as the operator would create it; the others differ only in their index."""
     replicas = objects.dig(job, f"spec.{framework.replicas}") or {}
     few = {name: {**replica, "replicas": min(1, replica.get("replicas") or 0)} for name, replica in replicas.items()}
     policy = {**(objects.dig(job, "spec.runPolicy") or {}), "suspend": False}

@@ -15,7 +15,7 @@ from rowlock.workloads import pods as ranks
 from rowlock.workloads.runai_json import Workload
 
 _WORKLOADS_PER_TURN = 256
-"""Workloads that are processed before other tasks of the event loop get their turn."""
+"""Workloads processed before yielding to the event loop."""
 _OTHER_PARAMETERS = ("deleted", "verbosity", "completed")
 _COMPLETED = {"true": True, "false": False, "all": None}
 

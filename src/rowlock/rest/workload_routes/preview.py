@@ -1,4 +1,4 @@
-"""What a submit would create, for a submit with dryRun=true."""
+"""The preview of a submit with dryRun=true: the objects that it would create."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _PlainDumper(yaml.SafeDumper):
 
 
 async def try_creation(call: RestCall, made: list[Object]) -> None:
-    """Create all of it in a dry run. Raises what admission and validation refuse; a name may be taken: asked is what would be made."""
+    """Create all objects in a dry run. Raises what admission and validation raise; names that are taken are ignored."""
     for obj in made:
         with suppress(AlreadyExists):
             await call.context.api.create(
@@ -32,8 +32,8 @@ async def try_creation(call: RestCall, made: list[Object]) -> None:
 
 
 def preview(call: RestCall, made: list[Object], remarks: list[str]) -> Any:
-    """The objects, and what its pods ask for in vain, as JSON; or the objects as YAML documents for `kubectl create -f` when the
-    Accept header asks for YAML."""
+    """The objects and remarks as JSON; or the objects as YAML documents for `kubectl create -f` if the Accept header asks for
+    YAML."""
     if "yaml" not in call.request.headers.get("accept", ""):
         return {"objects": made, "remarks": remarks}
     text = yaml.dump_all(made, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, default_flow_style=False)

@@ -39,13 +39,13 @@ async def _submit(call: RestCall, category: str) -> Any:
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/trainings/{id} and workspaces/{id}: with the specification as it was submitted. Raises NotFound."""
+    """GET /workloads/trainings/{id} and workspaces/{id}: the workload with its specification as submitted. Raises NotFound."""
     call.validate_query()
     return runai_json.standard_workload_json(find_workload(call))
 
 
 def of_type(workload_type: str, serve: Endpoint) -> Endpoint:
-    """The endpoint for workloads of one type: workloads of other types are answered with NotFound."""
+    """Restrict an endpoint to workloads of one type; others get NotFound."""
 
     async def serve_of_type(call: RestCall) -> Any:
         job = find_workload(call).job
@@ -70,4 +70,4 @@ ENDPOINTS = {
     }
     for kind in ("Training", "Workspace")
 }
-"""Action → the function that does it to one workload."""
+"""Workload type → action → endpoint."""

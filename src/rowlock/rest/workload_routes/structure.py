@@ -21,14 +21,14 @@ Entry = dict[str, Any]
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/{id}/structure: the job, and each object below its owner: the gang, pods, their containers, and what they mount.
-    Without Services, which the server of a real cluster may not list. Raises NotFound."""
+    """GET /workloads/{id}/structure: the job and the objects below it (gang, pods, their containers, and what they mount). Services
+    are left out, since the server of a real cluster may not list them. Raises NotFound."""
     call.validate_query()
     return {"objects": list(entries(find_workload(call)))}
 
 
 def entries(workload: Workload) -> Iterator[Entry]:
-    """The objects, each after its owner; `owner` is that one's `id`, None for the job."""
+    """The objects, each after its owner; `owner` is the owner's `id`, None for the job."""
     job, root = workload.job, objects.uid(workload.job)
     yield _entry(root, None, str(job.get("kind")), objects.name(job), workload.status().phase)
     if workload.group is not None:
@@ -60,7 +60,7 @@ def _container_entries(pod: Object) -> Iterator[Entry]:
 
 
 def _container_status(state: Object) -> str:
-    """In a word or two; "" for one that has not begun."""
+    """A container's state in a word or two; "" if there is none yet."""
     if "running" in state:
         return "Running"
     if ended := state.get("terminated"):
@@ -69,7 +69,7 @@ def _container_status(state: Object) -> str:
 
 
 def _volume_sources(pod: Object) -> Iterator[tuple[str, str]]:
-    """(kind, name) of what its volumes name."""
+    """(kind, name) of the objects that the pod's volumes name."""
     for volume in objects.dig(pod, "spec.volumes", []):
         for field, (kind, place) in _VOLUME_KINDS.items():
             if name := (volume.get(field) or {}).get(place):

@@ -16,14 +16,14 @@ from rowlock.workloads.runai_json import Workload
 
 
 async def suspend(call: RestCall) -> Any:
-    """POST /workloads/distributed/{id}/suspend: `spec.runPolicy.suspend` = true, so the operator deletes the pods. `by`: the command that
-    asks for it, which is kept with the job."""
+    """POST /workloads/distributed/{id}/suspend: set `spec.runPolicy.suspend` to true, so that the operator deletes the pods. `by` names
+    the requesting command, which is recorded in the job. Raises NotFound, Conflict."""
     await set_suspended(call, find_workload(call), suspended=True, by=stopped_by(call.validate_query("by")))
     return JsonResult(202, ACCEPTED)
 
 
 async def resume(call: RestCall) -> Any:
-    """POST /workloads/distributed/{id}/resume: `spec.runPolicy.suspend` = false."""
+    """POST /workloads/distributed/{id}/resume: set `spec.runPolicy.suspend` to false. Raises NotFound, Conflict."""
     call.validate_query()
     await set_suspended(call, find_workload(call), suspended=False)
     return JsonResult(202, ACCEPTED)

@@ -24,9 +24,9 @@ INTERVAL_S = 5.0
 """Seconds between two samples."""
 _MAX_CHANGES = 500
 TURN_S = 0.0005
-"""Seconds of a sample between two turns of other tasks: a list of workloads that is asked for meanwhile has slices of its own."""
+"""Seconds of sampling before yielding to the event loop, so that concurrent requests are not delayed."""
 _NOTED = "usage"
-"""In `WorkloadRow.known`: nothing of the workload has changed since it was looked at."""
+"""Key in `WorkloadRow.known`; present if the workload has not changed since the last sample."""
 
 Gauges = tuple[Decimal, ...]
 
@@ -38,7 +38,7 @@ class Steps:
     times: list[float] = field(default_factory=list)
     values: list[Gauges] = field(default_factory=list)
     is_over: bool = False
-    """The workload has ended, and its last values are stored."""
+    """Whether the workload has ended and its last values are stored."""
 
     def add(self, time: float, values: Gauges) -> None:
         if not self.values or self.values[-1] != values:
@@ -67,7 +67,7 @@ class UsageHistory:
             await asyncio.sleep(INTERVAL_S)
 
     async def look(self) -> None:
-        """Take one sample: store values that have changed, and delete those of deleted workloads."""
+        """Take one sample: store changed values, and drop those of deleted workloads."""
         present, budget = set[str](), TurnBudget(TURN_S)
         for row in self._cache.rows():
             await budget.pause_if_due()
@@ -94,14 +94,14 @@ class UsageHistory:
             TypeError,
             KeyError,
             AttributeError,
-        ) as error:  # a malformed object loses only its own figures
+        ) as error:  # a malformed object must not affect others
             log.warning("no figures of the job %s: %s: %s", uid, type(error).__name__, error)
             steps.is_over = True
             return
         steps.is_over = self._cache.phase(uid) in TERMINAL and not any(steps.values[-1][1:])
 
     def samples(self, uid: str, times: Sequence[float]) -> list[Gauges | None]:
-        """The values at these times; None before the workload was seen first."""
+        """The values at these times; None before the workload's first sample."""
         return self._steps.get(uid, Steps()).at(times)
 
     def latest(self, uid: str) -> Gauges | None:

@@ -34,7 +34,7 @@ _GROUPS = {word: _read_as_text(field) for word, field in _FIELDS.items()}
 
 
 async def show(call: RestCall) -> Any:
-    """GET /workloads/telemetry: one figure of the workloads that the caller sees, or of each group of them. Raises BadRequest."""
+    """GET /workloads/telemetry: one figure over the workloads that the caller sees, or one per group. Raises BadRequest."""
     question = parse_question(call, _TYPES, _GROUPS, "nodepoolName", "departmentId", "filterByPhases")
     phases = [word for word in question.query.get("filterByPhases", "").split(",") if word]
     for phase in phases:

@@ -1,7 +1,7 @@
-"""Roles and access rules as Run:ai has them, read from Kubernetes' RBAC: an access rule is one subject of one binding. Pure.
+"""Run:ai's roles and access rules on top of Kubernetes' RBAC: an access rule is one subject of one binding. Pure.
 
-A RoleBinding in a project's namespace is a rule of that project, a ClusterRoleBinding one of all projects. There is no other store:
-what `kubectl create rolebinding` makes is a rule, and what a rule is deleted as is gone for kubectl.
+A RoleBinding in a project's namespace is a rule for that project, a ClusterRoleBinding one for all projects. There is no other store:
+`kubectl create rolebinding` creates a rule, and deleting a rule changes the binding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BOOTSTRAP_LABEL = "kubernetes.io/bootstrapping"
 
 
 class Role(NamedTuple):
-    """A role that rules give. `id` is Run:ai's number, `cluster_role` what Kubernetes calls it, `aliases` what others do."""
+    """A role for access rules. `id` is Run:ai's number, `cluster_role` Kubernetes' name, `aliases` are other accepted names."""
 
     id: int
     name: str
@@ -45,7 +45,7 @@ _WORDS = {word: role for role in ROLES for word in (role.name, role.cluster_role
 
 
 def find_role(wanted: object) -> Role:
-    """By Run:ai's number, a name, or what Kubernetes calls it. Raises BadRequest with the nearest name."""
+    """The role with this number, name or ClusterRole. Raises BadRequest with the nearest name."""
     role = _WORDS.get(str(wanted).lower())
     if role is None:
         names = [one.name for one in ROLES]
@@ -56,7 +56,7 @@ def find_role(wanted: object) -> Role:
 
 
 def _role_of(binding: Object) -> Role:
-    """The role of a binding; one that somebody made is known by its own name, and by a number made of it."""
+    """The role of a binding. A custom role keeps its own name, and gets a number derived from it."""
     reference = binding.get("roleRef") or {}
     name = str(reference.get("name") or "")
     known = _BY_CLUSTER_ROLE.get(name) if reference.get("kind") == "ClusterRole" else None
@@ -64,7 +64,7 @@ def _role_of(binding: Object) -> Role:
 
 
 def role_json(role: Role, created: str) -> dict[str, Any]:
-    """Run:ai's JSON of a role; `created` as RFC 3339 has it."""
+    """Run:ai's JSON of a role; `created` is an RFC 3339 time."""
     return {
         "id": role.id, "name": role.name, "description": role.description, "enabled": True, "effectiveEnabled": True,
         "custom": False, "createdAt": created, "updatedAt": created, "deletedAt": None, "createdBy": "rowlock",
@@ -78,14 +78,14 @@ _SUBJECT_TYPES = ("user", "app", "group", "service-account")
 
 
 class RuleSubject(NamedTuple):
-    """Who is given a role. `id` is the name as Run:ai's callers give it; a service account is `NAMESPACE:NAME`."""
+    """The subject of a rule. `id` is its name in Run:ai's API; that of a service account is `NAMESPACE:NAME`."""
 
     type: str
     id: str
 
 
 def parse_subject(subject_type: object, subject_id: object) -> RuleSubject:
-    """Raises BadRequest."""
+    """The subject in a request. Raises BadRequest."""
     if subject_type not in _SUBJECT_TYPES:
         raise BadRequest(f"subjectType must be one of {', '.join(_SUBJECT_TYPES)}, not {str(subject_type)[:60]!r}")
     if not isinstance(subject_id, str) or not subject_id or len(subject_id) > 253 or not subject_id.isprintable():
@@ -126,7 +126,7 @@ class AccessRule(NamedTuple):
     namespace: str
     binding: Object
     position: int
-    """Where the subject stands in the binding."""
+    """Index of the subject in the binding."""
 
     @property
     def kind(self) -> Kind:
@@ -134,7 +134,7 @@ class AccessRule(NamedTuple):
 
 
 def rules_of(bindings: Iterable[Object]) -> Iterator[AccessRule]:
-    """The rules of bindings, without those that a cluster is born with."""
+    """The rules of bindings, without the cluster's initial bindings."""
     for binding in bindings:
         if _BOOTSTRAP_LABEL in objects.labels(binding) or objects.name(binding).startswith("system:"):
             continue
@@ -142,12 +142,12 @@ def rules_of(bindings: Iterable[Object]) -> Iterator[AccessRule]:
         for index, entry in enumerate(binding.get("subjects") or ()):
             subject = _from_kubernetes(entry, namespace)
             digest = hashlib.sha256("\0".join((objects.uid(binding), *subject)).encode()).digest()
-            number = int.from_bytes(digest[:6], "big")  # exact in JavaScript, too
+            number = int.from_bytes(digest[:6], "big")  # 48 bits: exact in JavaScript too
             yield AccessRule(number, subject, _role_of(binding), namespace, binding, index)
 
 
 def to_binding(subject: RuleSubject, role: Role, namespace: str, creator: str) -> Object:
-    """The binding of a new rule. The same rule has the same name: to make it twice is a conflict."""
+    """The binding of a new rule. Its name is derived from the rule, so that creating a rule twice conflicts."""
     digest = hashlib.sha256("\0".join((*subject, role.cluster_role)).encode()).hexdigest()[:16]
     kind = kinds.ROLE_BINDING if namespace else kinds.CLUSTER_ROLE_BINDING
     metadata = {
@@ -164,20 +164,20 @@ def to_binding(subject: RuleSubject, role: Role, namespace: str, creator: str) -
 
 
 def without_subject(rule: AccessRule) -> Object | None:
-    """The binding without this rule; None where nothing is left of it."""
+    """The binding without this rule's subject; None if it has no other subjects."""
     left = [entry for index, entry in enumerate(rule.binding["subjects"]) if index != rule.position]
     return {**rule.binding, "subjects": left} if left else None
 
 
 def without_subjects(rule: AccessRule, is_gone: Callable[[RuleSubject], bool]) -> Object | None:
-    """The binding of this rule without all subjects that are gone; None where nothing is left of it."""
+    """The rule's binding without the subjects for which `is_gone` is true; None if no others are left."""
     namespace = objects.namespace(rule.binding)
     left = [entry for entry in rule.binding["subjects"] if not is_gone(_from_kubernetes(entry, namespace))]
     return {**rule.binding, "subjects": left} if left else None
 
 
 def is_of_namespace(subject: RuleSubject, namespace: str) -> bool:
-    """Whether it is a service account of the namespace, or all of them."""
+    """Whether the subject is a service account of the namespace, or the group of all of them."""
     if subject.type == "service-account":
         return subject.id.startswith(f"{namespace}:")
     if subject.type == "group":
@@ -186,7 +186,7 @@ def is_of_namespace(subject: RuleSubject, namespace: str) -> bool:
 
 
 def rule_json(rule: AccessRule, scope: tuple[str, str], cluster: str) -> dict[str, Any]:
-    """Run:ai's JSON of a rule; `scope` is the id and the name of the project, or of the cluster."""
+    """Run:ai's JSON of a rule; `scope` is (id, name) of the project or cluster."""
     meta = objects.meta(rule.binding)
     created = meta.get("creationTimestamp")
     return {

@@ -1,7 +1,7 @@
-"""Applications: programs that log in with a client id and a secret, as Run:ai's API has them.
+"""Applications: programs that log in with a client id and a secret, as in Run:ai's API.
 
-An application is a Secret in kube-system that holds the digest of what it logs in with, never the thing itself: it has 256 random
-bits, so nobody tries them all. What it may do is said by bindings, as of everybody: to Kubernetes it is the user `app:NAME`. Pure.
+An application is a Secret in kube-system that holds the SHA-256 digest of its client secret, never the secret itself; with 256 random
+bits it cannot be guessed. Bindings give an application its rights; to Kubernetes it is the user `app:NAME`. Pure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ USER_PREFIX, GROUP = "app:", "rowlock:applications"
 
 
 def parse_name(body: Any) -> str:
-    """The name in a request to make one. Raises BadRequest."""
+    """The name in a request that creates an application. Raises BadRequest."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, dict) else {}, errors)
     top.allow_only("name", refused={"roles": ([], "what it may do is said by access rules for it")})
@@ -31,12 +31,12 @@ def parse_name(body: Any) -> str:
 
 
 def secret_name(client_id: str) -> str:
-    """The Secret of an application, whose client id is its name."""
+    """The name of an application's Secret; the client id is the application's name."""
     return f"application-{client_id}"
 
 
 def to_secret(name: str, client_secret: str, creator: str) -> Object:
-    """What is stored of a new application."""
+    """The Secret of a new application."""
     metadata = {
         "name": secret_name(name), "namespace": NAMESPACE, "labels": {"rowlock.dev/application": name},
         "annotations": {"rowlock.dev/created-by": creator},
@@ -52,12 +52,12 @@ def to_secret(name: str, client_secret: str, creator: str) -> Object:
 
 
 def application_name(secret: Object) -> str:
-    """The name, which is the client id, too."""
+    """The application's name, which is also its client id; "" if the Secret has no such label."""
     return objects.labels(secret).get("rowlock.dev/application", "")
 
 
 def application_json(secret: Object) -> dict[str, Any]:
-    """Run:ai's JSON of an application; the secret itself is told once, when it is made."""
+    """Run:ai's JSON of an application, without its client secret."""
     meta, name = objects.meta(secret), application_name(secret)
     return {
         "id": objects.uid(secret), "name": name, "clientId": name, "enabled": True, "user": USER_PREFIX + name,
@@ -66,7 +66,7 @@ def application_json(secret: Object) -> dict[str, Any]:
 
 
 def has_secret(secret: Object | None, client_secret: str) -> bool:
-    """Whether the application logs in with this; in the same time whether it is there or not."""
+    """Whether this is the application's client secret. Takes the same time if there is no such application."""
     is_application = secret is not None and secret.get("type") == SECRET_TYPE
     stored = (
         b64decode((secret or {}).get("data", {}).get("digest", "")).decode("ascii", "replace") if is_application else ""

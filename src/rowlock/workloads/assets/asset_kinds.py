@@ -1,6 +1,6 @@
-"""The table of assets: under which path each kind is served, what its spec may say, and what a submit gets from it.
+"""The table of asset kinds: the path of each kind, the fields of its spec, and what they become in a submit.
 
-A spec is checked by the parsers that read a submit: what an asset may say is what a submit may say.
+A spec is checked by the parsers of a submit, so assets and submits accept the same values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CredentialField:
-    """How a data source names a credential: by one of `names`; of one of `kinds`; what its Secret is for a submit."""
+    """How a data source names a credential: the field is one of `names`, the credential one of `kinds`; `to_fields` turns the name of
+    its Secret into fields of a submit."""
 
     names: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -36,17 +37,17 @@ class AssetKind:
     kind: str
     fields: tuple[str, ...]
     to_submit_spec: Callable[[Spec], dict[str, Any]]
-    """The part of a submit's `spec` that an asset's spec stands for."""
+    """Converts an asset's spec to a part of a submit's `spec`."""
     check: Callable[[Fields], None]
-    """Reads that part of a submit, and notes its mistakes."""
+    """Parses that part of a submit, adding its mistakes to the errors."""
     refused: Mapping[str, tuple[Any, str]]
     storage: str = ""
-    """Where a data source goes below `spec.storage`; "" for what is no data source."""
+    """The field below `spec.storage` for a data source; "" for other assets."""
     credential: CredentialField | None = None
-    """The field that names a credential, for a data source that may need one."""
+    """The field that names a credential, for data sources that may need one."""
 
     def with_secret(self, spec: Spec, secret_of: Callable[[CredentialField, str], str]) -> dict[str, Any]:
-        """The spec with the Secret's name in place of the credential's id; `secret_of` says it."""
+        """The spec with the name of the Secret, from `secret_of`, in place of the credential's id."""
         field = self.credential
         if field is None:
             return dict(spec)
@@ -55,7 +56,7 @@ class AssetKind:
         return own | field.to_fields(secret_of(field, str(ids[0][1]))) if ids else own
 
     def check_spec(self, spec: Any, errors: BodyErrors) -> None:
-        """Note what is wrong with an asset's spec."""
+        """Check an asset's spec; mistakes are added to `errors`."""
         body = Fields("spec", spec if isinstance(spec, Mapping) else {}, errors)
         if spec is not None and not isinstance(spec, Mapping):
             errors.add("spec", "type", "must be a JSON object.")
@@ -87,7 +88,7 @@ _ENVIRONMENT_REFUSED: dict[str, tuple[Any, str]] = {
 
 
 def _environment_part(spec: Spec) -> dict[str, Any]:
-    """An environment says flat what a submit has below `security`."""
+    """An environment's spec has the fields at top level that a submit has below `security`."""
     security = {name: spec[name] for name in _SECURITY if spec.get(name) is not None}
     program = {name: spec[name] for name in _PROGRAM if spec.get(name) is not None}
     return program | ({"security": security} if security else {})
@@ -155,9 +156,9 @@ ASSET_KINDS: tuple[AssetKind, ...] = (
         ),
     ),
 )  # fmt: skip
-"""Every kind that is kept here, beside credentials (`credentials.py`)."""
+"""Every kind of asset except credentials (`credentials.py`)."""
 
 
 def by_kind(kind: str) -> AssetKind | None:
-    """The row of Run:ai's word for a kind."""
+    """The row for Run:ai's word of a kind, or None."""
     return next((one for one in ASSET_KINDS if one.kind == kind), None)

@@ -1,7 +1,7 @@
-"""Assets as objects: each is a ConfigMap, so Kubernetes' own rights say who may read and change it.
+"""Assets as objects: each is a ConfigMap, so Kubernetes' rights decide which users may read and change it.
 
-What belongs to a project lies in the project's namespace, all else in kube-public, where only admins of the cluster may
-write. A user who may write a ConfigMap may write nonsense into it: one that cannot be read is skipped.
+A project's assets are in its namespace, all others in kube-public, where only cluster admins may write. Since users can
+write anything into a ConfigMap, unreadable ones are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_NAME, _MAX_DESCRIPTION = 255, 250
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """An asset or a template, with what its ConfigMap says. `scope_id` is a project's id or a department's, "" for all else."""
+    """An asset, template or policy, parsed from its ConfigMap. `scope_id` is the id of a project or department, "" for other scopes."""
 
     id: str
     kind: str
@@ -36,32 +36,32 @@ class Asset:
     scope_id: str = ""
     description: str = ""
     namespace: str = ""
-    """Where its ConfigMap lies; "" for one that is built in."""
+    """The namespace of its ConfigMap; "" for a built-in asset."""
     created_by: str = ""
     created_at: str = ""
     updated_by: str = ""
     updated_at: str = ""
     meta: tuple[tuple[str, Any], ...] = ()
-    """Further fields of `meta`, as they were sent."""
+    """Further fields of `meta`, as submitted."""
     content: Mapping[str, Any] | None = None
-    """Beside `meta`: `spec`, and for templates more."""
+    """The fields beside `meta`: `spec`, and others for templates and policies."""
 
     @property
     def spec(self) -> dict[str, Any]:
         return dict((self.content or {}).get("spec") or {})
 
     def is_usable_in(self, project: str, department: str) -> bool:
-        """Whether workloads of a project, which is in a department, may name it."""
+        """Whether workloads of this project of this department may use it."""
         return {"project": self.scope_id == project, "department": self.scope_id == department}.get(self.scope, True)
 
 
 def is_policy(kind: str) -> bool:
-    """Policies lie where admins write, also those of one project: users cannot lift the limits that are set for them."""
+    """Whether the kind is a policy. Policies of a project are in kube-public too, so that its users cannot change them."""
     return kind.startswith("policy-")
 
 
 def object_name(identity: str) -> str:
-    """The ConfigMap's name."""
+    """The name of the asset's ConfigMap."""
     return f"asset-{identity}"
 
 
@@ -78,8 +78,8 @@ def to_object(asset: Asset) -> Object:
 
 
 def read_object(config_map: Object) -> Asset | None:
-    """The asset of a ConfigMap; None for one that is none, or that somebody wrote nonsense into. It is in the scope that its
-    namespace allows: nobody makes an asset of the cluster out of a project's."""
+    """The asset of a ConfigMap; None if it is malformed, or if its scope does not match its namespace, so that a project's
+    users cannot create assets of the cluster."""
     namespace = objects.namespace(config_map)
     try:
         stored = json.loads((config_map.get("data") or {}).get(DATA_KEY) or "null")
@@ -118,7 +118,7 @@ def read_object(config_map: Object) -> Asset | None:
 
 @dataclass(frozen=True, slots=True)
 class AssetMeta:
-    """The `meta` of a request. `name` None leaves it as it is."""
+    """The `meta` of a request. `name` and `description` None mean no change."""
 
     name: str | None
     description: str | None
@@ -132,7 +132,8 @@ _SUPPORTED = ("training", "workspace", "distributed", "inference", "distFramewor
 
 
 def parse_meta(top: Fields, *, template: bool, new: bool) -> AssetMeta:
-    """The `meta` of an asset, or of a template, whose scope has other names; mistakes are noted. A change has no scope."""
+    """Parse the `meta` of an asset or template (whose scope fields have other names). A change has no scope. Mistakes are added to the
+    errors."""
     meta = top.object("meta")
     if top.get("meta") is None and new:
         top.add_error("meta", "required", "an asset needs a name and a scope.")
@@ -161,7 +162,7 @@ def parse_meta(top: Fields, *, template: bool, new: bool) -> AssetMeta:
 
 
 def _scope_id(meta: Fields, scope: str, template: bool) -> str:
-    """The project's or department's id; Run:ai writes a project's as a number."""
+    """The id of the project or department; Run:ai writes that of a project as a number."""
     if scope not in ("project", "department"):
         return ""
     field = "scopeId" if template else f"{scope}Id"
@@ -199,7 +200,7 @@ def asset_json(asset: Asset, cluster: str, project_name: str) -> dict[str, Any]:
 
 
 def template_json(asset: Asset, cluster: str) -> dict[str, Any]:
-    """Run:ai's JSON of a template: what it says of the workers, of the master, and whether that is enough to run."""
+    """Run:ai's JSON of a template: specs of workers and master, and whether it can run."""
     content, spec = dict(asset.content or {}), asset.spec
     scope_ids = {"cluster": cluster, "tenant": str(TENANT), "system": str(TENANT)}
     return {
@@ -239,7 +240,7 @@ def _number(text: str) -> int | None:
 
 
 def parse_body(body: Any, *allowed: str) -> tuple[Fields, BodyErrors]:
-    """A request's body with nothing in it but these."""
+    """The fields of a request's body, and its errors; other fields than `allowed` are an error."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
@@ -263,12 +264,12 @@ BUILT_IN: tuple[Asset, ...] = tuple(
         1,
     )
 )  # fmt: skip
-"""The compute resources that Run:ai's documents take for granted."""
+"""The compute resources that Run:ai's documentation assumes to exist."""
 
 
 def all_assets(config_maps: Iterable[Object], project_ids: Mapping[str, str], created: str) -> list[Asset]:
-    """The built-in assets, as old as the cluster, then all others by name; those of projects (namespace → id) while these are
-    there."""
+    """The built-in assets, created with the cluster, then all others by name. Assets of projects are included only if the project
+    exists (`project_ids`: namespace → id)."""
     read = (read_object(config_map) for config_map in config_maps)
     found = sorted((asset for asset in read if asset), key=lambda asset: (asset.name, asset.id))
     placed = [

@@ -1,6 +1,6 @@
-"""Credentials: the table of their kinds, each of which becomes one Secret in its project's namespace. Pure.
+"""The table of credential kinds. Each credential becomes one Secret in its project's namespace. Pure.
 
-What is secret lies in the Secret alone, which has the credential's name; its asset keeps what may be shown. Pods name the
+Secret values are only in the Secret, which has the credential's name; the asset keeps the other fields. Pods name the
 Secret, so a workload that uses a credential is a plain Kubernetes workload.
 """
 
@@ -23,10 +23,10 @@ _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _NGC_KEY = re.compile(r"[-._A-Za-z0-9]+")
 _MAX_BYTES = 512 * 1024
 MAX_PAIRS = 1_000
-"""Keys of a generic secret: they are read on the event loop, which others wait for."""
+"""Most keys of a generic secret, which are parsed on the event loop."""
 EXISTING = "existingSecretName"
 SECRET_FIELD = "secretName"
-"""In the asset's spec: the Secret that has what is secret."""
+"""Field of the asset's spec with the name of the Secret."""
 Data = dict[str, str]
 
 
@@ -38,14 +38,14 @@ class CredentialKind:
     kind: str
     secret_type: str
     shown: tuple[str, ...]
-    """Fields that everybody may read who reads the asset."""
+    """Fields that are stored in the asset and shown."""
     hidden: tuple[str, ...]
-    """Fields that lie in the Secret alone."""
+    """Fields that are only in the Secret."""
     to_data: Callable[[Fields], Data]
-    """The Secret's data, of the fields; mistakes are noted."""
+    """Makes the Secret's data from the fields; mistakes are added to the errors."""
 
     def check_spec(self, body: Any, errors: BodyErrors) -> Data | None:
-        """The Secret's data, None where a Secret that exists is named; what is wrong is noted."""
+        """Check a spec. Returns the Secret's data, or None if it names an existing Secret; mistakes are added to `errors`."""
         spec = Fields("spec", body if isinstance(body, Mapping) else {}, errors)
         if not isinstance(body, Mapping):
             errors.add("spec", "type", "must be a JSON object.")
@@ -62,7 +62,7 @@ class CredentialKind:
         return data
 
     def stored_spec(self, body: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """What the asset keeps of a spec: nothing that is secret."""
+        """The part of a spec that the asset stores, without secret values."""
         shown = {field: body[field] for field in self.shown if body.get(field) is not None}
         if self.kind == "genericSecret":
             shown["keys"] = [str(pair["key"]) for pair in body.get("keyValuePairs") or ()]
@@ -70,7 +70,7 @@ class CredentialKind:
         return ({EXISTING: existing} if existing else shown) | {SECRET_FIELD: existing or name}
 
     def to_secret(self, asset: Asset, data: Data, owner: Mapping[str, Any]) -> Object:
-        """The Secret of an asset, which goes with the asset's ConfigMap (`owner`)."""
+        """The Secret of an asset; it is owned by the asset's ConfigMap (`owner`), and deleted with it."""
         metadata = {
             "name": asset.name, "namespace": asset.namespace, "labels": {LABEL: self.kind}, "ownerReferences": [dict(owner)],
         }  # fmt: skip
@@ -85,7 +85,7 @@ class CredentialKind:
 
 
 def check_secret_name(body: Fields, field: str, name: str) -> None:
-    """A credential's Secret has its name; notes a name that no Secret can have."""
+    """Add an error if the name cannot be that of a Secret."""
     if not _SECRET_NAME.fullmatch(name):
         valid = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "my-credential"
         body.add_error(
@@ -96,7 +96,7 @@ def check_secret_name(body: Fields, field: str, name: str) -> None:
 
 
 def secret_name(asset: Asset) -> str:
-    """The Secret that a credential's values lie in."""
+    """The name of the Secret with a credential's values."""
     return str(asset.spec.get(SECRET_FIELD) or asset.name)
 
 
@@ -162,5 +162,5 @@ REGISTRY = "dockerRegistry"
 
 
 def credential_json(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Run:ai's JSON of a credential's spec. `keyId` is the key that its database encrypts with; there is none here."""
+    """Run:ai's JSON of a credential's spec. `keyId` is the encryption key of Run:ai's database; always 0 here."""
     return {**spec, "keyId": 0}
