@@ -1,7 +1,7 @@
-"""Reading a JSON body: typed reads that note mistakes, each with its field, its rule and a fix, instead of raising.
+"""Typed reads of a JSON body that collect mistakes, each with its field, its rule and a fix, instead of raising at the first.
 
-What is in no table is unknown and refused with the nearest known name; what is known, but not supported, is refused with
-the reason that `submit_fields` gives, unless it is empty or says nothing new. Mistakes are collected, not raised one by one.
+Unknown fields are refused with the nearest known name. Known but unsupported fields are refused with the reason that
+`submit_fields` gives, unless they are empty or have their default value.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from rowlock.errors import BadRequest, Cause
 from rowlock.objects import is_dns_label
 
 MOST_CAUSES = 100
-"""Mistakes that are told of one body."""
+"""Most mistakes reported for one body."""
 MOST_ITEMS = 5_000
-"""Entries of all lists of one body together: each is read on the event loop, and some are compared with those before them."""
+"""Most entries of all lists of one body together, since they are parsed on the event loop, some in quadratic time."""
 LARGEST_INTEGER = 2**31 - 1
-"""The most that Kubernetes' fields of type int32 hold, which most whole numbers of a body become."""
+"""The largest int32, the type of most whole numbers in Kubernetes objects."""
 _LONGEST_WORD, _MOST_NAMES = 100, 500
-"""Characters of a word for which a like name is looked for, and names that are compared: the client chooses both, and each
-comparison holds the event loop."""
+"""Most characters of a word, and most names, that are compared to find a similar name: the client controls both, and the
+comparison blocks the event loop."""
 _SHOWN = 200
-"""Characters of a value that are repeated in a message."""
+"""Most characters of a value quoted in a message."""
 
 
 @dataclass(slots=True)
 class BodyErrors:
-    """Collects what is wrong with a body; `raise_if_any` raises them as one BadRequest, the first hundred."""
+    """Collects the mistakes of a body; `raise_if_any` raises the first hundred as one BadRequest."""
 
     causes: list[Cause] = field(default_factory=list)
     items_read: int = 0
-    """Entries of the body's lists so far."""
+    """Entries of the body's lists read so far."""
 
     @property
     def are_enough(self) -> bool:
-        """Nobody is told more: there is no need to look for more."""
+        """Whether no more mistakes will be recorded, so that checking can stop."""
         return len(self.causes) >= MOST_CAUSES
 
     def add(self, path: str, rule: str, message: str) -> None:
-        """Note a mistake, once: some fields are read by several, and each would note the same. A field that is wrong is not also
-        missing."""
+        """Record a mistake, once, since several parsers may read the same field. A field with another mistake is not also
+        recorded as missing."""
         cause = Cause(rule, message, path[:_SHOWN])
         if self.are_enough or cause in self.causes:
             return
@@ -57,7 +57,7 @@ class BodyErrors:
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """` Did you mean "x"?`, or nothing when no known name is like it."""
+    """` Did you mean "x"?`, or "" if no known name is similar."""
     if len(word) > _LONGEST_WORD:
         return ""
     choices = {k.lower(): k for k in islice(names, _MOST_NAMES)}
@@ -67,7 +67,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """One JSON object of the body at `path`, with typed reads that note mistakes instead of raising."""
+    """One JSON object of the body at `path`, with typed reads that record mistakes in `errors` instead of raising."""
 
     path: str
     values: Mapping[str, Any]
@@ -80,7 +80,7 @@ class Fields:
         self.errors.add(self.path_of(name), rule, message)
 
     def allow_only(self, *allowed: str, refused: Mapping[str, tuple[Any, str]] | None = None) -> None:
-        """Refuses what is unknown, and with its reason what is in `refused` (see `submit_fields.refused_fields`)."""
+        """Record an error for every unknown field, and, with its reason, for those in `refused` (see `submit_fields.refused_fields`)."""
         refused = refused or {}
         for name, value in self.values.items():
             if self.errors.are_enough:
@@ -103,7 +103,7 @@ class Fields:
         return ""
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """A list of strings; None when it is something else, which is for the caller to say."""
+        """A list of strings; None if it is something else, which the caller must report."""
         value = self.get(name)
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
             return None
@@ -117,7 +117,7 @@ class Fields:
         return ""
 
     def label(self, name: str) -> str:
-        """A name of what we make, which becomes part of names of objects."""
+        """A DNS label, for names that become part of object names."""
         text = self.text(name)
         if self.get(name) in (None, text) and not is_dns_label(text):
             rule = "must be 1 to 63 lower case letters, digits and '-', with a letter or a digit at both ends"
@@ -157,7 +157,7 @@ class Fields:
 
     def choice(self, name: str, *options: str) -> str:
         value = self.text(name)
-        if self.get(name) == value and value not in options:  # "" is no value: a field without a value is left out
+        if self.get(name) == value and value not in options:  # a field without a value must be left out, not ""
             words = ", ".join(options)
             self.add_error(
                 name, "options", f"must be one of {words}, but is {_show(value)}.{did_you_mean(value, options)}"
@@ -173,7 +173,7 @@ class Fields:
         return Fields(self.path_of(name), value or {}, self.errors)
 
     def items(self, name: str) -> list[Fields]:
-        """A list of objects; those with `exclude: true` are left out."""
+        """A list of objects, without those with `exclude: true`."""
         value = self.get(name)
         if value is None:
             return []
@@ -190,7 +190,7 @@ class Fields:
         return [item for item in entries if not item.flag("exclude")]
 
     def parsable_text(self, name: str, parse: Callable[[str], Any]) -> str:
-        """A string that `parse` accepts (it raises BadRequest). A number is none: Run:ai's clients would not read it back."""
+        """A string that `parse` accepts (it raises BadRequest). Numbers are refused, since Run:ai's clients could not read them back."""
         text = self.text(name)
         try:
             if self.get(name) == text:
@@ -211,7 +211,7 @@ def _describe_value(value: Any) -> str:
 
 
 def _show(value: Any) -> str:
-    """A value as it is written, or its beginning."""
+    """A value's literal, shortened for a message."""
     if isinstance(value, list | dict) and len(value) > _SHOWN:
         return f"{len(value)} entries"
     text = repr(value[:_SHOWN] if isinstance(value, str) else value)

@@ -1,7 +1,7 @@
-"""The compute part of a submit: CPUs, memory, whole GPUs or shares of one, as a pod asks for them.
+"""The compute part of a submit: CPUs, memory, and whole GPUs or shares of GPUs, as a pod requests them.
 
-Whole devices become `nvidia.com/gpu` limits; a share carries none, but KAI's annotations `gpu-fraction`, `gpu-memory`
-(MiB) and `gpu-fraction-num-devices`, and leaves the card to the scheduler.
+Whole devices become `nvidia.com/gpu` limits. A share has no limit but KAI's annotations `gpu-fraction`, `gpu-memory` (MiB)
+and `gpu-fraction-num-devices`; the scheduler chooses the card.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rowlock.workloads.body_fields import Fields
 
 GPU = "nvidia.com/gpu"
 MIN_PORTION = 0.01
-"""Shares are counted in hundredths of a card."""
+"""The smallest share; shares are counted in hundredths of a card."""
 MIN_MEMORY = 100
 """Run:ai's smallest GPU memory share, in MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """What one pod asks for. `devices` counts cards; `portion` or `memory_mib` is the share of each."""
+    """What one pod requests. `devices` counts cards; `portion` or `memory_mib` is the share of each."""
 
     requests: tuple[tuple[str, str], ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
@@ -39,7 +39,7 @@ class Compute:
 
     @property
     def gpus(self) -> Decimal:
-        """GPUs per pod as people count them; a share by memory counts as no known fraction (0)."""
+        """GPUs per pod; a share by memory counts as 0, because its fraction depends on the card."""
         if self.portion is not None:
             return self.portion * self.devices
         return Decimal(0) if self.memory_mib is not None else Decimal(self.devices)
@@ -63,12 +63,12 @@ class Compute:
 
 
 def format_number(number: Decimal) -> str:
-    """0.50 → 0.5, 1E+1 → 10: how numbers are printed for people and in annotations."""
+    """A number without trailing zeros or exponent: 0.50 → 0.5, 1E+1 → 10."""
     return f"{number.normalize():f}"
 
 
 def parse_compute(body: Fields) -> Compute:
-    """A `compute` object; mistakes are noted in it."""
+    """Parse a `compute` object; mistakes are added to its errors."""
     body.allow_only(*submit_fields.field_names("compute"))
     devices = body.integer("gpuDevicesRequest")
     portion, memory = _parse_portion(body), _parse_gpu_memory(body)
@@ -127,7 +127,7 @@ def _parse_gpu_memory(body: Fields) -> int | None:
 
 
 def _check_limits_have_requests(body: Fields) -> None:
-    """A limit alone would be ignored: what it limits is a share that is asked for."""
+    """Refuse a limit on a share without a request for one, which would have no effect."""
     for limit, request, example in (
         ("gpuPortionLimit", "gpuPortionRequest", "a share such as 0.5"),
         ("gpuMemoryLimit", "gpuMemoryRequest", "memory such as 2G"),
@@ -138,7 +138,7 @@ def _check_limits_have_requests(body: Fields) -> None:
 
 
 def _check_request_type(body: Fields, portion: Decimal | None, memory: int | None) -> None:
-    """The request type and the values must say the same thing."""
+    """Check that the request type and the given values agree."""
     kind = body.choice("gpuRequestType", "portion", "memory")
     if body.get("gpuPortionRequest") is not None and body.get("gpuMemoryRequest") is not None:
         message = "cannot be used together with gpuPortionRequest. Ask for a portion or for memory, not for both."
@@ -157,7 +157,7 @@ def _check_request_type(body: Fields, portion: Decimal | None, memory: int | Non
 
 _CPU_FIELDS = (("cpuCoreRequest", "cpuCoreLimit", "cpu"), ("cpuMemoryRequest", "cpuMemoryLimit", "memory"))
 _CORE_FIELDS = ("cpuCoreRequest", "cpuCoreLimit")
-"""Numbers; amounts of memory are texts with a unit."""
+"""Fields that are numbers; amounts of memory are strings with a unit."""
 
 
 def _parse_resources(body: Fields) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
@@ -191,7 +191,7 @@ def _parse_amount(body: Fields, name: str) -> str:
 
 
 def _parse_cores(body: Fields, name: str) -> str:
-    """A number of cores as a quantity; "" when there is none, or it is no number that a cluster could hold."""
+    """A number of cores as a quantity; "" if there is none, or if it is too large."""
     if body.number(name) is None:
         return ""
     text = str(body.get(name))
@@ -204,8 +204,8 @@ def _parse_cores(body: Fields, name: str) -> str:
 
 
 def pod_gpus(pod: dict[str, Any], card_memory: int = 0) -> Decimal:
-    """GPUs that a pod (or pod template) asks for; its annotations or its limits say. A share by memory is counted as the
-    scheduler counts it: as a part of a card with `card_memory` MiB, here to four places; 0 of a card that nobody knows."""
+    """GPUs that a pod (or pod template) requests by its annotations or limits. A share by memory is counted as the scheduler
+    does, as a fraction of a card with `card_memory` MiB, to four decimal places; as 0 if `card_memory` is 0 (unknown)."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     devices = _parse_decimal(annotations.get("gpu-fraction-num-devices", "1"))
     if "gpu-fraction" in annotations:

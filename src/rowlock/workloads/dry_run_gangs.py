@@ -1,7 +1,7 @@
-"""Objects that might be submitted → the gangs that the scheduler would see. Nothing is created.
+"""Derives the gangs that the scheduler would see from objects that are not submitted. Nothing is created.
 
-A job goes through the operator as if it had just been made: its pods and its PodGroup are what the operator and the
-pod-grouper would create. Bare pods and PodGroups with their pods count as they are.
+The operator is run on a job as if it had just been created: its pods and PodGroup are what the operator and the pod-grouper
+would create. Bare pods and PodGroups with their pods are used unchanged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rowlock.training.pod_group import group_of, group_spec
 from rowlock.training.reconcile_context import Observed
 
 MOST_PODS = 10_000
-"""Pods of one question: more are planned by nobody in a time that somebody waits."""
+"""Most pods of one request; planning more takes too long for an interactive answer."""
 SUPPORTED_KINDS = (*FRAMEWORKS, kinds.POD, kinds.POD_GROUP)
 
 
 def dry_run_gangs(
     objects: Sequence[Object], namespaces: Mapping[str, Object], classes: Mapping[str, int], now: float
 ) -> list[Gang]:
-    """The gangs of these objects, in their order. `namespaces` are namespaces by name, `classes` priority classes by value.
+    """The gangs of these objects, in their order. `namespaces`: name → Namespace; `classes`: PriorityClass → value.
 
     Raises BadRequest for a job that the operator refuses, for a PodGroup without pods, and for too many pods."""
     result: list[Gang] = []
@@ -70,7 +70,7 @@ def _group_key(pod: Object) -> tuple[str, str]:
 
 
 def _with_creation_fields(obj: Object, now: float) -> Object:
-    """With the time and the identity that creating it would give."""
+    """The object with the uid and time that its creation would set."""
     meta = {"uid": uid(obj) or f"what-if-{name(obj)}", **obj["metadata"], "creationTimestamp": timestamp(now)}
     return {**obj, "metadata": meta}
 
@@ -79,7 +79,7 @@ def _job_gang(obj: Object, namespace_object: Object | None, classes: Mapping[str
     framework = FRAMEWORKS[kinds.by_object(obj)]
     if dig(obj, "spec.runPolicy.suspend"):
         spec = {**obj["spec"], "runPolicy": {**obj["spec"]["runPolicy"], "suspend": False}}
-        obj = {**obj, "spec": spec}  # asked is what happens when it runs
+        obj = {**obj, "spec": spec}  # the trial is about the running job
     if validation_error := framework.validate(obj.get("spec") or {}):
         raise BadRequest(f"{framework.kind.name} {name(obj)} would fail immediately: {validation_error}")
     obj = _with_creation_fields(obj, now)

@@ -1,8 +1,8 @@
-"""What no node of this cluster could ever hold is refused at submit, with the field, the largest possible value and a way out.
+"""Refuses at submit what no node of this cluster could ever hold, naming the field, the largest possible value and a remedy.
 
-Asked of the scheduler's own rule for an empty node. One that is retired or leaving holds none. One that takes no pods for now
-(cordoned, long not ready) is worth waiting for: a job that fits there alone is admitted, kubectl is warned of it, and `explain` names
-the node. A cluster without open nodes is given the benefit of the doubt.
+Uses the scheduler's own rule for an empty node. Nodes that are retired or being deleted do not count. Nodes that take no pods at the
+moment (cordoned, long not ready) do: a job that only fits there is admitted, kubectl prints a warning, and `explain` names the node. A
+cluster without open nodes accepts everything.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NO_GPU = (
     "with simulated GPUs: `rowlock down && rowlock up -d --simulated-gpus 1`."
 )
 _UNREADY_GRACE = SchedulerSettings().unready_grace
-"""Seconds for which a node that is not ready may come back; then its pods are given up, too."""
+"""Seconds for which a node that is not ready still counts as open; after that its pods are evicted too."""
 
 
 def shape_of_compute(compute: Compute, pool: str = "") -> Shape:
-    """A pod of this compute in this node pool as the scheduler sees it."""
+    """The scheduler's shape of a pod with this compute in this node pool."""
     amounts = {**dict(compute.limits), **dict(compute.requests)}
     return Shape(
         cpu=quantity.millis(amounts.get("cpu", "0")),
@@ -44,13 +44,13 @@ def shape_of_compute(compute: Compute, pool: str = "") -> Shape:
 
 
 def infeasible_cause(compute: Compute, nodes: Iterable[Object], pool: str = "") -> Cause | None:
-    """Why no node of the pool could hold a pod like this, were it empty and open; None when one could."""
+    """Why no node of the pool could hold such a pod even if it were empty and open; None if one could."""
     return _infeasible_cause(shape_of_compute(compute, pool), nodes, None)
 
 
 def too_many_pods_message(count: int, nodes: Iterable[Object]) -> str:
-    """Why so many pods never run together, and would only keep everybody busy; "" when they may. Without any node nobody knows yet what
-    there will be."""
+    """Why so many pods can never run together; "" if they can. Without nodes it is "", since the nodes to come are
+    unknown."""
     rooms = [from_objects.parse_node(node).pods for node in nodes]
     if not rooms or count <= sum(rooms):
         return ""
@@ -62,8 +62,8 @@ def too_many_pods_message(count: int, nodes: Iterable[Object]) -> str:
 
 
 def never_fits_message(template: Object, nodes: Iterable[Object], now: float, pool: str = "") -> str:
-    """The same of a pod template, as a sentence, and without the nodes that are closed now; "" when a node could, or when
-    the template cannot be read."""
+    """Why no node that is open now could hold a pod of this template, as a sentence; "" if one could, or if the template cannot
+    be read."""
     shape = pod_requests.pod_shape(template)
     shape = replace(shape, pool=pool or shape.pool)
     cause = None if shape.unsupported else _infeasible_cause(shape, nodes, now)
@@ -71,11 +71,11 @@ def never_fits_message(template: Object, nodes: Iterable[Object], now: float, po
 
 
 def _infeasible_cause(shape: Shape, nodes: Iterable[Object], now: float | None) -> Cause | None:
-    """`now` None: whatever is closed will be open some day."""
+    """Why no node could hold the shape. `now` None: treat closed nodes as open."""
     open_nodes: list[Node] = []
     closed_nodes: list[Node] = []
     other_pools: set[str] = set()
-    for obj in nodes:  # as a rule the first one could
+    for obj in nodes:  # usually the first node fits
         node = from_objects.parse_node(obj)
         if node.pool != shape.pool:
             other_pools.add(node.pool)
@@ -102,7 +102,7 @@ def _no_pool_cause(pool: str, others: set[str]) -> Cause:
 
 
 def queue_limit_cause(submission: Submission, queues: Iterable[Object]) -> Cause | None:
-    """Why the least of it that must run together can never run in these queues (a project and those above it)."""
+    """Why the smallest gang of the submit exceeds the limits of these queues (the project's and its parents); None if it does not."""
     pods = submission.options.min_replicas or submission.pod_count
     pod_groups = [(submission.master.compute, 1)] if submission.has_lead else []
     pod_groups.append((submission.worker.compute, pods - len(pod_groups)))
@@ -125,7 +125,7 @@ def queue_limit_cause(submission: Submission, queues: Iterable[Object]) -> Cause
 
 
 def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequence[Node]) -> Iterator[Cause]:
-    """`closed_nodes`: nodes that could hold it if they took pods."""
+    """The reasons, the most specific first. `closed_nodes`: nodes that could hold the shape if they were open."""
     node, remedy = (
         ("node", "Ask for at most")
         if not closed_nodes
@@ -167,7 +167,7 @@ def _infeasible_causes(shape: Shape, nodes: Sequence[Node], closed_nodes: Sequen
 
 
 def _closed_node_hint(closed_nodes: Sequence[Node]) -> str:
-    """Which node could hold it, and how to open it."""
+    """A sentence that names a closed node that could hold it, and why it is closed."""
     return f"Node {closed_nodes[0].name} could, but {why_shut(closed_nodes[0])}."
 
 

@@ -1,7 +1,7 @@
 """Run:ai's words for frameworks and Kubeflow's job kinds behind them.
 
-What a kind is (its replica types, its container, its restart policy) stands in `training/frameworks/` and nowhere else;
-here are the kinds that can be submitted and the words that people use for them.
+The kinds themselves (replica types, container, restart policy) are defined in `training/frameworks/`; here are the kinds
+that can be submitted and the names accepted for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP, STEP_LABEL
 FRAMEWORKS: tuple[Framework, ...] = tuple(
     registry.FRAMEWORKS[kind] for kind in (PYTORCHJOB, TFJOB, MPIJOB, XGBOOSTJOB, JAXJOB)
 )
-"""What Run:ai can submit. (PaddleJobs are created through the Kubernetes API only.)"""
+"""The frameworks that Run:ai can submit. (PaddleJobs are created through the Kubernetes API only.)"""
 PYTORCH, MPI = registry.FRAMEWORKS[PYTORCHJOB], registry.FRAMEWORKS[MPIJOB]
 _ALIASES = {"torch": PYTORCHJOB, "tensorflow": TFJOB, "xgb": XGBOOSTJOB}
 _BY_NAME = {word.lower(): f for f in FRAMEWORKS for word in (f.name, f.kind.name)}
@@ -30,18 +30,18 @@ _BY_KIND = {f.kind: f for f in FRAMEWORKS}
 _SETS = frozenset((kind.name, kind.api_version) for kind in (JOB_SET, TRAIN_JOB))
 
 LEAD_ROLES = tuple(dict.fromkeys(role for f in registry.FRAMEWORKS.values() for role in f.lead_roles))
-"""Replica types that are a job's chief pod, in any kind."""
+"""Replica types of the chief pod, over all kinds."""
 ROLES = (*LEAD_ROLES, PS, WORKER, EVALUATOR)
-"""Replica types of all kinds, the leading ones first: the order in which a workload's pods are shown."""
+"""Replica types of all kinds, leading ones first: the order in which a workload's pods are listed."""
 
 
 def by_name(word: str) -> Framework | None:
-    """`PyTorch`, `pytorch`, `TFJob`, `tensorflow`: the words people use, in any case."""
+    """The framework for a word such as `PyTorch`, `TFJob` or `tensorflow`, in any case; None if unknown."""
     return _BY_NAME.get(word.lower())
 
 
 def nearest_name(word: str) -> str:
-    """The framework most like `word`, for a refusal."""
+    """The name of the framework most similar to `word`, for an error message."""
     if known := by_name(word):
         return known.name
     matches = difflib.get_close_matches(word.lower(), _BY_NAME, 1, 0.4)
@@ -59,28 +59,28 @@ def is_batch_job(job: Mapping[str, Any]) -> bool:
 
 
 def is_set(job: Mapping[str, Any]) -> bool:
-    """Whether it is a JobSet or a TrainJob, whose pods Jobs make."""
+    """Whether it is a JobSet or a TrainJob, whose pods are created by Jobs."""
     return (job.get("kind"), job.get("apiVersion")) in _SETS
 
 
 def has_jobs(job: Mapping[str, Any]) -> bool:
-    """Whether batch/v1 Jobs make its pods: it is one itself, or a set. Failed pods stay there, beside those in their places."""
+    """Whether its pods are created by batch/v1 Jobs (it is one, or a set). Their failed pods are kept beside the replacements."""
     return is_batch_job(job) or is_set(job)
 
 
 def replicated_job(job: Object, name: str) -> Mapping[str, Any]:
-    """The replicated job of this name of a set, {} when there is none."""
+    """The set's replicated job with this name; {} if there is none."""
     return next((one for one in _replicated_jobs(job) if one.get("name") == name), {})
 
 
 def pods_per_job(replicated: Mapping[str, Any]) -> int:
-    """How many pods each Job of a replicated job has at a time."""
+    """How many pods each Job of a replicated job runs at a time."""
     return _pods_at_a_time(objects.dig(replicated, "template.spec", {}))
 
 
 def ranked_job(job: Object) -> str:
-    """The replicated job of a set whose pods are ranks: the only one beside those that fetch the data and the model; "" where
-    there are several, or its pods have no numbers."""
+    """The name of a set's replicated job whose pods are ranks: the only one besides those that fetch the data and the model; "" if
+    there are several, or if its pods are not indexed."""
     working = [one for one in _replicated_jobs(job) if not is_initializer(one)]
     is_indexed = len(working) == 1 and objects.dig(working[0], "template.spec.completionMode", "Indexed") == "Indexed"
     return str(working[0].get("name")) if is_indexed else ""
@@ -103,20 +103,20 @@ def _pods_at_a_time(spec: Mapping[str, Any]) -> int:
 
 
 def is_suspended(job: Object) -> bool:
-    """Whether its pods are to be gone until it is resumed."""
+    """Whether the job's spec says that it is suspended."""
     return bool(objects.dig(job, "spec.runPolicy.suspend", False) or objects.dig(job, "spec.suspend", False))
 
 
 def succeeded_condition(job: Object) -> str:
-    """The type of the condition that says that a job of this kind has done its work."""
+    """The condition type with which a job of this kind reports success."""
     if is_set(job):
         return "Completed" if job.get("kind") == JOB_SET.name else "Complete"
     return "Complete" if is_batch_job(job) else "Succeeded"
 
 
 def replica_specs(job: Object) -> Mapping[str, Any]:
-    """The `...ReplicaSpecs` of a job of any kind, {} when it has none. A batch/v1 Job has workers: as many as run at a time.
-    A set has its replicated jobs."""
+    """The `...ReplicaSpecs` of a job of any kind; {} if it has none. For a batch/v1 Job: one entry of workers, as many as run at
+    a time. For a set: one entry per replicated job."""
     if is_batch_job(job):
         spec = job.get("spec") or {}
         return {WORKER: {"replicas": _pods_at_a_time(spec), "template": spec.get("template") or {}}}
@@ -135,11 +135,11 @@ def replica_specs(job: Object) -> Mapping[str, Any]:
 
 
 RESUME_ANNOTATION = "rowlock.dev/resume-from"
-"""Of a pod: the uid of an earlier job, in whose checkpoint directory it goes on."""
+"""Pod annotation: the uid of an earlier job from whose checkpoint directory it resumes."""
 
 
 def checkpoints_owner(job: Object) -> str:
-    """The uid under which the checkpoints of a job are kept: its own, or that of the job it goes on from."""
+    """The uid under which a job's checkpoints are stored: its own, or that of the job it resumes from."""
     for spec in replica_specs(job).values():
         template = spec.get("template") if isinstance(spec, Mapping) else None
         notes = objects.annotations(template) if isinstance(template, Mapping) else {}
@@ -149,7 +149,7 @@ def checkpoints_owner(job: Object) -> str:
 
 
 def checkpoint_writers(owner: str, jobs: Iterable[Object]) -> Iterator[Object]:
-    """The jobs that run, or may begin to, and write in the checkpoint directory of the job with the uid `owner`."""
+    """The jobs that are neither finished nor suspended and write to the checkpoint directory of the job with the uid `owner`."""
     for job in jobs:
         is_over = objects.is_condition_true(job, succeeded_condition(job)) or objects.is_condition_true(job, "Failed")
         if not (is_over or is_suspended(job)) and checkpoints_owner(job) == owner:
@@ -157,7 +157,7 @@ def checkpoint_writers(owner: str, jobs: Iterable[Object]) -> Iterator[Object]:
 
 
 def shared_checkpoints_sentence(other: Object) -> str:
-    """Why a job cannot have the checkpoint directory in which `other` writes."""
+    """Error message for a job whose checkpoint directory is in use by `other`."""
     name = objects.name(other)
     return (
         f"the checkpoints it would go on from are those in which {name} ({objects.uid(other)[:8]}) writes now, and two jobs would "
@@ -166,5 +166,5 @@ def shared_checkpoints_sentence(other: Object) -> str:
 
 
 def desired_pods(job: Object) -> int:
-    """How many pods the job asks for, master and launcher included."""
+    """How many pods the job requests, including master and launcher."""
     return sum(1 if spec.get("replicas") is None else int(spec["replicas"]) for spec in replica_specs(job).values())

@@ -1,4 +1,4 @@
-"""What happened to a workload: its events, its history of phases, and the scheduler's last word."""
+"""What happened to a workload: its events, its phases, and the scheduler's explanation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PHASE_BY_CONDITION = {
     "Created": "Pending", "Running": "Running", "Restarting": "Degraded", "Suspended": "Stopped",
     "Succeeded": "Completed", "Failed": "Failed",
 }  # fmt: skip
-"""A job's condition as the phase that began with it."""
+"""Condition type of a job → the phase that begins with it."""
 _WAITING_REASONS = frozenset({"FailedScheduling", "Unschedulable"})
-"""Reasons of events that say why something waits."""
+"""Event reasons that explain why a pod or gang is pending."""
 _STOPPED = "Stopped"
-"""Reason of the kubelet's event about a program that was asked to end (`kubelet/pod/stop_reasons.py`)."""
+"""Reason of the kubelet's event about a stopped container (`kubelet/pod/stop_reasons.py`)."""
 _GOOD_END = "It completed; no rank failed."
 _ROLES = frozenset(role.lower() for role in ROLES)
 
 
 def event_time(event: Object) -> str:
-    """When an Event was last seen, as an RFC 3339 text; when it was written, if it does not say."""
+    """When an Event was last observed, else when it was created (RFC 3339)."""
     last_observed = objects.dig(event, "series.lastObservedTime")
     if last_observed:
         return str(last_observed)
@@ -36,16 +36,16 @@ def event_time(event: Object) -> str:
 
 
 def event_order(event: Object) -> tuple[str, int]:
-    """Most times have whole seconds; within one, the order of writes."""
+    """Sort key: the time in whole seconds, as most events have, then the order of writes."""
     return event_time(event)[:19], objects.revision(event)
 
 
 FAILED_CREATE = "FailedCreate"
-"""How reasons of Events begin that say that something could not be made."""
+"""Prefix of the reasons of Events about failed creations."""
 
 
 def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
-    """Those about the job, one of its pods (gone ones too, by name) or its pod group, the oldest first. There may be ten thousand."""
+    """The events about the job, its pods (deleted ones by name) or its pod group, oldest first. There may be ten thousand."""
     job, name, namespace = workload.job, objects.name(workload.job), objects.namespace(workload.job)
     uids = {uid for uid in (objects.uid(job), *map(objects.uid, workload.pods)) if uid}
     pod_group, created = f"pg-{name}-{objects.uid(job)}", str(objects.meta(job).get("creationTimestamp") or "")
@@ -66,8 +66,8 @@ def events_of(workload: Workload, events: Iterable[Object]) -> list[Object]:
 
 
 def count_repeats(events: Iterable[Object]) -> list[Object]:
-    """Events in their order, those that say the same of the same names as one: the newest, with the count of all. A pod that is made
-    anew has Events of its own, so a job that begins again and again has the same few thousands of times."""
+    """The events in order, with identical ones (same object name and message) merged into the newest, with the sum of their counts. Every
+    new pod has its own Events, so a job that restarts again and again has thousands of identical ones."""
     counted: dict[tuple[str, ...], Object] = {}
     for event in events:
         regarding, source = event.get("involvedObject") or {}, event.get("source") or {}
@@ -87,12 +87,12 @@ def _times(event: Object) -> int:
 
 
 def is_echo(event: Object, told: Collection[str]) -> bool:
-    """Whether it says of one pod of a gang why it waits, and the job itself was told the same: `told` has what jobs are told."""
+    """Whether the event repeats for one pod why its gang waits; `told` has the messages of the jobs' own events."""
     return _tells_wait(event) and _is_about_pod(event) and str(event.get("message")) in told
 
 
 def wait_sentence(event: Object) -> str:
-    """What a job or its PodGroup is told of why it waits; "" of every other event."""
+    """The message of an event about why a job or PodGroup waits; "" for other events."""
     return "" if _is_about_pod(event) or not _tells_wait(event) else str(event.get("message"))
 
 
@@ -148,7 +148,7 @@ def history(workload: Workload, events: Iterable[Object]) -> list[dict[str, Any]
 def recorded_history(
     phases: Iterable[tuple[float, str, str]], events: Iterable[Object], cluster: str
 ) -> list[dict[str, Any]]:
-    """The same from phases whose times (seconds since the epoch) were written down when they began."""
+    """The same from recorded phases: (Unix seconds, phase, message)."""
     records = [_phase_record(phase, message, objects.micro_timestamp(at)) for at, phase, message in phases]
     for event in events:
         meta = {"creationTimestamp": event_time(event), "type": "Event"}
@@ -166,12 +166,12 @@ def _phase_record(phase: str, message: str, moment: str) -> dict[str, Any]:
 
 
 def is_undecided(workload: Workload) -> bool:
-    """It waits, and nobody has said why yet."""
+    """Whether it is pending and the scheduler has given no reason yet."""
     return workload.status().phase in ("Pending", "Creating") and not pending_message(workload.group, workload.pods)[0]
 
 
 def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
-    """Why the workload stands where it stands: the scheduler's sentence and its record as it is, and who took its place."""
+    """Why the workload is in its phase: the scheduler's message and record, its eviction, and warnings."""
     status = workload.status()
     message, reason = pending_message(workload.group, workload.pods)
     group = workload.group or {}
@@ -189,7 +189,7 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
         if e.get("type") == "Warning" and not (core_message and core_message in str(e.get("message")))
     ]
     if not is_waiting:
-        warnings = [e for e in warnings if e.get("reason") not in _WAITING_REASONS]  # it waited once; that is over
+        warnings = [e for e in warnings if e.get("reason") not in _WAITING_REASONS]  # it no longer waits
     evictions = [e for e in all_events if e.get("reason") == "Evict" and _regarding_uid(e) == objects.uid(workload.job)]
     return {
         "name": objects.name(workload.job),
@@ -208,12 +208,12 @@ def explanation(workload: Workload, events: Iterable[Object]) -> dict[str, Any]:
 
 
 def create_failure_message(job: Object, events: Iterable[Object]) -> str:
-    """Why a pod of the job could not be made, by the operator's last word on it; "" when it did not say."""
+    """Why a pod of the job could not be created, from the newest event about it; "" if there is none."""
     return create_failure_messages(events).get(objects.uid(job), "")
 
 
 def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
-    """Job's uid → why a pod of it could not be made; of many jobs at once, for the price of one look at the events."""
+    """Job's uid → why a pod of it could not be created; for all jobs in one pass over the events."""
     newest: dict[str, Object] = {}
     for event in events:
         if str(event.get("reason")).startswith(FAILED_CREATE):
@@ -224,7 +224,7 @@ def create_failure_messages(events: Iterable[Object]) -> dict[str, str]:
 
 
 def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iterable[Object] = ()) -> dict[str, Any]:
-    """What happened, in one sentence, from the record of the diagnosis (`incidents`, `verdict`, `ranks`)."""
+    """What happened to the workload, in one sentence, with the diagnosis (`incidents`, `verdict`, `ranks`) and stops."""
     status = workload.status()
     name, all_events = objects.name(workload.job), list(events)
     verdict = diagnosis["verdict"]
@@ -242,7 +242,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
     elif status.phase == "Completed":
         sentence = completed_sentence(remarks, last_failure)
     elif verdict is not None and verdict["kind"] == "blind":
-        sentence = last_failure or verdict["sentence"]  # what is known before what is not
+        sentence = last_failure or verdict["sentence"]  # prefer what is known
     elif verdict is not None:
         sentence = f"{verdict['sentence']} Before that: {last_failure}" if last_failure else verdict["sentence"]
     else:
@@ -253,7 +253,7 @@ def explain_workload(workload: Workload, diagnosis: dict[str, Any], events: Iter
 
 
 def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
-    """How programs ended that were asked to: by which action, with which grace. From the kubelet's events, the oldest first."""
+    """How stopped containers ended: the action and the grace period. From the kubelet's events, oldest first."""
     return [
         {
             "pod": (event.get("involvedObject") or {}).get("name") or "",
@@ -267,19 +267,19 @@ def stops_of(events: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def completed_sentence(remarks: Sequence[str], last_failure: str = "", good: str = _GOOD_END) -> str:
-    """`remarks`: clauses that stand behind "It completed, but"; `last_failure`: the sentence of an attempt before; `good`: where there is
-    neither."""
+    """The sentence for a completed workload. `remarks` are clauses that follow "It completed, but"; `last_failure` is about an earlier
+    attempt; `good` is returned if there is neither."""
     doubts = [*remarks, *([f"before that: {last_failure}"] if last_failure else [])]
     return f"It completed, but {'; '.join(doubts).removesuffix('.')}." if doubts else good
 
 
 def explain_good_end(name: str, diagnosis: dict[str, Any]) -> dict[str, Any]:
-    """The same answer for a workload that has completed without any incident, from less."""
+    """The answer of `explain_workload` for a workload that completed without incidents."""
     return {"name": name, "phase": "Completed", "sentence": _GOOD_END, **diagnosis, "ends": []}
 
 
 def queued_sentence(job: Object) -> str:
-    """Of a job that another scheduler starts: the reason is in that one's own objects."""
+    """The sentence for a pending job that another scheduler starts; the reason is in that scheduler's objects."""
     return (
         f"It waits for {objects.annotations(job)[STARTED_BY_ANNOTATION]}, which starts it when its queue has room:"
         f" `kubectl describe workloads -n {objects.namespace(job)}` says why it waits."
@@ -291,7 +291,7 @@ def suspended_sentence(job: str) -> str:
 
 
 def _waiting_sentence(workload: Workload, events: Sequence[Object]) -> str:
-    """Why it does not run yet; and for whom it made room, when it ran before."""
+    """Why it does not run yet; and why it was evicted, if it was."""
     message, _ = pending_message(workload.group, workload.pods)
     if is_queued(workload.job):
         return queued_sentence(workload.job)

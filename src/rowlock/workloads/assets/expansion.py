@@ -1,8 +1,8 @@
-"""A submit that names a template or assets → the same submit with their values written out.
+"""Expands a submit that names a template or assets: their values are written into its body.
 
-What the request says itself wins over its assets, those over the template. Objects are merged field by field; lists of named
-items (variables, labels) item by item; other lists are replaced. Data sources add their volumes: those of the template, and those
-that the request names.
+The request's own values override those of its assets, and these override the template's. Objects are merged field by field; lists of
+named items (variables, labels) item by item; other lists are replaced. Data sources of both template and request add their
+volumes.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rowlock.workloads.assets.credentials import secret_name
 from rowlock.workloads.body_fields import BodyErrors, Fields
 
 FindAsset = Callable[[str, str], Asset | None]
-"""From a kind and an id or a name to an asset that the workload may name."""
+"""(kind, id or name) → the asset, if the workload may use it."""
 
 
 class ExpandedSubmit(NamedTuple):
-    """The body without names of assets, and what was named: `{"environment": {"id", "name"}, "datasources": [...], ...}`."""
+    """The body without names of assets, and the assets used: `{"environment": {"id", "name"}, "datasources": [...], ...}`."""
 
     body: Any
     references: dict[str, Any]
     check: Callable[[], None] = lambda: None
-    """Holds the body against the policies, once it has been read. Raises BadRequest."""
+    """Checks the body against the policies, after it has been parsed. Raises BadRequest."""
 
 
 def expand_submit(body: Any, workload_type: str, find: FindAsset) -> ExpandedSubmit:
-    """Write out `templateId` and `assets`, which is `{environment, compute, datasources: [{id, kind}]}`. Raises BadRequest with
-    one cause per asset that is not there."""
+    """Expand `templateId` and `assets`, which is `{environment, compute, datasources: [{id, kind}]}`. Raises BadRequest with
+    one cause per asset that is not found."""
     if not isinstance(body, Mapping) or not (body.get("templateId") or body.get("assets")):
         return ExpandedSubmit(body, {})
     errors = BodyErrors()
@@ -58,7 +58,7 @@ def expand_submit(body: Any, workload_type: str, find: FindAsset) -> ExpandedSub
 def _template_values(
     top: Fields, template: Asset | None, references: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the template says of `spec`, and of the fields beside it."""
+    """The template's values for `spec`, and for the fields beside it."""
     if template is None:
         return {}, {}
     references["template"] = _reference(template)
@@ -74,7 +74,7 @@ def _template_values(
 
 
 def _data_sources(named: list[Fields], find: FindAsset, references: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """The items of `spec.storage`, by their place; a source that is named twice is mounted once."""
+    """Field of `spec.storage` → its items; a source named twice is mounted once."""
     sources: dict[str, list[dict[str, Any]]] = {}
     seen: set[str] = set()
     for item in named:
@@ -90,8 +90,8 @@ def _data_sources(named: list[Fields], find: FindAsset, references: dict[str, An
 
 
 def _with_volumes(spec: dict[str, Any], sources: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The spec with these volumes before its own. Nonsense stays what it is, and its parser says so; the template's own storage is not
-    written into."""
+    """The spec with these volumes before its own, as a copy, since the storage may be the template's. Malformed values are left for the
+    parser to report."""
     storage = spec.get("storage") or {}
     if not sources or not isinstance(storage, Mapping):
         return spec
@@ -101,7 +101,7 @@ def _with_volumes(spec: dict[str, Any], sources: Mapping[str, list[dict[str, Any
 
 
 def _find_secret(item: Fields, find: FindAsset, field: CredentialField, word: str) -> str:
-    """The Secret of the credential that a data source names; notes one that the project may not use."""
+    """The Secret's name for the credential that a data source names; adds an error if the project may not use it."""
     credential = next((one for kind in field.kinds if (one := find(kind, word))), None)
     if credential is None:
         item.add_error(
@@ -112,7 +112,7 @@ def _find_secret(item: Fields, find: FindAsset, field: CredentialField, word: st
 
 
 def _find_source(item: Fields, find: FindAsset) -> Asset | None:
-    """The data source of an id and a kind; where the kind is left out (as the command line does), of any."""
+    """The data source with this id and kind; without a kind (as the command line sends it), of any kind."""
     kind, known = item.text("kind"), [row.kind for row in ASSET_KINDS if row.storage]
     if kind:
         if kind in known:
@@ -146,7 +146,7 @@ def _reference(asset: Asset) -> dict[str, str]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `over` on top; null says nothing."""
+    """`base` overridden by `over`; null values in `over` are ignored."""
     result = dict(base)
     for name, value in over.items():
         if value is not None:

@@ -1,4 +1,4 @@
-"""What is told of a workload over time: counts of its pods, what those that hold a node ask for, and what nodes measure of them."""
+"""Metrics of a workload over time: pod counts, what pods with a node request, and what nodes measure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ GAUGES = (
     "POD_COUNT", "RUNNING_POD_COUNT", "GPU_ALLOCATION", "CPU_REQUEST_CORES", "CPU_LIMIT_CORES",
     "CPU_MEMORY_REQUEST_BYTES", "CPU_MEMORY_LIMIT_BYTES", "GPU_MEMORY_REQUEST_BYTES",
 )  # fmt: skip
-"""Run:ai's types of metrics that are known here, in the order of `read_gauges`."""
+"""Run:ai's metric types that are read from objects, in the order of `read_gauges`."""
 MEASURED = {
     "GPU_UTILIZATION": "gpu_utilization",
     "GPU_MEMORY_USAGE_BYTES": "gpu_memory_bytes",
     "CPU_USAGE_CORES": "cpu_cores",
     "CPU_MEMORY_USAGE_BYTES": "memory_bytes",
 }
-"""Types whose values the nodes measure, and the field of a `UsageSample` that has them."""
+"""Metric type that the nodes measure → field of `UsageSample`."""
 MEANS = frozenset({"GPU_UTILIZATION"})
-"""Those of which a workload has the mean of its pods; of the others it has the sum."""
+"""Types for which a workload's value is the mean over its pods; for the others it is the sum."""
 NOT_MEASURED = ("NVLINK_BANDWIDTH_TOTAL",)
-"""Types that nobody measures here: known words without values."""
+"""Known types that are never measured here."""
 POD_TYPES = (*MEASURED, "GPU_UTILIZATION_PER_GPU", "GPU_MEMORY_USAGE_BYTES_PER_GPU")
-"""Types of a pod's metrics. Of one with several GPUs only their mean and sum are kept: those of each GPU then have no values."""
+"""Metric types of a pod. For pods with several GPUs only mean and sum are stored, so the types per GPU have no values."""
 
 
 def read_gauges(workload: Workload) -> tuple[Decimal, ...]:

@@ -1,8 +1,8 @@
-"""For how long after its start a workload's GPUs are nobody else's: the minimum runtimes of the queues, as KAI has them.
+"""How long after its start a workload cannot lose its GPUs: the minimum runtimes of the queues, as in KAI.
 
-`preemptMinRuntime` protects from gangs of the same queue: the nearest setting upward from it. `reclaimMinRuntime` protects from
-other queues: the nearest one upward from the queue below the first one that both are under. What holds against everybody is the
-least of them.
+`preemptMinRuntime` protects from gangs of the same queue: the nearest setting upward from it counts. `reclaimMinRuntime` protects from
+other queues: the nearest setting counts, upward from the child of the common ancestor on the workload's side. The guarantee against
+all other gangs is the minimum of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rowlock.scheduling.model.from_objects import LAST_START_ANNOTATION
 
 
 class RuntimeGuarantees:
-    """The seconds of every queue, of the Queues as they are now; each is computed when it is asked for first."""
+    """The guaranteed seconds of every queue, for a given state of the Queues; computed lazily and cached."""
 
     def __init__(self, queues: Iterable[Object]) -> None:
         self._queues = objects.by_name(queues)
@@ -25,7 +25,7 @@ class RuntimeGuarantees:
         self._known: dict[str, float] = {}
 
     def seconds(self, queue: str) -> float:
-        """For how long after its start nothing is taken from a preemptible gang of this queue; 0 where it may be at once."""
+        """Seconds after its start for which a preemptible gang of this queue is protected; 0 if it is not."""
         if queue not in self._known:
             path = self._path(queue)
             rivals = [n for n, one in enumerate(path) if self._children[_parent(one)] > 1]
@@ -37,7 +37,7 @@ class RuntimeGuarantees:
         return self._known[queue]
 
     def _path(self, name: str) -> list[Object]:
-        """The queue and those above it."""
+        """The queue and its ancestors."""
         path: list[Object] = []
         queue = self._queues.get(name)
         while queue is not None and queue not in path:
@@ -58,11 +58,11 @@ def _nearest(path: Sequence[Object], field: str) -> float:
 
 
 def started_at(group: Object | None) -> float:
-    """When all pods of a gang ran, in seconds since the epoch, as its scheduler wrote it down; 0 before that."""
+    """When all pods of a gang were running (Unix seconds), as recorded by its scheduler; 0 before that."""
     if group is None:
         return 0.0
     text = objects.dig(group, "status.startTime") or objects.annotations(group).get(LAST_START_ANNOTATION)
     try:
         return objects.seconds(str(text or ""))
     except ValueError:
-        return 0.0  # anybody may write an annotation
+        return 0.0  # users can write annotations

@@ -1,4 +1,4 @@
-"""How many of the GPUs that a workload holds do nothing, as far as its nodes measure them."""
+"""Counts the idle GPUs of a workload, as far as its nodes measure them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rowlock.objects import Object
 from rowlock.workloads.figures.usage_series import LatestUsage
 
 IDLE_AFTER_S = 300.0
-"""Seconds of no work after which a GPU counts as idle, as in Run:ai."""
+"""Seconds without work after which a GPU counts as idle, as in Run:ai."""
 
 LookUpUsage = Callable[[str], LatestUsage | None]
-"""What a pod used last, by its uid; None for one that has not been looked at."""
+"""Pod's uid → its latest usage; None if it has not been measured."""
 
 
 def count_idle_gpus(pods: Iterable[Object], look_up: LookUpUsage | None, now: float) -> int | None:
-    """The GPUs of these pods that have been idle for `IDLE_AFTER_S` at the time `now`; None where none of them is measured."""
+    """How many GPUs of these pods have been idle for `IDLE_AFTER_S` at the time `now`; None if none of them is measured."""
     if look_up is None:
         return None
     usages = [usage for pod in pods if (usage := look_up(objects.uid(pod))) is not None]

@@ -1,7 +1,7 @@
 """Means over the last day, week and month: Run:ai's `overtimeData`. Pure.
 
-Each range has as many buckets, however often somebody looks: a sample is added to the last one, and the oldest goes. So a mean
-reaches back to the beginning of a bucket, up to a twenty-fourth of the range beyond it.
+Each range has a fixed number of buckets, however many samples there are: a sample is added to the newest bucket, and the oldest is
+dropped. So a mean reaches back to the beginning of a bucket, up to a twenty-fourth beyond its range.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from rowlock import objects
 
 FIGURES = ("averageGpuAllocation", "averageGpuUtilization", "averageGpuMemoryUtilization")
-"""GPUs; percent of their time in which they computed; percent of their memory in use."""
+"""GPUs held; their utilization in percent; the percentage of their memory in use."""
 _DAY_S = 86400.0
 RANGES = {"range24hData": _DAY_S, "range7dData": 7 * _DAY_S, "range30dData": 30 * _DAY_S}
 """Run:ai's names of the ranges, and their seconds."""
@@ -23,7 +23,7 @@ _BUCKETS = 24
 
 
 class _RangeMeans:
-    """The means of one range. A bucket is (its begin, then for each figure the count of values and their sum)."""
+    """The means of one range. A bucket is an array: its begin, then for each figure the count of values and their sum."""
 
     __slots__ = ("_buckets", "_width")
 
@@ -53,7 +53,7 @@ class _RangeMeans:
 
 
 class OvertimeMeans:
-    """The means of one project or department, from the samples that were added."""
+    """The means of one project or department over all ranges."""
 
     __slots__ = ("_ranges", "_updated")
 
@@ -62,7 +62,7 @@ class OvertimeMeans:
         self._updated = 0.0
 
     def add(self, now: float, values: Sequence[float]) -> None:
-        """One sample: a value for each of `FIGURES`, NaN for what was not measured."""
+        """Add a sample: a value for each of `FIGURES`, NaN if not measured."""
         self._updated = now
         for one in self._ranges.values():
             one.add(now, values)

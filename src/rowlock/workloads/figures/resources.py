@@ -1,4 +1,4 @@
-"""What pods ask for and hold, in Run:ai's shapes: GPUs and CPU cores as numbers, memory as quantities."""
+"""What pods request and hold, in Run:ai's JSON: GPUs and CPU cores as numbers, memory as quantities."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Amounts = dict[str, Decimal]
 
 
 def json_number(value: Decimal) -> int | float:
-    """The number as JSON writes it: whole ones without a point."""
+    """The number for JSON: an int if it is whole, else a float."""
     return int(value) if value == value.to_integral_value() else float(value)
 
 
 def _pod_amounts(pod: Object, section: str) -> Amounts:
-    """The sum over a pod's containers of their `requests` or `limits`; what cannot be read counts as nothing."""
+    """The sum over a pod's containers of their `requests` or `limits`; malformed quantities count as 0."""
     total: Amounts = {}
     for container in (pod.get("spec") or {}).get("containers") or ():
         for name, text in ((container.get("resources") or {}).get(section) or {}).items():
@@ -41,7 +41,7 @@ def _sum_amounts(parts: Iterable[tuple[Amounts, int]]) -> Amounts:
 
 
 def sum_pod_amounts(pods: Iterable[Object], section: str) -> Amounts:
-    """The `requests` or `limits` of all containers of these pods together."""
+    """The sum of the `requests` or `limits` of all containers of these pods."""
     return _sum_amounts((_pod_amounts(pod, section), 1) for pod in pods)
 
 
@@ -52,7 +52,7 @@ def _gpu_memory_bytes(pod: Object) -> Decimal:
 
 
 def _share_kind(pods: Iterable[Object]) -> str | None:
-    """How Run:ai calls the way in which a share of a GPU is asked for; None for whole GPUs, or none."""
+    """Run:ai's `gpuRequestType`: how shares of a GPU are requested; None for whole or no GPUs."""
     notes = [objects.annotations(pod) for pod in pods]
     if any("gpu-memory" in note for note in notes):
         return "memory"
@@ -60,8 +60,8 @@ def _share_kind(pods: Iterable[Object]) -> str | None:
 
 
 def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0) -> dict[str, Any]:
-    """What pods (or pod templates), each so many times, ask for together; a share that is given as memory is counted by cards
-    of `card_memory` MiB."""
+    """What pods (or pod templates), each with its count, request in total; a share given as memory is counted for cards with
+    `card_memory` MiB."""
     counted = list(pods)
     requests = _sum_amounts((_pod_amounts(pod, "requests"), count) for pod, count in counted)
     limits = _sum_amounts((_pod_amounts(pod, "limits"), count) for pod, count in counted)
@@ -79,7 +79,7 @@ def requested_resources(pods: Iterable[tuple[Object, int]], card_memory: int = 0
 
 
 def allocated_resources(pods: Iterable[tuple[Object, int]]) -> dict[str, Any]:
-    """What pods that hold their nodes have together, each with the MiB of its node's cards."""
+    """What pods that hold their nodes have in total; each comes with the memory of its node's cards in MiB."""
     counted = list(pods)
     requests = _sum_amounts((_pod_amounts(pod, "requests"), 1) for pod, _ in counted)
     shares = [(compute.pod_gpus(pod, card), card) for pod, card in counted]

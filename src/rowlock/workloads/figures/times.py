@@ -1,4 +1,4 @@
-"""How long a workload waited and ran, as far as its conditions tell: of one that was restarted, since it ran last."""
+"""How long a workload waited and ran, according to its conditions; after a restart, since it last began to run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.objects import Object
 
 
 class Milestones(NamedTuple):
-    """Seconds since the epoch, 0 for what has not come about."""
+    """Times in Unix seconds; 0 if the event has not happened."""
 
     created: float
     started: float
@@ -18,11 +18,11 @@ class Milestones(NamedTuple):
     is_suspended: bool
 
     def waiting_seconds(self, now: float) -> int | None:
-        """From the job's creation until it ran, ended, or `now`; None for a suspended job, which neither waits nor runs."""
+        """Seconds from the job's creation until it ran, else until its end or `now`; None for a suspended job."""
         return None if self.is_suspended else _span(self.created, self.started or self.ended or now)
 
     def running_seconds(self, now: float) -> int | None:
-        """Since it ran, until its end or `now`; 0 for one that never ran, None for a suspended one."""
+        """Seconds from when it began to run until its end or `now`; 0 if it never ran, None for a suspended job."""
         return None if self.is_suspended else _span(self.started, self.ended or now)
 
 
@@ -31,8 +31,8 @@ def _span(begin: float, end: float) -> int:
 
 
 def read_milestones(job: Object) -> Milestones:
-    """When the job was made, ran and ended: one look at each part, for lists of ten thousand are sorted by it. The operator turns the condition Running to False when
-    the job ends, and keeps its time."""
+    """When the job was created, ran and ended. Reads each part once, since lists of ten thousand are sorted by it. When the job ends, the
+    operator sets the condition Running to False and keeps its time."""
     status = job.get("status") or {}
     started, ended = 0.0, _time_of(status.get("completionTime"))
     for condition in status.get("conditions") or ():
@@ -54,8 +54,8 @@ def _time_of(text: object) -> float:
 
 @lru_cache(maxsize=16384)
 def _parse_time(text: str) -> float:
-    """Seconds since the epoch; 0 where there is no time, or none that can be read: anybody may write a status. Times have whole
-    seconds, so a list of ten thousand workloads has few different ones."""
+    """Unix seconds; 0 for a missing or malformed time. Cached: times have whole seconds, so a list of ten thousand workloads has
+    few different ones."""
     try:
         return objects.seconds(text)
     except ValueError:

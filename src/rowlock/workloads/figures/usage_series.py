@@ -1,6 +1,6 @@
-"""What a pod used over time: samples that a node took, the recent ones as they were, the older ones merged. Pure.
+"""A pod's usage over time: the samples of its node, recent ones unchanged, older ones merged. Pure.
 
-A series costs the same memory however long its pod runs. Values are floats; what was not measured is NaN.
+A series takes the same memory however long its pod runs. Values are floats; NaN means not measured.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Any, NamedTuple, Protocol
 
 NOT_MEASURED = math.nan
 _RECENT = 150
-"""Samples that are kept as they were taken."""
+"""Most samples kept unmerged."""
 _WHOLE = 360
-"""Points over the pod's whole life: when they are full, two neighbours become one."""
+"""Most points over the pod's whole life; at this number, neighbours are merged in pairs."""
 
 
 class UsageSample(NamedTuple):
-    """What a pod used, on average since the sample before."""
+    """A pod's usage, averaged since the previous sample."""
 
     cpu_cores: float = NOT_MEASURED
     memory_bytes: float = NOT_MEASURED
     disk_read: float = NOT_MEASURED
-    """Bytes a second, as are the next three."""
+    """Bytes per second, as are the next three."""
     disk_write: float = NOT_MEASURED
     net_receive: float = NOT_MEASURED
     net_transmit: float = NOT_MEASURED
     gpu_utilization: float = NOT_MEASURED
-    """Percent, the mean of its GPUs."""
+    """Percent, the mean over its GPUs."""
     gpu_memory_bytes: float = NOT_MEASURED
 
 
@@ -38,7 +38,7 @@ FIELDS = UsageSample._fields
 
 
 class _Points:
-    """Times in order, each with a sample: its value holds from the time before to this one."""
+    """Sorted times, each with a sample that covers the interval since the previous time."""
 
     __slots__ = ("columns", "times")
 
@@ -78,7 +78,7 @@ def _mean_of_two(one: float, other: float) -> float:
 
 
 class UsageSeries:
-    """One pod's samples, from `start` on."""
+    """One pod's samples since `start` (Unix seconds)."""
 
     __slots__ = ("_merged", "_pending", "_recent", "_step", "_whole", "start")
 
@@ -86,11 +86,11 @@ class UsageSeries:
         self.start = start
         self._recent, self._whole = _Points(), _Points()
         self._pending, self._step = _Points(), 1
-        """Samples of a point of the whole that is not full, and how many make one."""
+        """Samples of the next point of `_whole`, and the number of samples per point."""
 
     @property
     def last(self) -> tuple[float, UsageSample] | None:
-        """The newest sample and its time."""
+        """The time of the newest sample, and the sample; None if there is none."""
         if not self._recent.times:
             return None
         return self._recent.times[-1], UsageSample(*(column[-1] for column in self._recent.columns))
@@ -112,15 +112,15 @@ class UsageSeries:
             self._step *= 2
 
     def copy(self) -> UsageSeries:
-        """As it is now, for another thread."""
+        """A copy for use in another thread."""
         copied = UsageSeries(self.start)
         copied._recent, copied._whole, copied._pending = self._recent.copy(), self._whole.copy(), self._pending.copy()
         copied._step = self._step
         return copied
 
     def averages(self, field: str, times: Sequence[float]) -> list[float | None]:
-        """The mean of what was used between each of these times (in order) and the one before; of a moment between two samples the
-        sample's that holds there. None where there is none."""
+        """The mean usage between each of these sorted times and the one before; for an interval without samples, the value of the
+        sample that covers it. None if there is no sample."""
         begins = [2 * times[0] - times[1] if len(times) > 1 else times[0], *times[:-1]] if times else []
         windows = zip(begins, times, strict=True)
         return [self._average(FIELDS.index(field), begin, end) for begin, end in windows]
@@ -129,7 +129,7 @@ class UsageSeries:
         has_recent = bool(self._recent.times) and (begin >= self._recent.times[0] or not self._whole.times)
         points = self._recent if has_recent else self._whole
         first, last = bisect_right(points.times, begin), bisect_right(points.times, end)
-        if first == last:  # no sample ends in between: that which holds at the end
+        if first == last:  # no sample in between: use the one that covers `end`
             first = bisect_left(points.times, end)
             if end < self.start or first == len(points.times):
                 return None
@@ -137,10 +137,10 @@ class UsageSeries:
         value = mean_of(points.columns[number][first:last])
         return None if math.isnan(value) else value
 
-    # ------------------------------------------------------------ in the archive
+    # ------------------------------------------------------------ archive
 
     def to_json(self) -> dict[str, Any]:
-        """The whole life, the point that is not full included; `from_json` reads it. NaN is null."""
+        """The pod's whole life, including the incomplete last point, for `from_json`. NaN becomes null."""
         whole = self._whole.copy()
         if self._pending.times:
             whole.add(self._pending.times[-1], [mean_of(column) for column in self._pending.columns])
@@ -153,7 +153,7 @@ class UsageSeries:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> UsageSeries:
-        """Raises KeyError, ValueError, TypeError for what `to_json` did not make."""
+        """Restore a series from `to_json`. Raises KeyError, ValueError or TypeError for other input."""
         series = cls(float(body["start"]))
         times, columns = [float(time) for time in body["times"]], body["columns"]
         series._whole.times = array("d", times)
@@ -167,32 +167,32 @@ class UsageSeries:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """Of those that were measured; NaN where none was."""
+    """The mean of the measured values; NaN if there are none."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else NOT_MEASURED
 
 
 class LatestUsage(NamedTuple):
-    """What a pod used last."""
+    """A pod's latest usage."""
 
     time: float
     sample: UsageSample
     idle_since: float | None
-    """Since when it has used neither its GPUs nor, where it has none, its CPUs; None while it works."""
+    """Since when its GPUs (without GPUs, its CPUs) have been idle, in Unix seconds; None while busy."""
     cpu_seconds: float
-    """Since it began, as are the next four, in bytes."""
+    """Total since the pod began, as are the next four, which are in bytes."""
     disk_read_bytes: float
     disk_write_bytes: float
     net_receive_bytes: float
     net_transmit_bytes: float
     gpus: Mapping[str, tuple[float, float]]
-    """Its GPUs, by their id: utilization in percent, bytes of memory."""
+    """GPU id → (utilization in percent, memory in bytes)."""
     gpu_idle_since: Mapping[str, float] = MappingProxyType({})
-    """Since when each of its GPUs that does nothing has done nothing, by its id."""
+    """GPU id → since when it has been idle (Unix seconds); only idle GPUs."""
 
 
 class PodUsageSource(Protocol):
-    """What pods of this machine use; by their uid."""
+    """Provides the usage of pods by their uid."""
 
     def series(self, pod_uid: str) -> UsageSeries | None: ...
 

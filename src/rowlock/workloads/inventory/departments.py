@@ -1,4 +1,4 @@
-"""A department is a Queue `department-<name>` above those of its projects. Its id is the name that a DNS label can carry."""
+"""A department is a Queue `department-<name>`, the parent of its projects' Queues. Its id is its name as a DNS label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rowlock.workloads.projects import DEPARTMENT_PREFIX, DESCRIPTION_ANNOTATION
 
 @dataclass(frozen=True, slots=True)
 class DepartmentRequest:
-    """A department as asked for; `quota` None leaves it as it is."""
+    """The department in a request; `description` and `quota` None mean no change."""
 
     name: str
     cluster: str
@@ -31,7 +31,7 @@ class DepartmentRequest:
 
 
 def parse_department_request(body: Any) -> DepartmentRequest:
-    """The body of a POST, or of a PUT that has the name put in. Raises BadRequest with one cause per mistake."""
+    """The body of a POST, or of a PUT completed with the name. Raises BadRequest with one cause per mistake."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
@@ -67,12 +67,12 @@ def department_id(queue: Object) -> str:
 
 
 def department_name(queue: Object) -> str:
-    """The name that people gave it."""
+    """The department's display name, else its id."""
     return str(objects.dig(queue, "spec.displayName") or department_id(queue))
 
 
 def gpu_quota(queue: Object) -> float:
-    """GPUs that are promised to it; -1 for no bound."""
+    """The department's quota of GPUs; -1 means unlimited."""
     return float(total_resources_json(queue)["gpuQuota"])
 
 
