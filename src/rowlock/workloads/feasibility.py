@@ -1,8 +1,8 @@
 """Refuses at submit what no node of this cluster could ever hold, naming the field, the largest possible value and a remedy.
 
 Uses the scheduler's own rule for an empty node. Nodes that are retired or being deleted do not count. Nodes that take no pods at the
-moment (cordoned, long not ready) do: a job that only fits there is admitted, kubectl prints a warning, and `explain` names the node. A
-cluster without open nodes accepts everything.
+moment (cordoned, long not ready) do: a job that only fits there is admitted, kubectl prints a warning, and `explain` names the node. If
+no node is open, sizes are not checked.
 """
 
 from __future__ import annotations

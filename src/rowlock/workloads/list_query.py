@@ -1,8 +1,8 @@
 """The query of a list: filterBy, sortBy, search, offset and limit, parsed once and applied to rows.
 
-Rows are anything; the caller gives a table of readers, one per field, and `SEARCH` for the text that a search looks
-through. Only the fields that a query names are read, so that a page of 50 out of 10,000 costs a page. Unknown
-parameters and fields are refused with the nearest known name.
+Rows may be of any type; the caller gives a table of readers, one per field, and `SEARCH` for the searchable text. Only the
+fields that a query names are read, so that a page of 50 out of 10,000 costs no more than a page. Unknown parameters and
+fields are refused with the nearest known name.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ WORKLOAD_FIELDS = (
     "phaseUpdatedAt", "category", "priority", "priorityClassName", "id", "namespace",
     "totalPendingTimeSeconds", "totalRunningTimeSeconds", "idleGpus", "idleAllocatedGpus",
 )  # fmt: skip
-"""What workloads can be filtered and sorted by."""
+"""Fields by which workloads can be filtered and sorted."""
 NUMERIC_FIELDS = frozenset({
     "allocatedGPU", "priority", "totalPendingTimeSeconds", "totalRunningTimeSeconds", "totalGpuQuota", "gpuAllocated",
     "idleGpus", "idleAllocatedGpus",
 })  # fmt: skip
 TIME_FIELDS = frozenset({"createdAt", "updatedAt", "deletedAt", "completedAt", "phaseUpdatedAt", "creationTime"})
 Choices = Mapping[str, Sequence[str]]
-"""By field, all values that rows may have."""
+"""Field → all values that rows may have."""
 PHASES = (
     "Creating", "Initializing", "Resuming", "Pending", "Deleting", "Running", "Updating", "Stopped", "Stopping", "Degraded",
     "Failed", "Completed", "Terminating", "Unknown", "Deleted",
 )  # fmt: skip
-"""Run:ai's phases of a workload, and that of one that is gone."""
+"""Run:ai's phases of a workload, and `Deleted`."""
 WORKLOAD_CHOICES: Choices = {
     "phase": PHASES,
     "type": ("Distributed", "Training", "Workspace", "Inference"),
     "distributedFramework": tuple(framework.name for framework in registry.FRAMEWORKS.values()),
 }
-"""Priorities and categories are not among them: jobs that come through kubectl bring their own (`rest/list_rows/known_words.py`)."""
+"""Without priorities and categories: jobs created with kubectl may have others (`rest/list_rows/known_words.py`)."""
 _TERM = re.compile(r"(\w+)\s*(==|!=|<=|>=|=@|!@|=\^|=\$|<|>)\s*(.*)")
-"""One filter, without the blanks around it: a pattern that takes them off itself costs the square of their number."""
+"""One filter, already stripped: a pattern that also matched the surrounding blanks would take quadratic time."""
 DEFAULT_LIMIT, MAX_LIMIT, MAX_FILTERS = 50, 500, 50
 _ROWS_PER_STEP = 256
-"""Rows that are read in one go: what is read for the first time costs up to twenty microseconds a row."""
+"""Rows read in one step; a field that is not cached takes up to 20 µs per row."""
 
 
 R = TypeVar("R")
 T = TypeVar("T")
 Readers = Mapping[str, Callable[[R], Any]]
 SEARCH = "search"
-"""The reader that a table has beside its fields: the lower-case text of everything that is searched."""
+"""Key of an additional reader: all searchable text of a row, in lower case."""
 
 Test = Callable[[Sequence[Any]], Iterable[bool]]
-"""Which of many values of a field are as asked for: asked of all at once, because a call for each of ten thousand costs more than
-the question."""
+"""Tests many values of a field at once, because a call per value would cost more than the test for ten thousand
+rows."""
 _OPERATORS: dict[str, Callable[[str, str], Callable[[Iterable[str]], Iterable[bool]]]] = {
     "==": lambda value, _: lambda texts: [text == value for text in texts],
     "!=": lambda value, _: lambda texts: [text != value for text in texts],
@@ -69,7 +69,7 @@ _OPERATORS: dict[str, Callable[[str, str], Callable[[Iterable[str]], Iterable[bo
     "=^": lambda _, small: lambda texts: [text.lower().startswith(small) for text in texts],
     "=$": lambda _, small: lambda texts: [text.lower().endswith(small) for text in texts],
 }
-"""From a filter's value, and the same in small letters, to the test of a field's texts."""
+"""Operator → maker of a test of texts, given a filter's value, and the value in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Filter:
     value: str
 
     def to_test(self) -> Test:
-        """Which values of the field are as asked for."""
+        """The test for values of the field."""
         if self.operator in ("<=", ">="):
             return lambda values: [_compare_with_bound(actual, self.operator, self.value) for actual in values]
         find_wanted = _OPERATORS[self.operator](self.value, self.value.lower())
@@ -122,7 +122,7 @@ def parse_query(
     other_parameters: Sequence[str] = (),
     choices: Choices = WORKLOAD_CHOICES,
 ) -> Query:
-    """A list's query. Raises BadRequest for what it does not know; `other_parameters` names parameters others read."""
+    """Parse a list's query. `other_parameters` are accepted but not parsed. Raises BadRequest for unknown names and bad values."""
     allowed = ("filterBy", "sortBy", "sortOrder", "search", "offset", "limit", *other_parameters)
     for name in parameters:
         if name.rstrip("?") and name not in allowed:
@@ -141,7 +141,7 @@ def parse_query(
 
 
 def asks_for_deleted(parameters: Mapping[str, str]) -> bool:
-    """Whether a list of workloads or pods is to have those that are gone, instead of those that are there. Raises BadRequest."""
+    """Whether a list shall contain deleted workloads or pods instead of existing ones. Raises BadRequest."""
     text = parameters.get("deleted") or "false"
     if text not in ("true", "false"):
         raise BadRequest(f"deleted must be true or false, but is {text[:60]!r}.")
@@ -164,11 +164,11 @@ def _parse_filters(text: str, fields: Sequence[str], choices: Choices) -> Iterab
 
 
 def _check_value(field: str, operator: str, value: str, choices: Choices) -> str:
-    """The value to compare with. Raises BadRequest for one that no row can have: the empty list would look like an answer."""
+    """The value to compare with. Raises BadRequest for one that no row can have, since an empty list would hide the mistake."""
     if operator not in ("==", "!=", "<=", ">="):
-        return value  # a part of one
+        return value  # part of a value
     if not value and operator in ("==", "!=") and field not in choices:
-        return value  # what is absent
+        return value  # matches absent values
     if field in choices and value not in choices[field]:
         known = ", ".join(choices[field])
         raise BadRequest(
@@ -190,7 +190,7 @@ def _parse_number(text: str) -> float:
 
 
 def _normalize_time(field: str, text: str) -> str:
-    """A time in UTC, as rows have it, so that texts compare as times do; a date is its beginning."""
+    """A time as UTC text, as rows have it, so that texts compare like times; a date stands for its first moment."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -212,7 +212,7 @@ def _parse_count(parameters: Mapping[str, str], name: str, default: int) -> int:
 
 
 def select_rows(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequence[R]:
-    """The rows that match, in order. Without sortBy: as they come."""
+    """The matching rows in the query's order; without sortBy in the given order."""
     steps = select_in_steps(rows, query, readers)
     while True:
         try:
@@ -223,7 +223,7 @@ def select_rows(rows: Sequence[R], query: Query, readers: Readers[R]) -> Sequenc
 
 
 def select_in_steps(rows: Sequence[R], query: Query, readers: Readers[R]) -> Generator[None, None, Sequence[R]]:
-    """`select_rows` in steps of a few hundred rows: the caller may serve others between two steps."""
+    """`select_rows` in steps of a few hundred rows, between which the caller may yield to other tasks."""
     matching = rows
     for condition in query.filters:
         matching = yield from _keep(matching, readers[condition.field], condition.to_test())
@@ -252,7 +252,7 @@ def _keep(rows: Sequence[R], read: Callable[[R], Any], test: Test) -> Generator[
 
 
 def _number_keys(values: Iterable[Any]) -> list[float]:
-    """What is absent comes first."""
+    """Sort keys for numbers; absent values come first."""
     return [-math.inf if value is None else float(value) for value in values]
 
 
@@ -261,7 +261,7 @@ def _text_keys(values: Sequence[Any]) -> Sequence[str]:
 
 
 def page_of(items: Sequence[T], query: Query) -> tuple[Sequence[T], int | None]:
-    """The page that the query asks for and the offset of the next one, None at the end."""
+    """The requested page, and the offset of the next one; None on the last page."""
     end = query.offset + query.limit
     return items[query.offset : end], end if end < len(items) else None
 
@@ -274,16 +274,16 @@ def select(
     other_parameters: Sequence[str] = (),
     choices: Choices | None = None,
 ) -> tuple[Sequence[R], Query]:
-    """The rows that a query string leaves, in its order, and the query; its fields are those that have a reader. Raises
-    BadRequest for what it does not know."""
+    """Parse a query string and apply it. Returns the matching rows in order, and the query. Fields are those with a reader.
+    Raises BadRequest."""
     fields = tuple(name for name in readers if name != SEARCH)
     query = parse_query(parameters, fields, other_parameters=other_parameters, choices=choices or {})
     return select_rows(rows, query, readers), query
 
 
 def list_body(name: str, rows: Sequence[R], query: Query, to_json: Callable[[R], dict[str, Any]]) -> dict[str, Any]:
-    """Run:ai's list: the page that the query asks for under its name, and `next` where there is more. Only the rows of the
-    page are described."""
+    """Run:ai's list: the requested page under `name`, and `next` if there are more rows. Only the rows of the page are
+    converted."""
     page, next_offset = page_of(rows, query)
     body: dict[str, Any] = {name: [to_json(row) for row in page]}
     return body if next_offset is None else {**body, "next": next_offset}

@@ -1,6 +1,6 @@
-"""Workloads that are manifests: `/api/v2/workloads`. A job as Kubernetes has it, with a project, a name and a priority beside it.
+"""Workloads submitted as manifests (`/api/v2/workloads`): a Kubernetes job with a project, a name and a priority.
 
-What the manifest says stays; the project's namespace, queue and labels are added, as a submit of `/api/v1` has them.
+The manifest's fields are kept; the project's namespace, queue and labels are added, as for a submit of `/api/v1`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rowlock.workloads.projects import Project
 from rowlock.workloads.runai_json import TENANT, Workload
 
 MANIFEST_ANNOTATION = "rowlock.dev/manifest"
-"""The annotation that keeps the manifest, so that it can be shown as it was sent."""
+"""The annotation that stores the manifest as submitted."""
 POD_LABELS = (
     "project", "release", "workloadName", "runai/queue", "kai.scheduler/queue", "user", "priorityClassName", CATEGORY,
     PREEMPTIBILITY_LABEL,
 )  # fmt: skip
-"""The labels of a job that its pods carry, too."""
+"""The labels of a job that are copied to its pods."""
 _MAX_MANIFEST = 128 * 1024
 _UPDATABLE = ("priority", "category")
 _NEVER_KEPT = (
@@ -44,7 +44,7 @@ _NEVER_KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class ManifestRequest:
-    """A create or an update. `manifest` None leaves the job's spec as it is."""
+    """A create or update request. `manifest` None means no change of the job's spec."""
 
     name: str
     is_name_prefix: bool
@@ -56,7 +56,7 @@ class ManifestRequest:
 
 
 def parse_manifest_request(body: Any, *, new: bool) -> ManifestRequest:
-    """The body of a POST, or of a PUT, which may change priority and category alone. Raises BadRequest with a cause per mistake."""
+    """The body of a POST, or of a PUT, whose metadata may only have priority and category. Raises BadRequest with one cause per mistake."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
@@ -100,7 +100,7 @@ def _labels(meta: Fields) -> dict[str, str]:
 
 
 def _parse_manifest(top: Fields) -> Object | None:
-    """The manifest, of the one or the other field; mistakes are noted."""
+    """The manifest from either of the two fields, or None; mistakes are added to the errors."""
     plain, encoded = top.get("manifest"), top.text("manifestBase64Encoded")
     if plain is not None and encoded:
         top.add_error("manifest", "exclusive", "must be absent when manifestBase64Encoded is there.")
@@ -112,7 +112,7 @@ def _parse_manifest(top: Fields) -> Object | None:
         return None
     try:
         parsed = read_yaml(b64decode(encoded, validate=True))
-    except ValueError as error:  # no base 64, or no YAML
+    except ValueError as error:  # invalid base64 or YAML
         top.add_error("manifestBase64Encoded", "format", f"is no YAML document in base 64: {str(error)[:200]}")
         return None
     if not isinstance(parsed, dict):
@@ -122,7 +122,7 @@ def _parse_manifest(top: Fields) -> Object | None:
 
 
 def _job_kind(top: Fields, manifest: Object) -> Kind | None:
-    """The kind of job; notes one that is none, and a manifest that is too big to be kept."""
+    """The manifest's kind of job; adds an error for other kinds, and for a manifest that is too large."""
     version, word = manifest.get("apiVersion"), manifest.get("kind")
     kind = kinds.by_api_version(version, word) if isinstance(version, str) and isinstance(word, str) else None
     if kind not in kinds.JOBS or kind.api_version != version:
@@ -139,7 +139,7 @@ def _job_kind(top: Fields, manifest: Object) -> Kind | None:
 
 
 def to_job(request: ManifestRequest, project: Project, submitter: Submitter) -> Object:
-    """The job to be created: the manifest in its project."""
+    """The job to create: the manifest in its project."""
     manifest = dict(request.manifest or {})
     manifest.pop("status", None)
     labels = {
@@ -163,7 +163,7 @@ def to_job(request: ManifestRequest, project: Project, submitter: Submitter) -> 
 
 
 def add_pod_labels(manifest: Object, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The job's spec with these labels on the pods of every replica type: the scheduler reads them there."""
+    """The job's spec with these labels on the pods of every replica type, where the scheduler reads them."""
     spec = dict(manifest["spec"])
     for field, replicas in spec.items():
         if replicas is not frameworks.replica_specs(manifest):
@@ -175,7 +175,7 @@ def add_pod_labels(manifest: Object, labels: Mapping[str, str]) -> dict[str, Any
 def _label_replica(replica: Any, labels: Mapping[str, str]) -> Any:
     template = replica.get("template") if isinstance(replica, Mapping) else None
     if not isinstance(template, Mapping) or not isinstance(template.get("metadata") or {}, Mapping):
-        return replica  # admission says what is wrong with it
+        return replica  # malformed: admission reports it
     metadata = dict(template.get("metadata") or {})
     own = metadata.get("labels") if isinstance(metadata.get("labels"), Mapping) else {}
     return {**replica, "template": {**template, "metadata": {**metadata, "labels": {**(own or {}), **labels}}}}

@@ -1,7 +1,7 @@
-"""A `Submission` in a project → the job object that the operator understands.
+"""Converts a `Submission` in a project to the job object for the operator. Pure.
 
-The walk's row 3: pure and by table. The workload's id is made by the caller and lives in a label, because the pods'
-environment names it (`JOB_UUID`) before the job exists; it stays the same when the job is suspended and resumed.
+The caller generates the workload's id, which is stored in a label, because the pods' environment has it (`JOB_UUID`)
+before the job exists; it stays the same when the job is suspended and resumed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rowlock.workloads.submission import RoleSpec, Submission
 
 WORKLOAD_ID = "rowlock.dev/workload-id"
 ASSETS_ANNOTATION = "rowlock.dev/assets"
-"""The annotation with the template and the assets that a submit named, each with id and name."""
+"""Job annotation: the template and assets that the submit named, each with id and name."""
 CREATED_BY = "rowlock.dev/created-by"
 SOURCE = "rowlock.dev/source"
 CATEGORY = "rowlock.dev/category"
-"""The label with Run:ai's category, where it is not Train."""
+"""Label: Run:ai's category, unless it is Train."""
 COMMAND_ANNOTATION = "runai-cli-command"
 CODE_ANNOTATION = "rowlock.dev/code"
-"""The job's annotation with what its submitter said of the code, as JSON."""
+"""Job annotation: the submitter's description of the code, as JSON."""
 SHELL_ENVIRONMENT = "rowlock.dev/shell-environment"
-"""The pods' annotation that names the Secret with the variables of the shell that submitted them."""
+"""Pod annotation: the name of the Secret with the variables of the submitting shell."""
 HOME_DIRECTORY = "/home/job"
-"""Where `createHomeDir` mounts the home directory of a pod."""
+"""Mount path of a pod's home directory with `createHomeDir`."""
 
 _REPLICA_INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
 _DOWNWARD = {
@@ -46,7 +46,7 @@ _DOWNWARD = {
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits, through what, and the id that the workload gets."""
+    """The submitting user and client, and the workload's id."""
 
     id: str
     user: str
@@ -54,7 +54,7 @@ class Submitter:
 
 
 def to_job(submission: Submission, project: Project, submitter: Submitter) -> Object:
-    """The job object; the project gives its namespace and queue."""
+    """The job object, with the namespace and queue of the project."""
     framework = submission.framework
     replicas: dict[str, Any] = {}
     if submission.has_lead:
@@ -81,7 +81,7 @@ def to_job(submission: Submission, project: Project, submitter: Submitter) -> Ob
 
 @dataclass(frozen=True, slots=True)
 class OwnSecret:
-    """The values of a credential of the submitter, for a Secret that the workload has for itself."""
+    """The values of one of the submitter's credentials, for the workload's own Secret."""
 
     credential: str
     secret_type: str
@@ -91,7 +91,7 @@ class OwnSecret:
 def credential_secrets(
     submission: Submission, project: Project, identity: str, credentials: Sequence[OwnSecret]
 ) -> list[Object]:
-    """The Secrets that pods get the submitter's credentials from."""
+    """The Secrets from which pods get the submitter's credentials."""
     return [
         _own_secret(
             project, _credential_name(submission, identity, one.credential), identity, one.secret_type, one.data
@@ -101,7 +101,7 @@ def credential_secrets(
 
 
 def environment_secrets(submission: Submission, project: Project, identity: str) -> list[Object]:
-    """The Secret that pods get the submitter's variables from, where any were sent."""
+    """The Secret from which pods get the variables of the submitter's shell; [] if none were sent."""
     if not submission.shell_environment:
         return []
     return [_own_secret(project, _secret_name(submission, identity), identity, "Opaque", submission.shell_environment)]
@@ -119,19 +119,19 @@ def _credential_name(submission: Submission, identity: str, credential: str) -> 
 
 
 def _secret_name(submission: Submission, identity: str) -> str:
-    """Its own for every submit: the Secret of an earlier job of this name may not have gone yet."""
+    """Unique per submit, because the Secret of an earlier job with this name may still exist."""
     return f"{submission.name}-environment-{identity[:8]}"
 
 
 def claim_objects(submission: Submission, project: Project, identity: str) -> list[tuple[Object, bool]]:
-    """The claims to be made beside the job, each once; True for those that go with the job."""
+    """The claims to create with the job, each once; True for those that are deleted with it."""
     claims = {c.name: c for role in (submission.master, submission.worker) for c in role.storage.claims}
     labels = {"project": project.queue, WORKLOAD_ID: identity}
     return [(claim_object(claim, project.namespace, labels), claim.ephemeral) for claim in claims.values()]
 
 
 def _labels(submission: Submission, project: Project, submitter: Submitter) -> dict[str, str]:
-    """`project` carries the mangled name, as queues do: the name itself may hold what labels may not."""
+    """`project` is the queue's name, because a project's name may contain characters that labels may not."""
     labels = {
         "project": project.queue,
         "release": submission.name,
@@ -153,7 +153,7 @@ def _labels(submission: Submission, project: Project, submitter: Submitter) -> d
 
 
 def label_value(text: str) -> str:
-    """The text as a label may carry it: `ana@example.com` → `ana-example.com`."""
+    """The text converted to a valid label value: `ana@example.com` → `ana-example.com`."""
     cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in text)
     return cleaned[:63].strip("-_.")
 
@@ -202,7 +202,7 @@ def _pytorch_fields(submission: Submission) -> dict[str, Any]:
 def _replica(
     submission: Submission, role: RoleSpec, project: Project, submitter: Submitter, *, lead: bool
 ) -> dict[str, Any]:
-    """One entry of the replica specs. MPI's workers only wait to be reached: the launcher has the command."""
+    """One entry of the replica specs. MPI's workers get no command: the launcher starts their processes."""
     idle = submission.framework is MPI and not lead
     container: dict[str, Any] = {"name": submission.framework.container, "image": image_reference(role.image)}
     if role.pull:
@@ -222,7 +222,7 @@ def _replica(
     if resources := role.compute.resources():
         container["resources"] = resources
     if ports := [port for port in role.ports if port != submission.framework.port.number]:
-        # with names: each rank has a Service with its ports beside the framework's own, and several need names
+        # Each rank has a Service with these ports and the framework's; a Service with several ports needs names.
         container["ports"] = [{"name": f"port-{port}", "containerPort": port} for port in ports]
     if role.readiness and not idle:
         container["readinessProbe"] = dict(role.readiness)
@@ -238,12 +238,12 @@ def _replica(
 
 
 def _default_policy(submission: Submission) -> str:
-    """With a back-off limit of 0 no program is started again before the job fails."""
+    """The framework's restart policy; Never with a back-off limit of 0, so that no container restarts before the job fails."""
     return submission.framework.restart_policy if submission.options.backoff_limit else "Never"
 
 
 def image_reference(image: str) -> str:
-    """Seed 002 writes `/kubeflow/…`: a reference cannot begin with a slash, so it goes."""
+    """The image without leading slashes, which submits may have (`/kubeflow/…`) but references cannot."""
     return image.lstrip("/")
 
 
@@ -290,7 +290,7 @@ def _pod_spec(submission: Submission, role: RoleSpec, container: dict[str, Any],
 def _environment(
     submission: Submission, role: RoleSpec, project: Project, submitter: Submitter
 ) -> list[dict[str, Any]]:
-    """The user's variables last, so that they win over ours of the same name."""
+    """The container's variables; the user's come last, and replace ours of the same name."""
     own_variables = {
         "RUNAI_PROJECT": project.name,
         "RUNAI_JOB_NAME": submission.name,
@@ -320,14 +320,14 @@ def _environment(
 
 
 def _has_unnamed_master(submission: Submission) -> bool:
-    """Whether the ranks form a group that nobody leads: the operator names no master then, and they could not meet."""
+    """Whether it is a PyTorch job without a master, for which the operator sets no MASTER_ADDR."""
     run = submission.options
-    is_elastic = run.min_replicas is not None or run.max_replicas is not None  # these meet at a rendezvous
+    is_elastic = run.min_replicas is not None or run.max_replicas is not None  # elastic jobs use a rendezvous
     return submission.framework is PYTORCH and not submission.has_lead and not is_elastic
 
 
 def _worker_group(submission: Submission) -> dict[str, str]:
-    """Where the ranks of a PyTorch job without a master meet: at worker 0, and it is rank 0."""
+    """Variables for a PyTorch job without a master: worker 0 is rank 0 and the master's address."""
     address = f"{submission.name}-{WORKER.lower()}-0"
     processes = int(submission.options.nproc) if is_digits(submission.options.nproc) else 1
     return {
@@ -340,7 +340,7 @@ def _worker_group(submission: Submission) -> dict[str, str]:
 
 
 def _variable(variable: Mapping[str, Any], submission: Submission, identity: str) -> dict[str, Any]:
-    """A variable of a container; one of a credential of the submitter has its value from the Secret that the workload gets."""
+    """A container's variable; the value of one from the submitter's credentials comes from the workload's own Secret."""
     use = (variable.get("valueFrom") or {}).get(USER_CREDENTIAL)
     if use is None:
         return dict(variable)

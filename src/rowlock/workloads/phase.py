@@ -1,22 +1,22 @@
-"""Job, pods and pod group → one of Run:ai's phases, with the sentence that explains it.
+"""Derives one of Run:ai's phases from a job, its pods and its pod group, with a sentence that explains it.
 
-The table of phases, first row that holds:
+The table of phases; the first row that matches counts:
 
     the job is being deleted                          Deleting
     condition Succeeded / Failed                      Completed / Failed
-    suspended, to be started by a queue (Kueue)       Pending
-    suspended, pods at work / none                    Stopping / Stopped
+    suspended, waits for a queue to start it (Kueue)  Pending
+    suspended, with pods / without                    Stopping / Stopped
     resumed, the operator has not seen it yet         Resuming
     no pod group and no pods yet                      Creating
     every wanted pod runs (or has succeeded)          Running
     a pod that runs beside one that failed, is
       missing or cannot run                           Degraded
-    the minimum of an elastic job runs, and others
+    the minimum of an elastic job runs, while others
       wait for a node                                 Degraded
     a pod is missing or not bound to a node           Pending
     all bound, not all ready                          Initializing
 
-`STATUS` words (V1's and kubectl's) come from the pods: the reason a container waits or died beats the pod's phase.
+The words for `STATUS` (V1's and kubectl's) come from the pods: a container's reason takes precedence over the pod's phase.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from rowlock.workloads.frameworks import (
 )
 
 STOPPED_BY_ANNOTATION = "rowlock.dev/stopped-by"
-"""On a job that was suspended or deleted through the REST API: the command that did it, where it has said so."""
+"""Annotation of a job that was suspended or deleted through the REST API: the command that did it, if it sent its name."""
 STARTED_BY_ANNOTATION = "rowlock.dev/started-by"
-"""On a job that was submitted suspended: which scheduler lifts that when its turn comes."""
+"""Annotation of a job that was submitted suspended: the scheduler that will unsuspend it."""
 TERMINAL = frozenset({"Completed", "Failed"})
 V1_STATUSES: dict[str, str] = {
     "Creating": "Pending", "Pending": "Pending", "Resuming": "Pending", "Initializing": "ContainerCreating",
     "Running": "Running", "Degraded": "Error", "Stopping": "Terminating", "Stopped": "Suspended",
     "Completed": "Succeeded", "Failed": "Failed", "Deleting": "Terminating",
 }  # fmt: skip
-"""A phase in the words of `runai list jobs`; where a pod has a word of its own, that one is shown."""
+"""Phase → the word of `runai list jobs`, unless a pod's own status is shown."""
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NEVER_RAN = ("StartError", "ContainerCannotRun")
 _CREATION_REASONS = ("CreateContainerError", "CreateContainerConfigError", "RunContainerError")
@@ -58,7 +58,7 @@ _BROKEN = frozenset({"CrashLoopBackOff", "Error", "Failed", "OOMKilled", *_CREAT
 
 @dataclass(frozen=True, slots=True)
 class WorkloadStatus:
-    """Where a workload stands. `since` is when it got there, as far as the objects tell; `status` is V1's word."""
+    """A workload's status. `since` is when the phase began, as far as the objects tell; `status` is V1's word."""
 
     phase: str
     message: str
@@ -68,7 +68,7 @@ class WorkloadStatus:
 
 
 def workload_status(job: Object, pods: Sequence[Object], group: Object | None) -> WorkloadStatus:
-    """The workload's phase, from the objects alone."""
+    """The workload's status, derived from the objects alone."""
     phase, condition = _phase_and_condition(job, pods, group)
     message, reason = _explanation(job, pods, group, phase, condition)
     since = str((condition or {}).get("lastTransitionTime") or _last_transition(job, pods))
@@ -77,12 +77,12 @@ def workload_status(job: Object, pods: Sequence[Object], group: Object | None) -
 
 
 def phase_of(job: Object, pods: Sequence[Object], group: Object | None) -> str:
-    """The phase alone, without its sentence."""
+    """The phase, without its message."""
     return _phase_and_condition(job, pods, group)[0]
 
 
 def phase_and_message(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, str]:
-    """The phase with its sentence, without the rest of the status."""
+    """The phase and its message, without the rest of the status."""
     phase, condition = _phase_and_condition(job, pods, group)
     return phase, _explanation(job, pods, group, phase, condition)[0]
 
@@ -98,7 +98,7 @@ def _phase_and_condition(
     if is_queued(job):
         return "Pending", objects.condition(job, "Suspended")
     if is_suspended(job):
-        if has_jobs(job):  # pods that have ended stay
+        if has_jobs(job):  # pods that have ended are kept
             pods = [pod for pod in pods if objects.phase(pod) not in ("Succeeded", "Failed")]
         return ("Stopping" if pods else "Stopped"), objects.condition(job, "Suspended")
     if objects.is_condition_true(job, "Suspended"):
@@ -109,14 +109,14 @@ def _phase_and_condition(
 
 
 def is_queued(job: Object) -> bool:
-    """Whether a scheduler that starts jobs by lifting their suspension has not begun, or has stopped, this one."""
+    """Whether the job is suspended by a scheduler that starts jobs by unsuspending them (Kueue)."""
     return is_suspended(job) and bool(objects.annotations(job).get(STARTED_BY_ANNOTATION))
 
 
 def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> tuple[str, dict[str, Any] | None]:
     """The phase of a job that is neither finished nor suspended nor new."""
     desired = _pods_due(job, pods)
-    if has_jobs(job):  # its failed pods stay, and others are in their places
+    if has_jobs(job):  # failed pods are kept beside their replacements
         pods = [pod for pod in pods if objects.phase(pod) != "Failed"]
     counts = count_pods(pods)
     done_count = counts.running + counts.succeeded
@@ -132,7 +132,7 @@ def _active_phase(job: Object, pods: Sequence[Object], group: Object | None) -> 
 
 
 def _pods_due(job: Object, pods: Sequence[Object]) -> int:
-    """How many pods the job is to have now: replicated jobs of a set that wait for others to be ready or done have none yet."""
+    """How many pods the job should have now. Replicated jobs of a set that wait for others have none yet."""
     if not is_set(job):
         return desired_pods(job)
     begun = {objects.labels(pod).get(REPLICATED_JOB_KEY) for pod in pods}
@@ -140,8 +140,8 @@ def _pods_due(job: Object, pods: Sequence[Object]) -> int:
 
 
 def _waits_to_grow(job: Object, pods: Sequence[Object], group: Object | None) -> bool:
-    """Whether an elastic job runs with its minimum or more, and nothing is wrong but that others wait for a node."""
-    if is_set(job):  # it has a gang for each step, none of which may be smaller
+    """Whether an elastic job runs with its minimum or more, and its only problem is that other pods wait for a node."""
+    if is_set(job):  # a set has a gang per step, and none of them is elastic
         return False
     desired, minimum = desired_pods(job), int(objects.dig(group or {}, "spec.minMember", 0) or 0)
     counts = count_pods(pods)
@@ -160,7 +160,7 @@ def _has_restarted(pods: Sequence[Object]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """Pods by what they do. `running` means that every container is ready."""
+    """Counts of pods. `running` means that every container runs."""
 
     running: int = 0
     pending: int = 0
@@ -182,7 +182,7 @@ def count_pods(pods: Sequence[Object]) -> PodCounts:
 
 
 def is_running(pod: Object) -> bool:
-    """Whether the pod runs and is ready, as Run:ai counts it."""
+    """Whether the pod and all its containers run, and it is not being deleted."""
     return (
         objects.phase(pod) == "Running"
         and not objects.is_deleting(pod)
@@ -195,7 +195,7 @@ def _container_statuses(pod: Object) -> list[dict[str, Any]]:
 
 
 def pod_status(pod: Object) -> str:
-    """kubectl's STATUS column, in short: the container's own reason before the pod's phase."""
+    """kubectl's STATUS column, simplified: a container's reason, else the pod's phase."""
     if objects.is_deleting(pod):
         return "Terminating"
     for status in objects.dig(pod, "status.initContainerStatuses", []):
@@ -221,7 +221,7 @@ def _termination_text(terminated: dict[str, Any]) -> str:
 
 
 def _v1_status(phase: str, pods: Sequence[Object]) -> str:
-    """V1's word for the job: a pod that is pending or broken speaks for all, unless the job is over."""
+    """V1's word for the job: that of a broken or initializing pod, if the phase allows it, else that of the phase."""
     if phase not in ("Initializing", "Degraded", "Pending"):
         return V1_STATUSES.get(phase, phase)
     for pod in pods:
@@ -232,20 +232,20 @@ def _v1_status(phase: str, pods: Sequence[Object]) -> str:
 
 
 def _last_transition(job: Object, pods: Sequence[Object]) -> str:
-    """The last moment that something about the job's running changed."""
+    """The latest transition time of the conditions of job and pods, or the creation time."""
     times = [str(c.get("lastTransitionTime") or "") for c in objects.dig(job, "status.conditions", [])]
     times += [str(c.get("lastTransitionTime") or "") for p in pods for c in objects.dig(p, "status.conditions", [])]
     times.append(str(objects.meta(job).get("creationTimestamp") or ""))
     return max(times)
 
 
-# ---------------------------------------------------------------- why
+# ---------------------------------------------------------------- messages
 
 
 def _explanation(
     job: Object, pods: Sequence[Object], group: Object | None, phase: str, condition: dict[str, Any] | None
 ) -> tuple[str, str]:
-    """The sentence and the scheduler's word for it; both "" when there is nothing to explain."""
+    """(message, reason) for the phase; both "" if there is nothing to explain."""
     if phase in ("Completed", "Failed"):
         message = " ".join(filter(None, (_first_failure(pods), str((condition or {}).get("message") or ""))))
         return message, str((condition or {}).get("reason") or "")
@@ -264,7 +264,7 @@ def _explanation(
 
 
 def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
-    """Why a batch/v1 Job, or that of a set, has no pod now: the next one waits after a failure."""
+    """Why a batch/v1 Job, or one of a set, has no pod now: the back-off delay after a failure."""
     failed = sorted(
         (p for p in pods if objects.phase(p) == "Failed"), key=lambda p: str(objects.meta(p)["creationTimestamp"])
     )
@@ -278,7 +278,7 @@ def _retry_sentence(job: Object, pods: Sequence[Object]) -> str:
 
 
 def _first_failure(pods: Sequence[Object]) -> str:
-    """The rank that ended badly before the others did, in a sentence."""
+    """A sentence about the pod that failed first; "" if none did."""
     failures = []
     for pod in pods:
         for status in _container_statuses(pod):
@@ -296,9 +296,9 @@ def _first_failure(pods: Sequence[Object]) -> str:
 
 
 def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, str]:
-    """The scheduler's sentence: from the pod group, else from a pod that it could not place.
+    """The scheduler's (message, reason): from the pod group, else from an unschedulable pod.
 
-    KAI never takes a condition back: one from before the gang last started is about an earlier wait."""
+    KAI never removes conditions, so those from before the gang's last start are ignored."""
     started = objects.seconds(objects.annotations(group or {}).get(LAST_START_ANNOTATION))
     for condition in reversed(objects.dig(group or {}, "status.schedulingConditions", [])):
         if started and objects.seconds(condition.get("lastTransitionTime")) <= started:
@@ -315,7 +315,7 @@ def pending_message(group: Object | None, pods: Sequence[Object]) -> tuple[str, 
 
 
 def _eviction_note(group: Object | None) -> str:
-    """What stands before the sentence of a job that ran and whose room our scheduler took; "" for others."""
+    """Prefix of the message of a job that our scheduler evicted; "" for others."""
     action = str(objects.dig(group or {}, "status.evicted.action", "") or "")
     if not action:
         return ""

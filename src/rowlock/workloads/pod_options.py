@@ -1,7 +1,7 @@
-"""Rights, placement and ports of a submit: `security`, `tolerations`, `nodeAffinityRequired`, `ports` → parts of a pod.
+"""Converts `security`, `tolerations`, `nodeAffinityRequired`, `ports` and others of a submit to parts of a pod.
 
-Read here and passed to the pod as Kubernetes spells them; what of it applies is the kubelet's business, which says in an
-event what does not.
+They are passed on in Kubernetes' spelling; the kubelet applies them, and reports in an event what it does not
+support.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ CAPABILITIES = (
     "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT", "SYS_MODULE", "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO",
     "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "WAKE_ALARM",
 )  # fmt: skip
-"""Those of capabilities(7), as Kubernetes writes them, and its word for all of them."""
+"""The capabilities of capabilities(7) in Kubernetes' spelling, and ALL."""
 _AFFINITY_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 USER_CREDENTIAL = "userCredential"
-"""Of a variable: its value is in a credential of the submitter."""
+"""Key in a variable's `valueFrom`: its value comes from one of the submitter's credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSecurity:
-    """Who a pod's programs are and what they may. None = not said."""
+    """User, groups and privileges of a pod's containers. None means not set."""
 
     user: int | None = None
     group: int | None = None
@@ -45,7 +45,7 @@ class PodSecurity:
     host_network: bool = False
 
     def pod_fields(self) -> dict[str, Any]:
-        """What stands in the pod's spec."""
+        """The fields of the pod's spec."""
         context: dict[str, Any] = {
             "runAsUser": self.user,
             "runAsGroup": self.group,
@@ -60,7 +60,7 @@ class PodSecurity:
         }
 
     def container_fields(self) -> dict[str, Any]:
-        """What stands in the container."""
+        """The fields of the container."""
         context: dict[str, Any] = {"capabilities": {"add": list(self.capabilities)}} if self.capabilities else {}
         for name, on in (
             ("allowPrivilegeEscalation", self.allow_escalation),
@@ -73,7 +73,7 @@ class PodSecurity:
 
 
 def parse_security(body: Fields) -> PodSecurity:
-    """A `security` object; mistakes are noted in it."""
+    """Parse a `security` object; mistakes are added to its errors."""
     body.allow_only(*submit_fields.field_names("security"))
     source = body.choice("uidGidSource", "fromTheImage", "fromIdpToken", "custom")
     user, group = body.integer("runAsUid"), body.integer("runAsGid")
@@ -101,7 +101,7 @@ def parse_security(body: Fields) -> PodSecurity:
 
 
 def _parse_capabilities(body: Fields) -> tuple[str, ...]:
-    """Capabilities as Kubernetes writes them. An unknown one is noted: the container would not start."""
+    """Capabilities in Kubernetes' spelling. An unknown one is an error, because the container would not start."""
     names = _parse_names(body, "capabilities")
     for name in names:
         if name not in CAPABILITIES:
@@ -111,7 +111,7 @@ def _parse_capabilities(body: Fields) -> tuple[str, ...]:
 
 
 def _parse_groups(body: Fields) -> tuple[int, ...]:
-    """`"100,200"` as Run:ai writes them, or a list of numbers."""
+    """Supplemental groups: `"100,200"` as in Run:ai, or a list of numbers."""
     value = body.get("supplementalGroups")
     words = [str(v) for v in value] if isinstance(value, list) else body.text("supplementalGroups").split(",")
     words = [word.strip() for word in words if word.strip()]
@@ -131,8 +131,8 @@ def _parse_names(body: Fields, name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class UserCredentialUse:
-    """Where a workload names a credential of its submitter: for a variable with the value of its `key`, or to pull images (""). `field`
-    says where in the request."""
+    """A use of one of the submitter's credentials: for a variable with the value of `key`, or with `key` "" to pull images. `field` is the
+    field of the request."""
 
     credential: str
     key: str
@@ -140,7 +140,7 @@ class UserCredentialUse:
 
 
 def parse_pull_secrets(body: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """`imagePullSecrets`: the names of Secrets of the project with logins at registries, and of such credentials of the submitter."""
+    """`imagePullSecrets`: (names of Secrets of the project, names of the submitter's credentials)."""
     secrets, credentials = dict[str, None](), dict[str, None]()
     for item in body.items("imagePullSecrets"):
         item.allow_only("name", "userCredential", "exclude")
@@ -153,7 +153,7 @@ def parse_pull_secrets(body: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def credential_uses(env: Sequence[Mapping[str, Any]], pull_credentials: Sequence[str]) -> list[UserCredentialUse]:
-    """The credentials of the submitter that a role's variables and pulls of images name."""
+    """The uses of the submitter's credentials in a role's variables and image pulls."""
     sources = [source for variable in env if (source := (variable.get("valueFrom") or {}).get(USER_CREDENTIAL))]
     return [
         *(UserCredentialUse(one["name"], one["key"], "spec.environmentVariables") for one in sources),
@@ -162,7 +162,7 @@ def credential_uses(env: Sequence[Mapping[str, Any]], pull_credentials: Sequence
 
 
 def parse_tolerations(body: Fields) -> tuple[dict[str, Any], ...]:
-    """`tolerations` as a pod has them; the effect Any is none in particular."""
+    """`tolerations` in a pod's form; the effect Any is left out, which means all effects."""
     tolerations = []
     for item in body.items("tolerations"):
         item.allow_only("name", "operator", "key", "value", "effect", "seconds", "exclude")
@@ -184,7 +184,7 @@ def parse_tolerations(body: Fields) -> tuple[dict[str, Any], ...]:
 
 
 def parse_node_affinity(body: Fields) -> dict[str, Any]:
-    """`nodeAffinityRequired` as a pod's node selector; {} when there is none."""
+    """`nodeAffinityRequired` as a pod's node selector; {} if there is none."""
     affinity = body.object("nodeAffinityRequired")
     affinity.allow_only("nodeSelectorTerms")
     terms = []
@@ -206,7 +206,7 @@ def parse_node_affinity(body: Fields) -> dict[str, Any]:
 
 
 def parse_ports(body: Fields) -> tuple[int, ...]:
-    """The container's ports. Raises nothing: what would need a load balancer is noted."""
+    """The container's ports. Those that need a node port or load balancer are recorded as errors."""
     ports = dict[int, None]()
     for item in body.items("ports"):
         item.allow_only("container", "serviceType", "external", "toolType", "toolName", "name", "exclude")
@@ -225,11 +225,11 @@ def parse_ports(body: Fields) -> tuple[int, ...]:
 _PROBE_TIMES = {
     "initialDelaySeconds": 0, "periodSeconds": 1, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 1,
 }  # fmt: skip
-"""Numbers of a probe, with the least that each may be; Kubernetes has the same names."""
+"""Numeric field of a probe → its minimum; Kubernetes has the same names."""
 
 
 def parse_readiness(body: Fields) -> dict[str, Any]:
-    """`probes.readiness` as a container's readiness probe; {} when there is none."""
+    """`probes.readiness` as a container's readiness probe; {} if there is none."""
     probes = body.object("probes")
     probes.allow_only("readiness")
     probe = probes.object("readiness")
@@ -253,7 +253,7 @@ def parse_readiness(body: Fields) -> dict[str, Any]:
 
 
 def parse_pod_affinity(body: Fields) -> tuple[str, str]:
-    """`podAffinity` → (required, preferred) label of nodes that all pods of the job share, "" for none."""
+    """`podAffinity` as (required, preferred): the node label whose value all pods of the job share; "" for none."""
     affinity = body.object("podAffinity")
     affinity.allow_only("type", "key")
     kind, key = affinity.choice("type", "Required", "Preferred"), affinity.text("key")

@@ -1,6 +1,6 @@
-"""A node pool is the nodes whose label `kai.scheduler/node-pool` has its name; `default` is the nodes without the label.
+"""A node pool is the set of nodes whose label `kai.scheduler/node-pool` has its name; `default` is that of nodes without the label.
 
-So nothing is kept beside the nodes: a pool is made by labelling nodes, and is gone with its last one. Its id is its name.
+Nothing is stored besides the nodes: a pool is created by labelling nodes, and is gone with its last node. Its id is its name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """A pool and its nodes, in the order of names."""
+    """A pool and its nodes, sorted by name."""
 
     name: str
     nodes: tuple[Object, ...]
@@ -44,17 +44,17 @@ class NodePool:
 
     @property
     def creation_time(self) -> str:
-        """When its oldest node was made."""
+        """When its oldest node was created; "" without nodes."""
         return min((str(objects.meta(node).get("creationTimestamp") or "") for node in self.nodes), default="")
 
     @property
     def update_time(self) -> str:
-        """When one of its nodes changed last."""
+        """When one of its nodes last changed; "" without nodes."""
         return max((updated_at(node) for node in self.nodes), default="")
 
 
 def node_pools(nodes: Iterable[Object]) -> list[NodePool]:
-    """Every pool, `default` first: it is there without nodes, too."""
+    """Every pool; `default` comes first, and exists even without nodes."""
     members: dict[str, list[Object]] = {DEFAULT_POOL: []}
     for node in sorted(nodes, key=objects.name):
         members.setdefault(pool_name(node), []).append(node)
@@ -64,7 +64,7 @@ def node_pools(nodes: Iterable[Object]) -> list[NodePool]:
 
 @dataclass(frozen=True, slots=True)
 class NodePoolRequest:
-    """A pool as asked for: the nodes that have this label are to be in it."""
+    """The pool in a request: the nodes with this label shall be in it."""
 
     name: str
     label_key: str
@@ -76,7 +76,7 @@ class NodePoolRequest:
 
 
 def parse_node_pool_request(body: Any) -> NodePoolRequest:
-    """The body of a POST, or of a PUT or PATCH that has the name put in. Raises BadRequest with one cause per mistake."""
+    """The body of a POST, or of a PUT or PATCH completed with the name. Raises BadRequest with one cause per mistake."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
@@ -118,7 +118,7 @@ def node_pool_json(pool: NodePool, cluster: str, cluster_name: str, cluster_crea
 
 
 def list_label_changes(nodes: Sequence[Object], request: NodePoolRequest) -> list[tuple[str, str | None]]:
-    """Each node whose pool label changes, with the label's new value; None takes it away."""
+    """(node's name, new value) for each node whose pool label changes; None removes the label."""
     changes: list[tuple[str, str | None]] = []
     for node in nodes:
         is_in, belongs = pool_name(node) == request.name, request.selects(node)

@@ -1,4 +1,4 @@
-"""A Node → Run:ai's Node JSON."""
+"""Converts Nodes to Run:ai's Node JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rowlock.scheduling.model.from_objects import parse_node
 
 DEFAULT_POOL = "default"
 SIMULATED_GPUS_ANNOTATION = "rowlock.dev/simulated-gpus"
-"""Of a node whose GPUs are simulated: "true"."""
+"""Annotation of nodes with simulated GPUs; its value is "true"."""
 
 
 def pool_name(node: Object) -> str:
@@ -20,18 +20,18 @@ def pool_name(node: Object) -> str:
 
 
 def node_status(node: Object) -> str:
-    """Ready, NotReady, or Unknown where nobody has said anything of it lately."""
+    """Ready, NotReady, or Unknown (no recent heartbeat)."""
     ready = objects.condition(node, "Ready")
     return {"True": "Ready", "False": "NotReady"}.get(str((ready or {}).get("status")), "Unknown")
 
 
 def gpu_type(node: Object) -> str:
-    """The product of its GPUs, as NVIDIA's labels name it; "" where it has none or does not say."""
+    """The model of its GPUs, from NVIDIA's label; "" if the node has no such label."""
     return objects.labels(node).get("nvidia.com/gpu.product", "")
 
 
 def has_simulated_gpus(node: Object) -> bool:
-    """Whether its GPUs are simulated; False where it has none."""
+    """Whether its GPUs are simulated; False if it has none."""
     return objects.annotations(node).get(SIMULATED_GPUS_ANNOTATION) == "true" and parse_node(node).gpus > 0
 
 
@@ -46,7 +46,7 @@ def nvlink_ids(node: Object) -> tuple[str | None, str | None]:
 
 
 def updated_at(node: Object) -> str:
-    """When one of its conditions changed last; heartbeats are no changes."""
+    """When one of its conditions last changed; heartbeats do not count."""
     conditions = objects.dig(node, "status.conditions", [])
     changes = [str(condition.get("lastTransitionTime") or "") for condition in conditions]
     return max([*changes, _created_at(node)])

@@ -1,6 +1,6 @@
-"""What a project or department may use: Run:ai's `resources` ↔ the amounts of a KAI Queue.
+"""Quotas of projects and departments: converts Run:ai's `resources` to and from the amounts of a KAI Queue.
 
-A Queue counts GPUs, millicores and megabytes, and -1 is no bound. Unset means unbounded, in rowlock as in no other default.
+A Queue counts GPUs, millicores and megabytes; -1 means unlimited. In rowlock unset amounts are unlimited too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNLIMITED = -1
 RANKS = {
     "very-low": 70, "low": 80, "medium-low": 90, "medium": 100, "medium-high": 110, "high": 120, "very-high": 130,
 }  # fmt: skip
-"""Run:ai's ranks of projects and departments as priorities of queues; the middle one is the default, as in KAI."""
+"""Run:ai's ranks of projects and departments → queue priorities; the middle one is the default, as in KAI."""
 DEFAULT_RANK = "medium"
 _MEGABYTES = {"": Decimal(1), "MB": Decimal(1), "Mib": Decimal(2**20) / 10**6, "GB": Decimal(1000)}
 _RESOURCES = ("gpu", "cpu", "memory")
@@ -29,14 +29,14 @@ _RESOURCES = ("gpu", "cpu", "memory")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one resource: what is promised, the most that may ever be held, and the weight beyond what is promised."""
+    """The bounds of one resource: the guaranteed quota, the hard limit, and the weight for resources over quota."""
 
     quota: Decimal = Decimal(UNLIMITED)
     limit: Decimal = Decimal(UNLIMITED)
     weight: Decimal = Decimal(1)
 
     def to_json(self) -> dict[str, int | float]:
-        """As a Queue has them. All are written: KAI takes an absent limit for zero."""
+        """The fields of a Queue. All are written, because KAI takes an absent limit as zero."""
         return {
             "quota": json_number(self.quota),
             "limit": json_number(self.limit),
@@ -46,7 +46,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of a project or department; `rank` is its queue's priority."""
+    """The quota of a project or department; `rank` is its queue's priority."""
 
     gpu: Bounds = Bounds()
     cpu: Bounds = Bounds()
@@ -54,13 +54,13 @@ class Quota:
     rank: int = RANKS[DEFAULT_RANK]
 
     def queue_fields(self) -> dict[str, Any]:
-        """The fields of a Queue's spec that say so."""
+        """The fields of the Queue's spec for this quota."""
         resources = {name: getattr(self, name).to_json() for name in ("cpu", "memory", "gpu")}
         return {"resources": resources} | ({"priority": self.rank} if self.rank != RANKS[DEFAULT_RANK] else {})
 
 
 def parse_resources(top: Fields, name: str = "resources") -> Quota:
-    """The list of node pools in a request, of which there is one: quotas count over all node pools."""
+    """Parse `resources`, a list of node pools with at most one entry, because quotas count over all node pools."""
     pools = top.items(name)
     if len(pools) > 1:
         top.add_error(name, "max", 'quotas count over all node pools: give one item, for the node pool "default".')
@@ -102,7 +102,7 @@ def _parse_amount(body: Fields, name: str, unit: Decimal) -> Decimal:
 
 
 def resources_json(queue: Object | None) -> list[dict[str, Any]]:
-    """Run:ai's `resources` of a project or department: one item, for the node pool that stands for all."""
+    """Run:ai's `resources` of a project or department: one item, for the node pool `default`, which stands for all."""
     return [
         {
             "nodePool": {"id": "default", "name": "default"},
@@ -115,7 +115,7 @@ def resources_json(queue: Object | None) -> list[dict[str, Any]]:
 
 
 def rank_name(queue: Object | None) -> str:
-    """The rank whose priority is nearest to the queue's, from below."""
+    """The highest rank whose priority does not exceed the queue's."""
     priority = (queue or {}).get("spec", {}).get("priority")
     at_most = [
         name for name, value in RANKS.items() if value <= (RANKS[DEFAULT_RANK] if priority is None else priority)
@@ -142,7 +142,7 @@ def total_resources_json(queue: Object | None) -> dict[str, int | float]:
 
 
 def quota_status_json(queue: Object | None) -> dict[str, Any]:
-    """What the scheduler counted last, in Run:ai's units: GPUs, millicores, MB. `fairShare` is rowlock's own word."""
+    """The scheduler's last counts, in Run:ai's units: GPUs, millicores, MB. `fairShare` is a field of rowlock's."""
     figures = objects.dig(queue or {}, "status", {})
     return {
         name: _usage(figures.get(name) or {})
