@@ -1,4 +1,4 @@
-"""A workload's pods: in which order, under which rank, and as Run:ai's Pod JSON."""
+"""A workload's pods: their order, their ranks, and Run:ai's Pod JSON."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from rowlock.workloads.phase import is_running, pod_status
 _ORDER = {role.lower(): n for n, role in enumerate(ROLES)}
 _LEAD_ROLES = frozenset(role.lower() for role in LEAD_ROLES)
 _RANKED = frozenset(f.kind.name for f in FRAMEWORKS.values() if f.pods_are_ranks)
-"""Kinds whose pods have one rank each, the master's being 0."""
+"""Kinds whose pods are ranks; the master is rank 0."""
 
 
 def replica_role(pod: Object) -> str:
-    """The replica type in lower case, from the operator's label; "" for a pod that is no replica. Pods of a batch/v1 Job are workers, those of a set
-    have the name of their replicated job."""
+    """The replica type in lower case, from the operator's label; "worker" for pods of a batch/v1 Job, the name of the replicated job for
+    those of a set; "" for other pods."""
     labels = objects.labels(pod)
     return (
         labels.get(TYPE_LABEL) or labels.get(REPLICATED_JOB_KEY) or (WORKER.lower() if JOB_NAME_LABEL in labels else "")
@@ -44,20 +44,20 @@ def replica_role(pod: Object) -> str:
 
 
 def replica_index(pod: Object) -> int:
-    """The number within the replica type, in a set within its Job; 0 when the label is missing or not a number."""
+    """The pod's index within its replica type (for a set within its Job); 0 if the label is missing or malformed."""
     labels = objects.labels(pod)
     text = labels.get(INDEX_LABEL) or labels.get(INDEX_KEY, "0")
     return int(text) if objects.is_digits(text) else 0
 
 
 def sort_by_rank(pods: Iterable[Object]) -> list[Object]:
-    """Master first, then workers by index: the order of ranks. The pods of a set in the order of its Jobs, those that fetch its data
-    and its model last."""
+    """The pods in rank order: master first, then workers by index. The pods of a set are in the order of its Jobs, initializers (which
+    fetch data and model) last."""
     return sorted(pods, key=lambda p: (_place(p), replica_index(p), objects.name(p)))
 
 
 def _place(pod: Object) -> tuple[int, int]:
-    """Of a replica type among others, or of a Job among those of its set."""
+    """Sort key: the position of the replica type, or that of the Job in its set."""
     role = replica_role(pod)
     if REPLICATED_JOB_KEY in (labels := objects.labels(pod)) and TYPE_LABEL not in labels:
         return int(role in (DATASET_STEP, MODEL_STEP)), _number(labels, "job-global-index")
@@ -70,9 +70,9 @@ def _number(labels: Mapping[str, str], name: str) -> int:
 
 
 def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
-    """The pods that the job's replicas have by name and that are not among `pods`, in the order of ranks, as far as
-    their names say: they were deleted, or were never made."""
-    if has_jobs(job):  # their names are random
+    """Minimal Pods, in rank order, for those of the job's replicas that are not among `pods`: they were deleted, or never
+    created."""
+    if has_jobs(job):  # their names have random suffixes
         return []
     present = {objects.name(pod) for pod in pods}
     stubs = [
@@ -90,8 +90,8 @@ def gone_pods(job: Object, pods: Iterable[Object]) -> list[Object]:
 
 
 def labels_by_name(job: Object, pod: str) -> dict[str, str]:
-    """The labels that say the rank of a pod that Jobs made (`<set>-<replicated job>-<job>-<index>-<random>`, `<Job>-<index>-<random>`),
-    by its name; {} where the name has no numbers, or a Job's name was too long to be whole in it."""
+    """The rank labels of a pod created by a Job, derived from its name (`<set>-<replicated job>-<job>-<index>-<random>` or
+    `<Job>-<index>-<random>`); {} if the name has no index, or was truncated."""
     words = pod.removeprefix(f"{objects.name(job)}-").rsplit("-", 3)
     if is_batch_job(job):
         is_indexed = has_ranked_pods(job) and len(words) == 2 and objects.is_digits(words[0])
@@ -107,13 +107,13 @@ def labels_by_name(job: Object, pod: str) -> dict[str, str]:
 
 
 def _pod_name(job: Object, role: str, index: int) -> str:
-    """As the operator names the pod of a replica: an MPIJob's launcher, which is one, has no number."""
+    """The operator's name for the pod of a replica; an MPIJob's only launcher has no index."""
     word = f"{objects.name(job)}-{role.lower()}"
     return word if role == LAUNCHER else f"{word}-{index}"
 
 
 def chief_pod(pods: Iterable[Object]) -> Object | None:
-    """The pod whose log people mean when they name none: master, launcher, chief, or worker 0."""
+    """The default pod for logs: master, launcher, chief, or worker 0; None without pods."""
     sorted_pods = sort_by_rank(pods)
     leads = [p for p in sorted_pods if replica_role(p) in _LEAD_ROLES]
     workers = [p for p in sorted_pods if replica_role(p) == WORKER.lower()]
@@ -121,7 +121,7 @@ def chief_pod(pods: Iterable[Object]) -> Object | None:
 
 
 def has_ranked_pods(job: Object) -> bool:
-    """Its pods are ranks, equal but for their numbers: none of them only serves the others."""
+    """Whether the job's pods are ranks that differ only in their index, without helpers such as parameter servers."""
     if is_batch_job(job):
         return bool(objects.dig(job, "spec.completionMode") == "Indexed")
     if is_set(job):
@@ -130,7 +130,7 @@ def has_ranked_pods(job: Object) -> bool:
 
 
 def rank_label(job: Object, pod: Object) -> str:
-    """What a line of the merged log begins with: `rank 1` where pods are ranks, else `worker-1`."""
+    """The label of a pod's lines in a merged log: `rank 1` if pods are ranks, else `worker-1`."""
     replica_type, number = replica_role(pod), replica_index(pod)
     if is_batch_job(job) and not has_ranked_pods(job):
         return objects.name(pod)
@@ -151,20 +151,20 @@ def _label_in_set(job: Object, pod: Object) -> str:
 
 
 def first_launched_rank(job: Object, pod: Object) -> int | None:
-    """The first of the ranks that torchrun starts in this pod; None where their numbers are not known beforehand."""
+    """The first of the ranks that torchrun starts in this pod; None if their numbers are not known in advance."""
     each = _ranks_per_pod(job)
     if is_set(job) and replica_role(pod) != ranked_job(job):
         return None
     if not has_ranked_pods(job) or objects.dig(job, "spec.elasticPolicy"):
         return None
-    if each == 1:  # or the program says how many: they are all of the job where there is one pod
+    if each == 1:  # torchrun may start more, whose ranks are known only for a single pod
         return 0 if desired_pods(job) == 1 else None
     return _pod_number(job, pod) * each if each else None
 
 
 def rank_fields(job: Object, pod: Object) -> dict[str, Any]:
-    """What a pod in JSON says of its ranks: `rank`, how the lines of its log begin; `launchedRanks`, which ranks torchrun starts in it
-    (`first` and how many, `count`), or None where it starts one or their numbers are not known."""
+    """The rank fields of a pod's JSON: `rank`, its label in merged logs, and `launchedRanks`, the `first` and `count` of the ranks that
+    torchrun starts in it, or None if it starts one or their numbers are not known."""
     each = _ranks_per_pod(job)
     first = first_launched_rank(job, pod) if each > 1 else None
     launched = None if first is None else {"first": first, "count": each}
@@ -180,7 +180,7 @@ def _pod_number(job: Object, pod: Object) -> int:
 
 
 def _ranks_per_pod(job: Object) -> int:
-    """As torchrun's own option in the job's command says, else as its spec does; 0 = torchrun finds out, or the pods differ."""
+    """Ranks per pod, from torchrun's option in the job's command, else from the job's spec; 0 if torchrun decides, or pods differ."""
     specs = replica_specs(job)
     working = [specs[ranked]] if is_set(job) and (ranked := ranked_job(job)) in specs else specs.values()
     numbers = {_launched_ranks(spec) for spec in working}
@@ -195,7 +195,7 @@ def _ranks_per_pod(job: Object) -> int:
 
 
 def _processes_of_torch(spec: Object) -> str:
-    """What torchrun reads in a pod of a set where its command says nothing: Trainer writes it there."""
+    """PET_NPROC_PER_NODE, which Trainer sets in a set's pods and torchrun reads if its command has no option; default "1"."""
     main: Object = next(iter(objects.dig(spec, "template.spec.containers", [])), {})
     values = (str(one.get("value")) for one in main.get("env") or () if one.get("name") == "PET_NPROC_PER_NODE")
     return next(values, "1")
@@ -207,7 +207,7 @@ def _launched_ranks(replica_spec: Object) -> int | None:
 
 
 def exit_code(pod: Object) -> int | None:
-    """The main container's exit code, None while it has none."""
+    """The main container's exit code; None if it has not terminated."""
     for status in objects.dig(pod, "status.containerStatuses", []):
         terminated = (status.get("state") or {}).get("terminated")
         if terminated is not None:
@@ -216,7 +216,7 @@ def exit_code(pod: Object) -> int | None:
 
 
 def pod_json(pod: Object, workload: dict[str, Any], card_memory: int = 0) -> dict[str, Any]:
-    """Run:ai's Pod JSON; `workload` is the presented workload that it belongs to, `card_memory` the MiB of its cards."""
+    """Run:ai's Pod JSON. `workload` is the JSON of its workload, `card_memory` the memory of its node's cards in MiB."""
     created = str(objects.meta(pod).get("creationTimestamp") or "")
     states = objects.dig(pod, "status.containerStatuses", [])
     holds_node = bool(objects.dig(pod, "spec.nodeName")) and objects.phase(pod) in ("Running", "Pending")
@@ -269,7 +269,7 @@ def _container(container: dict[str, Any], states: list[dict[str, Any]]) -> dict[
 
 
 def completed_at(pod: Object) -> str | None:
-    """When its last container ended; None while one runs or none has begun."""
+    """When its last container ended; None while one runs, or before they start."""
     states = objects.dig(pod, "status.containerStatuses", [])
     end_times = [(s.get("state") or {}).get("terminated", {}).get("finishedAt") for s in states]
     return max((e for e in end_times if e), default=None) if states and all(end_times) else None
@@ -281,7 +281,7 @@ def _last_transition(pod: Object) -> str:
 
 
 def _message(pod: Object, states: list[dict[str, Any]]) -> str:
-    """Why the pod is not running, in the words of the component that decided."""
+    """Why the pod is not running: the message of the container, pod or scheduler."""
     for status in states:
         state = status.get("state") or {}
         for step in ("waiting", "terminated"):

@@ -1,8 +1,8 @@
 """A project is a Namespace `runai-<name>` with the label `runai/queue`, and the leaf Queue that the label names.
 
-Names may contain what DNS names may not (`project_name`, `Team.A`): the namespace and the queue carry the mangled
-form, the annotation `rowlock.dev/project` the name itself. A project's id is a numeric string taken from the
-namespace's uid, because Run:ai's clients expect one and no table needs to be kept.
+Names may contain characters that DNS labels may not (`project_name`, `Team.A`): namespace and queue have a DNS label made
+from the name, the annotation `rowlock.dev/project` has the name itself. A project's id is a numeric string, as Run:ai's
+clients expect, derived from the namespace's uid so that no table is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_NAME_LENGTH = 50
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project as everybody else needs it. `quota` is its GPUs, -1 for no bound; `limit` the most it may ever use."""
+    """A project. `quota` is its guaranteed GPUs, `limit` the most that it may hold; -1 means unlimited."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ def is_project(namespace: Object) -> bool:
 
 
 def project_of(namespace: Object, queue: Object | None) -> Project:
-    """The project that a namespace and its queue (None when somebody deleted it) make."""
+    """The project of a namespace and its queue (None if it was deleted)."""
     name = objects.annotations(namespace).get(PROJECT_ANNOTATION) or objects.name(namespace).removeprefix("runai-")
     parent = str(objects.dig(queue or {}, "spec.parentQueue", ""))
     return Project(
@@ -85,7 +85,7 @@ def project_of(namespace: Object, queue: Object | None) -> Project:
 
 
 def project_id(uid: str) -> str:
-    """A positive number, stable for the namespace's life."""
+    """A positive number as text, derived from the namespace's uid."""
     return str(int(uid.replace("-", "")[:8] or "0", 16) + 1)
 
 
@@ -95,7 +95,7 @@ def _gpu_bound(queue: Object | None, bound: str) -> Decimal:
 
 @dataclass(frozen=True, slots=True)
 class ProjectRequest:
-    """A project as asked for; `quota` None is none of its own, or leaves it as it is."""
+    """The project in a request. `quota` None means the default for a new project, or no change."""
 
     name: str
     namespace: str
@@ -112,11 +112,11 @@ REFUSED_FIELDS: dict[str, tuple[Any, str]] = {
     "defaultNodePools": (["default"], "a job names its own: spec.nodePools"),
     "overtimeData": (None, "the server reckons it"),
 }
-"""Known fields of projects and departments: the value that means nothing new, and why another is refused."""
+"""Unsupported field of projects and departments → (the accepted value, why others are refused)."""
 
 
 def parse_name(top: Fields) -> str:
-    """The name of a project or department; mistakes are noted, with a name like it that could be."""
+    """The name of a project or department; an invalid one is added to the errors, with a valid suggestion."""
     name = top.text("name")
     if not _NAME.fullmatch(name) or len(name) > _MAX_NAME_LENGTH:
         fix = f"Use {dns_label(name)[:_MAX_NAME_LENGTH].strip('-')!r}, for example."
@@ -175,7 +175,7 @@ def to_queue(project: ProjectRequest) -> Object:
 
 
 def to_department(name: str) -> Object:
-    """A department that nothing bounds."""
+    """The Queue of a new department without limits."""
     return {
         "apiVersion": "scheduling.run.ai/v2",
         "kind": "Queue",
@@ -187,7 +187,7 @@ def to_department(name: str) -> Object:
 def project_json(
     project: Project, queue: Object | None, cluster: str, overtime: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Run:ai's Project JSON. `overtime`: its `overtimeData`, null before the first sample."""
+    """Run:ai's Project JSON. `overtime`: its `overtimeData`, None before the first sample."""
     quota_status = quota_status_json(queue)
     status: dict[str, Any] = {
         "namespace": project.namespace,

@@ -1,7 +1,7 @@
-"""Objects → Run:ai's Workload, WorkloadDetailed and DistributedWorkload JSON.
+"""Converts objects to Run:ai's Workload, WorkloadDetailed and DistributedWorkload JSON.
 
-Every field that the published models require is always there with its exact type. What Run:ai's shape has no place
-for, but our command lines show, is in `additionalFields`.
+Every field that the published models require is always present with its exact type. Values that our command lines show but
+Run:ai's models lack are in `additionalFields`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from rowlock.workloads.projects import Project
 
 TENANT = 1
 PodTemplates = Sequence[tuple[Object, int]]
-"""The pod templates of a job, each with how many pods are made of it."""
+"""The pod templates of a job, each with its number of pods."""
 _PRIORITY_VALUES = {**PRIORITY_CLASS_VALUES, **submission.PRIORITIES}
 _PHASE_REASONS = frozenset({"NonPreemptibleOverQuota", "OverLimit"})
-"""Reasons that Run:ai's API has a word for; every reason is in `additionalFields`."""
+"""Values that Run:ai's `phaseReason` may have; every reason is in `additionalFields`."""
 
 
 HELM_RELEASE, PART_OF = "meta.helm.sh/release-name", "app.kubernetes.io/part-of"
-"""Where an object says which application it is a part of: the annotation that Helm writes, and Kubernetes' own label."""
+"""Helm's annotation and Kubernetes' label that name the application that an object is a part of."""
 
 
 def _unknown_card(node: str) -> int:
@@ -48,7 +48,7 @@ def _no_guarantee(queue: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Everything about one workload: the job, its pods in rank order, its pod group, and its project."""
+    """One workload: its job, its pods in rank order, its pod group, its project, and sources of further figures."""
 
     job: Object
     pods: Sequence[Object]
@@ -56,29 +56,29 @@ class Workload:
     project: Project
     cluster: str
     card_memory: Callable[[str], int] = _unknown_card
-    """MiB of a card of a node; of "" (not placed yet) the smallest card's, as the scheduler reckons. 0: there is none."""
+    """Node → MiB of one of its cards; for "" (not placed yet) the smallest card, as in the scheduler. 0 if there is none."""
     clock: Callable[[], float] = lambda: 0.0
-    """Seconds since the epoch: what waits and runs is counted up to now."""
+    """The current time in Unix seconds, for waiting and running times."""
     diagnose: Callable[[str, str], str] | None = None
-    """(uid of a job, phase) → the sentence of its diagnosis: who failed first, who keeps the others waiting; "" = none."""
+    """(job's uid, phase) → the sentence of its diagnosis, such as which rank failed first or keeps the others waiting; "" if there is none."""
     latest_usage: LookUpUsage | None = None
-    """What a pod used last, by its uid; None where nothing is measured."""
+    """Pod's uid → its latest usage; None if usage is not measured."""
     guaranteed_seconds: Callable[[str], float] = _no_guarantee
-    """For how long after its start nothing is taken from a preemptible gang of a queue."""
+    """Queue → seconds after its start for which a preemptible gang is protected from preemption."""
 
     def status(self) -> WorkloadStatus:
-        """The phase, with the sentence of the diagnosis where there is one."""
+        """The status; its message is the diagnosis, if there is one."""
         status = workload_status(self.job, self.pods, self.group)
         message = self.diagnosis(status.phase)
         return replace(status, message=message) if message else status
 
     def diagnosis(self, phase: str) -> str:
-        """The sentence of the diagnosis of a workload in this phase; "" where there is none."""
+        """The sentence of the workload's diagnosis in this phase; "" if there is none."""
         return self.diagnose(objects.uid(self.job), phase) if self.diagnose is not None else ""
 
 
 def workload_id(job: Object) -> str:
-    """The id that REST uses: the one given at submit, or the uid of a job that came through kubectl."""
+    """The workload's id in the REST API: that of the submit, or the uid of a job created with kubectl."""
     return objects.labels(job).get(job_objects.WORKLOAD_ID) or objects.uid(job)
 
 
@@ -101,7 +101,7 @@ def category(job: Object) -> str:
 
 
 def workload_type(job: Object) -> str:
-    """A job of one pod that no framework distributes is a training or a workspace; the others are distributed."""
+    """Training or Workspace for a job with a single pod that is not a worker; Distributed for all others."""
     is_single = frameworks.is_batch_job(job) or set(frameworks.replica_specs(job)) == {"Master"}
     if not is_single or frameworks.desired_pods(job) != 1:
         return "Distributed"
@@ -109,7 +109,7 @@ def workload_type(job: Object) -> str:
 
 
 def node_pool_name(job: Object) -> str:
-    """The node pool that it lives in."""
+    """The node pool that the job requests."""
     return pod_requests.node_pool(job) or "default"
 
 
@@ -128,8 +128,8 @@ def creator(job: Object) -> str:
 
 
 def ai_application(job: Object, templates: PodTemplates) -> str | None:
-    """The name of the AI application that a job is a part of: of its Helm release, else of the label `PART_OF`, which a submit
-    gives to the pods; None where nobody said so."""
+    """The AI application that a job is a part of: its Helm release, else the label `PART_OF` of the job or its pods; None if
+    neither is set."""
     if release := objects.annotations(job).get(HELM_RELEASE):
         return str(release)
     for marked in (job, *(template for template, _ in templates)):
@@ -139,8 +139,8 @@ def ai_application(job: Object, templates: PodTemplates) -> str | None:
 
 
 def guaranteed_until(workload: Workload) -> float | None:
-    """Until when nobody takes the GPUs of a preemptible workload that holds some, in seconds since the epoch; None where nothing
-    is guaranteed, or nothing can be taken."""
+    """Until when a preemptible workload that holds nodes is protected from preemption (Unix seconds); None if there is no
+    guarantee, or if it cannot be preempted."""
     seconds = workload.guaranteed_seconds(workload.project.queue)
     if not seconds or not is_preemptible(workload.job) or not _holding_pods(workload):
         return None
@@ -150,23 +150,23 @@ def guaranteed_until(workload: Workload) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SteadyFields:
-    """What a list item says as long as the job, its pods, its pod group and the cards of nodes stay as they are."""
+    """The parts of a list item that only change with the job, its pods, its pod group, or the cards of nodes."""
 
     fields: dict[str, Any]
-    """A whole list item; those fields that depend on more are empty."""
+    """A whole list item, in which the fields that depend on more are empty."""
     status: WorkloadStatus
-    """The status as the objects tell it, without a diagnosis."""
+    """The status derived from the objects, without a diagnosis."""
     milestones: times.Milestones
 
 
 def workload_json(workload: Workload, steady: SteadyFields | None = None) -> dict[str, Any]:
-    """A list item of `GET /api/v1/workloads`. A caller that shows the same workload repeatedly keeps its `steady_fields`."""
+    """A list item of `GET /api/v1/workloads`. Callers that convert a workload repeatedly cache its `steady_fields`."""
     known = steady or steady_fields(workload)
     return {**known.fields, **_passing_fields(workload, known)}
 
 
 def steady_fields(workload: Workload) -> SteadyFields:
-    """Those fields of a list item that change only when the workload's objects do, or the cards of nodes."""
+    """The fields of a list item that only change with the workload's objects, or the cards of nodes."""
     job, templates = workload.job, pod_templates(workload.job)
     status = workload_status(job, workload.pods, workload.group)
     fields = {
@@ -190,7 +190,7 @@ def steady_fields(workload: Workload) -> SteadyFields:
 
 
 def _passing_fields(workload: Workload, known: SteadyFields) -> dict[str, Any]:
-    """Those that also depend on the clock, the project, its queue, what is measured and what is diagnosed."""
+    """The fields that also depend on the clock, the project, its queue, usage and diagnosis."""
     project, now = workload.project, workload.clock()
     guaranteed = guaranteed_until(workload)
     idle = count_idle_gpus(workload.pods, workload.latest_usage, now)
@@ -257,7 +257,7 @@ def completed_at(job: Object) -> str | None:
         return str(completion_time)
     ends = [c for kind in ("Failed", frameworks.succeeded_condition(job)) if (c := objects.condition(job, kind))]
     since = next((c.get("lastTransitionTime") for c in ends if c.get("status") == "True"), None)
-    return str(since) if since else None  # a status written by hand may lack it
+    return str(since) if since else None  # may be missing in a status written by hand
 
 
 def _last_condition(job: Object) -> str:
@@ -280,9 +280,7 @@ def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
         largest = max((t for t, _ in templates), key=lambda t: compute.pod_gpus(t, smallest_card), default={})
         of_a_pod = requested_resources([(largest, 1)], smallest_card)
     elastic = objects.dig(workload.job, "spec.elasticPolicy", {})
-    runs = (
-        1 if workload_type(workload.job) == "Training" else None
-    )  # only a standard training could be asked to run again
+    runs = 1 if workload_type(workload.job) == "Training" else None  # only standard trainings have runs in Run:ai
     return {
         "runningPods": counts.running,
         "requestedPods": {
@@ -301,13 +299,13 @@ def _resource_fields(workload: Workload, templates: PodTemplates) -> dict[str, A
 
 
 def pod_templates(job: Object) -> list[tuple[Object, int]]:
-    """The pod templates with how many pods are made of each."""
+    """The pod templates, each with its number of pods."""
     specs = frameworks.replica_specs(job).values()
     return [(r.get("template") or {}, 1 if r.get("replicas") is None else int(r["replicas"])) for r in specs]
 
 
 def _holding_pods(workload: Workload) -> list[tuple[Object, int]]:
-    """Bound pods that have not ended, each with the MiB of its node's cards."""
+    """Bound pods that have not ended, each with the memory of its node's cards in MiB."""
     return [
         (pod, workload.card_memory(node))
         for pod in workload.pods
@@ -338,7 +336,7 @@ def _content_fields(workload: Workload, templates: PodTemplates) -> dict[str, An
 
 
 def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
-    """The ports that its containers name, each once, beside the one at which the ranks find each other."""
+    """The ports of its containers, each once, without the framework's own port for the rendezvous."""
     ports = [
         port
         for template, _ in templates
@@ -359,23 +357,23 @@ def open_ports(job: Object, templates: PodTemplates) -> list[dict[str, Any]]:
 
 
 def asset_references(job: Object) -> dict[str, Any]:
-    """The template and the assets that a workload was submitted with, each `{"id", "name"}`; {} where there are none."""
+    """The template and assets that a workload was submitted with, each `{"id", "name"}`; {} if there are none."""
     text = objects.annotations(job).get(job_objects.ASSETS_ANNOTATION)
     try:
         found = json.loads(text) if text else {}
     except ValueError:
-        return {}  # anybody may write an annotation
+        return {}  # users can write annotations
     return found if isinstance(found, dict) else {}
 
 
 def _references_with_names(references: object) -> list[dict[str, Any]]:
-    """Those that have a name: anybody may write an annotation."""
+    """The well-formed references: users can write annotations."""
     entries = references if isinstance(references, list) else []
     return [one for one in entries if isinstance(one, dict) and isinstance(one.get("name"), str)]
 
 
 def main_container(job: Object) -> dict[str, Any]:
-    """The first container of the first replica type: what the submitter means by the program."""
+    """The first container of the first replica type, which runs the submitted command."""
     return _first_container(pod_templates(job))
 
 
@@ -407,7 +405,7 @@ def _additional_fields(workload: Workload, status: WorkloadStatus, templates: Po
 
 
 def workload_detail_json(workload: Workload) -> dict[str, Any]:
-    """`GET /api/v1/workloads/{id}`: the list item and why it waits."""
+    """`GET /api/v1/workloads/{id}`: the list item, and why the workload waits."""
     body = workload_json(workload)
     is_waiting = body["phase"] in ("Pending", "Creating") and body["phaseMessage"] and body["phaseReason"]
     message = {
@@ -446,7 +444,7 @@ def distributed_workload_json(workload: Workload) -> dict[str, Any]:
 
 
 def _typed_spec(spec: Any) -> Any:
-    """A spec with Run:ai's types: a submit may also give lists of words and of groups, which its clients do not read back."""
+    """A spec with Run:ai's types: lists of words or groups, which submits may contain, become strings, as Run:ai's clients expect."""
     if not isinstance(spec, dict):
         return spec
     typed: dict[str, Any] = {
@@ -460,14 +458,14 @@ def _typed_spec(spec: Any) -> Any:
 
 
 def standard_workload_json(workload: Workload) -> dict[str, Any]:
-    """`GET /api/v1/workloads/trainings/{id}` and `workspaces/{id}`: one pod, so nothing of masters and workers."""
+    """`GET /api/v1/workloads/trainings/{id}` and `workspaces/{id}`: without the fields of masters and workers."""
     body = distributed_workload_json(workload)
     spec = {name: value for name, value in body["spec"].items() if name not in submit_fields.DISTRIBUTED}
     return {k: v for k, v in body.items() if not k.startswith("masterSpec")} | {"spec": spec}
 
 
 def _spec_of(job: Object) -> dict[str, Any]:
-    """What a job that came through kubectl would have asked for here."""
+    """The spec of a submit that corresponds to a job created with kubectl."""
     container = main_container(job)
     workers = frameworks.replica_specs(job).get(WORKER) or {}
     return {

@@ -1,8 +1,8 @@
-"""The body of a submit → a `Submission`: everything typed, every mistake told with its field, rule and fix.
+"""Parses the body of a submit into a typed `Submission`; every mistake is reported with its field, rule and fix.
 
-`read(body)` is what `POST /api/v1/workloads/distributed` accepts: Run:ai's DistributedCreationRequest and, as
-extensions, `spec.noMaster`, `spec.noWorkers`, `spec.nprocPerNode`, `shellEnvironment` and `submitCommand`. `submit_command` and `args` may be a
-shell-like string or, so that nothing is quoted twice, a list of words.
+`POST /api/v1/workloads/distributed` accepts Run:ai's DistributedCreationRequest and, as extensions, `spec.noMaster`,
+`spec.noWorkers`, `spec.nprocPerNode`, `shellEnvironment`, `submitCommand` and `code`. `command` and `args` may be a
+shell-like string or, to avoid quoting, a list of words.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LONGEST_NAME = 49
 PRIORITIES: dict[str, int] = {
     "very-low": 25, "low": 40, "medium-low": 65, "medium": 80, "medium-high": 90, "high": 125, "very-high": 150,
 }  # fmt: skip
-"""Run:ai's priority classes; training is `low` unless it says otherwise, and preemptible below 100."""
+"""Run:ai's priority classes and their values. The default is `low`; below 100 a workload is preemptible."""
 CATEGORIES = ("Build", "Train")
 
 _SECRET_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 MAX_CODE_FACTS = 16 * 1024
-"""Bytes of names and values; a Secret may have 1 MiB."""
+"""Most bytes of the values of `code`."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _POOL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _ENV_NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
@@ -40,7 +40,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """What the pods of one role run: the workers, or the master."""
+    """The pods of one role: the workers, or the master."""
 
     image: str = ""
     pull: str = ""
@@ -65,12 +65,12 @@ class RoleSpec:
     own_home: bool = False
     pull_secrets: tuple[str, ...] = ()
     pull_credentials: tuple[str, ...] = ()
-    """Credentials of the submitter with which images are pulled, besides."""
+    """The submitter's credentials for pulling images, in addition to `pull_secrets`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What holds for the whole job."""
+    """Options of the whole job."""
 
     clean_pods: str = ""
     backoff_limit: int = 6
@@ -83,17 +83,17 @@ class RunOptions:
     max_replicas: int | None = None
     slots: int = 1
     pool: str = ""
-    """The node pool; "" = the default one: nodes without a pool's label."""
+    """The node pool; "" is the default pool, of nodes without the label."""
     category: str = ""
-    """Run:ai's category, where it is not Train."""
+    """Run:ai's category; "" for Train."""
     required_topology: str = ""
-    """A label of nodes of which all pods must, or with `preferred_topology` should, meet the same value."""
+    """The node label whose value must (`preferred_topology`: should) be the same for all pods."""
     preferred_topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A distributed workload, as asked for. `body` is the request itself, kept to be shown again."""
+    """A parsed request for a workload. `body` is the request itself, stored to be shown later."""
 
     name: str
     is_name_prefix: bool
@@ -108,13 +108,13 @@ class Submission:
     submit_command: str
     body: Mapping[str, Any]
     assets: Mapping[str, Any] = field(default_factory=dict)
-    """Template and assets whose values it has: `{"environment": {"id", "name"}, ...}`."""
+    """The template and assets whose values were merged in: `{"environment": {"id", "name"}, ...}`."""
     shell_environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the shell that submits: pods get them from a Secret, and no object shows them."""
+    """Variables of the submitting shell. Pods get them from a Secret; they are in no other object."""
     registries: tuple[str, ...] = ()
-    """Secrets with logins at registries that every workload of the project may use."""
+    """Secrets of the project's registry credentials, used by all its workloads."""
     code: Mapping[str, Any] = field(default_factory=dict)
-    """What the submitter says of the code: its commit, a snapshot's id, the interpreter (`submit_fields.CODE_FIELDS`)."""
+    """The submitter's description of the code: commit, snapshot id, interpreter (`submit_fields.CODE_FIELDS`)."""
 
     @property
     def pod_count(self) -> int:
@@ -122,7 +122,7 @@ class Submission:
 
     @property
     def user_credentials(self) -> list[UserCredentialUse]:
-        """The credentials of the submitter that its pods use."""
+        """The uses of the submitter's credentials in its pods."""
         roles = (self.master, self.worker)
         return [use for role in roles for use in pod_options.credential_uses(role.env, role.pull_credentials)]
 
@@ -132,7 +132,7 @@ class Submission:
 
 
 def parse_submission(body: Any) -> Submission:
-    """The submission that a request body asks for. Raises BadRequest with one cause per mistake."""
+    """Parse a request body. Raises BadRequest with one cause per mistake."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     if not isinstance(body, Mapping):
@@ -161,15 +161,15 @@ def parse_submission(body: Any) -> Submission:
         code=_parse_code(top),
     )
     for name, value in (("templateId", top.text("templateId")), ("assets", top.object("assets").values)):
-        if value:  # `expand_submit` has written the values out before
+        if value:  # should have been expanded by `expand_submit`
             top.add_error(name, "unsupported", "cannot be named here. Write the values into spec.")
     errors.raise_if_any()
     return submission
 
 
 def parse_standard_submission(body: Any, category: str) -> Submission:
-    """The submission of one pod that a TrainingCreationRequest (`category` Train) or a WorkspaceCreationRequest (Build) asks
-    for: a distributed workload that is its master alone. Raises BadRequest with one cause per mistake."""
+    """Parse a TrainingCreationRequest (`category` Train) or WorkspaceCreationRequest (Build) into a workload of one pod: a
+    master without workers. Raises BadRequest with one cause per mistake."""
     errors = BodyErrors()
     top = Fields("", body if isinstance(body, Mapping) else {}, errors)
     top.allow_only(*(name for name in submit_fields.TOP_FIELDS if not name.startswith("masterSpec")))
@@ -183,13 +183,13 @@ def parse_standard_submission(body: Any, category: str) -> Submission:
         return parse_submission(body)
     own = {"distributedFramework": PYTORCH.name, "noWorkers": True, "category": category}
     if category == "Build" and not spec.get("priorityClass"):
-        own["priorityClass"] = "high"  # who works in it waits for it; so it is never preempted, either
+        own["priorityClass"] = "high"  # a user is waiting for it; `high` is also non-preemptible
     request = parse_submission({**body, "spec": {**spec.values, **own}})
     return replace(request, body=_shown_body(top))
 
 
 def _shown_body(top: Fields) -> dict[str, Any]:
-    """The request as it is kept and shown: without what only a Secret may hold, and what is kept beside it."""
+    """The request as stored and shown: without the shell's variables, which are secret, and without `code`, which is stored separately."""
     return {name: value for name, value in top.values.items() if name not in ("shellEnvironment", "code")}
 
 
@@ -227,7 +227,7 @@ def _parse_name(top: Fields) -> str:
 
 
 def name_rule(name: str) -> str:
-    """Why a name is refused, and a name like it that is not."""
+    """Error message for an invalid name, with a valid suggestion."""
     problem = f"has {len(name)} characters, {LONGEST_NAME} are allowed" if len(name) > LONGEST_NAME else ""
     if not _NAME.fullmatch(name):
         problem = "must consist of lower case alphanumeric characters or '-' and start with an alphabetic character"
@@ -235,7 +235,7 @@ def name_rule(name: str) -> str:
 
 
 def valid_name(name: str) -> str:
-    """The nearest name that a workload may have."""
+    """A valid workload name similar to this one."""
     valid = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     if not valid or not valid[0].isalpha():
         valid = f"job-{valid}".rstrip("-")
@@ -253,7 +253,7 @@ def _parse_project(top: Fields) -> str:
 
 
 def _parse_framework(spec: Fields) -> Framework:
-    """The framework with exactly this name: Run:ai's clients hold the answer, which repeats the word, to the same names."""
+    """The framework with exactly this name, because the answer repeats it and Run:ai's clients accept only these names."""
     word = spec.text("distributedFramework")
     by_name = {framework.name: framework for framework in frameworks.FRAMEWORKS}
     if spec.get("distributedFramework") == word and word not in by_name:
@@ -280,8 +280,8 @@ def _parse_workers(spec: Fields, has_lead: bool) -> int:
 
 
 def _parse_master(top: Fields, worker: RoleSpec, framework: Framework) -> RoleSpec:
-    """The master's role: the worker's, changed where `masterSpec` says so. MPI's launcher starts the ranks and trains
-    none: it has the command, the workers have the GPUs."""
+    """The master's role: the worker's, overridden by `masterSpec`. MPI's launcher only starts the ranks, so by default it
+    gets no GPUs."""
     body = top.object("masterSpec")
     body.allow_only(*submit_fields.field_names(whole_job=False), refused=submit_fields.refused_fields())
     if top.flag("masterSpecSameAsWorker") and top.get("masterSpec") is not None:
@@ -307,7 +307,7 @@ _MASTER_FIELDS = (
 
 
 def parse_role(body: Fields, workload: str, *, needs_image: bool = True) -> RoleSpec:
-    """What the pods of one role run, from a `spec` or `masterSpec`; mistakes are noted in it."""
+    """Parse the role in a `spec` or `masterSpec`; mistakes are added to its errors."""
     image = body.text("image")
     if needs_image and not image.strip("/"):
         body.add_error(

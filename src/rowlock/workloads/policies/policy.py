@@ -1,7 +1,7 @@
-"""A policy as it is written and as it holds: the nearest scope wins, field by field; the request wins over defaults.
+"""Policies as written, and the effective policy of a project: the narrowest scope wins, field by field; requests override defaults.
 
-A policy of distributed workloads speaks of `worker` and `master`, one of trainings and workspaces of its one pod. What the
-rules say of workers holds for the master, too, unless the policy says something else of the master.
+Policies of distributed workloads have sections `worker` and `master`, those of trainings and workspaces are flat. Rules for
+workers also apply to the master, unless the policy has other rules for the master.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from rowlock.workloads.body_fields import BodyErrors, Fields
 from rowlock.workloads.policies import rules as policy_rules
 
 TYPES = {"distributed": "Distributed", "training": "Training", "workspace": "Workspace"}
-"""The last word of a policy's path and the type of workload that it is about."""
+"""Last word of a policy's path → workload type."""
 PARTS = ("defaults", "rules", "imposedAssets")
 _SCOPES = ("tenant", "cluster", "department", "project")
 _ROLES = ("worker", "master")
 
 
 def kind_of(word: str) -> str:
-    """What a policy's object calls its kind."""
+    """The asset kind of a policy."""
     return f"policy-{word}"
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """What holds for a project's workloads of one type: of all scopes together."""
+    """The combined policies of all scopes for a project's workloads of one type."""
 
     defaults: Mapping[str, Mapping[str, Any]]
     rules: Mapping[str, Mapping[str, Any]]
     imposed: tuple[str, ...]
     sources: tuple[Asset, ...]
-    """The policies it is made of, the nearest first."""
+    """The policies combined, the narrowest scope first."""
 
 
 def check_policy(body: Fields, word: str) -> dict[str, Any]:
-    """The `policy` of a request, as it is kept. Mistakes are noted; what the defaults say is read as a submit would be."""
+    """Check the `policy` of a request, and return the part to store. Defaults are parsed like a submit. Mistakes are added to the errors."""
     body.allow_only(*PARTS, "status")
     roles = _ROLES if word == "distributed" else ("",)
     kept: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def _check_defaults(defaults: Mapping[str, Any], path: str, errors: BodyErrors) 
 
 
 def _plain_lists(tree: Any) -> Any:
-    """Run:ai writes lists of defaults as `{"instances": [...]}`; a submit has the list itself."""
+    """Replace Run:ai's form of lists in defaults, `{"instances": [...]}`, by the plain lists of a submit."""
     if isinstance(tree, Mapping):
         if isinstance(tree.get("instances"), list):
             return [_plain_lists(item) for item in tree["instances"]]
@@ -98,7 +98,7 @@ def _imposed_ids(imposed: Any) -> tuple[str, ...] | None:
 
 
 def effective_policy(policies: Sequence[Asset]) -> EffectivePolicy:
-    """What policies of one type, of the scopes around one project, amount to together."""
+    """Combine the policies of one type that apply to a project."""
     ordered = sorted(policies, key=lambda one: _SCOPES.index(one.scope))
     trees: dict[str, dict[str, Any]] = {"defaults": {}, "rules": {}}
     imposed: list[str] = []
@@ -113,7 +113,7 @@ def effective_policy(policies: Sequence[Asset]) -> EffectivePolicy:
 
 
 def add_defaults(policy: EffectivePolicy, body: Mapping[str, Any]) -> dict[str, Any]:
-    """The submit with what the policy says where the submit says nothing."""
+    """The submit, with the policy's defaults for fields that it does not set."""
     worker, master = (policy.defaults.get(role) or {} for role in _ROLES)
     whole = dict(body)
     if worker:
@@ -126,7 +126,7 @@ def add_defaults(policy: EffectivePolicy, body: Mapping[str, Any]) -> dict[str, 
 
 
 def check_submit(policy: EffectivePolicy, asked: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
-    """Raises BadRequest with one cause per rule that is broken, which says whose policy it is."""
+    """Check a submit (`whole` with defaults, `asked` without). Raises BadRequest with one cause per violated rule, which names its policy."""
     rules, defaults = policy.rules, policy.defaults
     worker_rules = rules.get("worker") or {}
     causes = policy_rules.violations(
@@ -149,7 +149,7 @@ def check_submit(policy: EffectivePolicy, asked: Mapping[str, Any], whole: Mappi
 
 
 def _origin(policy: EffectivePolicy, field: str) -> str:
-    """The nearest policy with a rule for the field."""
+    """A description of the narrowest policy with a rule for the field."""
     plain = field.removeprefix("masterSpec.")
     for one in policy.sources:
         rules = ((one.content or {}).get("policy") or {}).get("rules") or {}

@@ -1,4 +1,4 @@
-"""The rules of a policy: read from its body, and held against a submit. One leaf per field of the table of submit fields."""
+"""The rules of a policy: checked when it is written, and applied to submits. Leaves are the fields of the table of submit fields."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _leaves(kinds: frozenset[str] | None = None) -> frozenset[str]:
 
 
 LEAVES, LISTS, NUMBERS = _leaves(), _leaves(_LISTS), _leaves(_NUMBERS)
-"""Fields that a rule may be about, those of them that are lists of items, and those that are numbers."""
+"""Fields that may have rules; those of them that are lists of items; those that are numbers."""
 
 
 def check_rules(rules: Any, path: str, errors: BodyErrors) -> None:
-    """Note what is wrong with a tree of rules, which stands at `path` of the body."""
+    """Check a tree of rules at `path` of the body; mistakes are added to `errors`."""
     for field, rule in _walk(rules, path, "", errors):
         known = _LIST_RULES if field in LISTS else RULES
         for name, value in rule.items():
@@ -43,7 +43,7 @@ def check_rules(rules: Any, path: str, errors: BodyErrors) -> None:
 
 
 def _walk(tree: Any, path: str, prefix: str, errors: BodyErrors) -> Iterator[tuple[str, Tree]]:
-    """Each field that the tree has rules for, with them."""
+    """(field, its rules) for each field with rules in the tree."""
     if tree is None:
         return
     if not isinstance(tree, Mapping):
@@ -90,19 +90,19 @@ def _number(value: Any) -> Decimal | None:
 
 
 def dig(tree: Any, field: str) -> Any:
-    """What a tree has at a dotted field; None where it has nothing."""
+    """The value at a dotted field of a tree, or None."""
     for name in field.split("."):
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree
 
 
 def fields_with_rules(rules: Tree) -> list[tuple[str, Tree]]:
-    """Each field of a tree that was checked, with its rules."""
+    """(field, its rules) for each field of a tree that was checked before."""
     return list(_walk(rules, "", "", BodyErrors()))
 
 
 def violations(spec: Tree, asked: Tree, defaults: Tree, rules: Tree) -> list[Cause]:
-    """What a submit breaks. `spec` is what it would be with the defaults, `asked` what the submitter wrote."""
+    """The rules that a submit violates. `spec` is its spec with the defaults, `asked` as the submitter wrote it."""
     causes = []
     for field, rule in fields_with_rules(rules):
         value, own, default = dig(spec, field), dig(asked, field), dig(defaults, field)
@@ -138,7 +138,7 @@ def _problems(field: str, value: Any, own: Any, default: Any, rule: Tree) -> Ite
 
 
 def _list_problems(value: Any, own: Any, default: Any, rule: Tree) -> Iterator[tuple[str, str]]:
-    """Of lists: whether items may be added, which of the policy's own may not be changed, and rules of their fields."""
+    """Violations of a list's rules: whether items may be added, which of the policy's items are locked, and rules for items' fields."""
     instances = rule.get("instances") or {}
     of_policy = {_item_name(item): item for item in default or ()}
     added = [_item_name(item) for item in own or () if isinstance(own, list) and _item_name(item) not in of_policy]

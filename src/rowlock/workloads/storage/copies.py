@@ -1,6 +1,6 @@
-"""What is copied into a pod before its program starts: a clone of a repository, the objects of a bucket.
+"""Init containers that fill a pod's volumes before its containers start: clones of repositories, copies of buckets.
 
-Each is an init container of the workload's own image: what it needs (git, or Python with boto3) is the image's, as on any cluster.
+They use the workload's own image, which must contain git, or Python with boto3.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ print(f"copied {len(keys)} objects of the bucket {bucket} to {root}", flush=True
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A repository to be cloned into the volume before the program starts. `secret` has its username and password."""
+    """A repository that is cloned into the volume. `secret` names the Secret with username and password ("" for none)."""
 
     volume: str
     repository: str
@@ -80,8 +80,8 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class BucketCopy:
-    """A bucket of an S3 service, all of whose objects are copied into the volume before the program starts. What the program
-    writes there stays in the pod. `secret` has the access key; "" for a bucket that everybody may read."""
+    """An S3 bucket whose objects are copied into the volume. Later writes to the volume are not copied back. `secret` names the
+    Secret with the access key; "" for a public bucket."""
 
     volume: str
     bucket: str
@@ -105,7 +105,7 @@ class BucketCopy:
 
 
 def _variables(values: Mapping[str, str], secret: str, keys: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Those of `values` that are not empty; and, where there is a `secret`, variables of these keys of it."""
+    """Variables for the non-empty `values`, and, if there is a `secret`, for its keys."""
     plain: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items() if value]
     if not secret:
         return plain

@@ -1,8 +1,8 @@
-"""The storage part of a submit → volumes, mounts, claims, and what is copied into the pod before it starts.
+"""Converts the storage part of a submit to volumes, mounts, claims, and init containers that fill volumes.
 
-Run:ai's words for what a pod has: `hostPath`, `nfs`, `pvc`, `configMapVolume`, `secretVolume`, `emptyDirVolume`, `git`, `s3`. A
-new claim is an object beside the job (`claim_objects`); one that is ephemeral belongs to the job and goes with it. A
-repository is cloned, and a bucket copied, by the workload's own image into a volume that only the pod has (`copies.py`).
+The sources are `hostPath`, `nfs`, `pvc`, `configMapVolume`, `secretVolume`, `emptyDirVolume`, `git` and `s3`. A new claim is
+created beside the job (`claim_objects`); an ephemeral one is owned by the job and deleted with it. Repositories are cloned
+and buckets copied by the workload's own image into a volume of the pod (`copies.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NFS_SERVER = re.compile(r"[A-Za-z0-9_]([-.A-Za-z0-9_]{0,252}[A-Za-z0-9_])?|\[?[
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim to be made. `ephemeral`: it goes with the job."""
+    """A claim to create. `ephemeral`: it is deleted with the job."""
 
     name: str
     size: str
@@ -34,17 +34,17 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PodStorage:
-    """What a pod mounts, as its spec says it."""
+    """The volumes and mounts of a pod's spec, and what they need."""
 
     volumes: tuple[dict[str, Any], ...] = ()
     mounts: tuple[dict[str, Any], ...] = ()
     claims: tuple[Claim, ...] = ()
     copies: tuple[Copy, ...] = ()
-    """What init containers bring in before the program starts."""
+    """Repositories and buckets that init containers copy into volumes."""
 
 
 def claim_object(claim: Claim, namespace: str, labels: dict[str, str]) -> dict[str, Any]:
-    """The PersistentVolumeClaim."""
+    """The PersistentVolumeClaim of a claim."""
     spec: dict[str, Any] = {
         "accessModes": list(claim.access_modes),
         "resources": {"requests": {"storage": claim.size}},
@@ -56,7 +56,7 @@ def claim_object(claim: Claim, namespace: str, labels: dict[str, str]) -> dict[s
 
 
 def parse_storage(body: Fields, workload: str) -> PodStorage:
-    """A `storage` object; mistakes are noted in it. New claims without a name are called after the workload."""
+    """Parse a `storage` object; mistakes are added to its errors. New claims without a name are named after the workload."""
     body.allow_only(*submit_fields.field_names("storage"), refused=submit_fields.refused_fields("storage"))
     reader = _StorageReader(workload)
     for kind, read in (
@@ -75,7 +75,7 @@ def parse_storage(body: Fields, workload: str) -> PodStorage:
 
 
 class _StorageReader:
-    """Collects volumes and their mounts; every mount has a path of its own."""
+    """Collects volumes and their mounts; mount paths must be unique."""
 
     def __init__(self, workload: str) -> None:
         self._workload = workload
@@ -86,7 +86,7 @@ class _StorageReader:
         self.copies: list[Copy] = []
 
     def _add(self, item: Fields, prefix: str, source: dict[str, Any], path_field: str, **mount: Any) -> str:
-        """The volume's name."""
+        """Add a volume and its mount; returns the volume's name."""
         path = item.text(path_field)
         if not path.startswith("/"):
             item.add_error(path_field, "required", f"must be a directory of the container such as /data, not {path!r}.")
