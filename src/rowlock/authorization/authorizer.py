@@ -11,7 +11,7 @@ from rowlock.objects import Object
 
 
 class Attributes(NamedTuple):
-    """The action to authorize. With `path`, of a non-resource request, only `verb` counts besides."""
+    """The action to authorize. For a non-resource request `path` is set, and of the other fields only `verb` counts."""
 
     verb: str
     group: str = ""

@@ -109,7 +109,7 @@ def _read_key(path: Path, otherwise: str) -> _Key:
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
-    """The certificate; None if it is missing or damaged. Raises OSError if the path cannot be read."""
+    """The certificate; None if it is missing or damaged. Raises OSError if the file cannot be read otherwise."""
     try:
         with warnings.catch_warnings(action="error"):  # our certificates cause no warning: one means damage
             certificate = x509.load_pem_x509_certificate(path.read_bytes())

@@ -1,5 +1,5 @@
-"""TLS for one connection. Received data is decrypted in place, and all that one turn of the event loop writes is sent as
-one record in one system call.
+"""TLS for one connection. Data is decrypted as soon as it is received, and all that one turn of the event loop writes is
+sent as one record in one system call.
 Connections that write in the same turn are first all encrypted, then all sent: a client that holds many of them (a
 thousand watches) is woken once instead of once per connection; waking a process is the most expensive part of sending.
 

@@ -98,7 +98,7 @@ Diagnose = Callable[[Object], Awaitable[dict[str, Any]]] | None
 """The evidence about failed and hanging ranks of a job; None without embedded nodes."""
 
 ObserveRanks = Callable[[Api, Object], Awaitable[dict[str, Any]]] | None
-"""Where a job's running ranks are stuck or busy (`verdict`, `ranks`), read with the rights of the given Api. None if `Diagnose` reports it."""
+"""What a job's running ranks are doing (`verdict`, `ranks`), read with the rights of the given Api. None if `Diagnose` reports it."""
 
 ImageProblems = Callable[[Object], Awaitable[list[str]]] | None
 """Why the images of a pod like this cannot run here; None without embedded nodes."""
@@ -147,7 +147,7 @@ class AppContext:
     usage: UsageSamples | None = None
     """What workloads held over time; None when not recorded."""
     scopes: ScopeFigures | None = None
-    """The same of projects, departments, node pools and the cluster."""
+    """The same for projects, departments, node pools, nodes and the cluster."""
     pod_usage: PodUsageSource | None = None
     """What pods use; None when it is not measured."""
     archive: Archive | None = None

@@ -320,7 +320,7 @@ def _environment(
 
 
 def _has_unnamed_master(submission: Submission) -> bool:
-    """Whether it is a PyTorch job without a master, for which the operator sets no MASTER_ADDR."""
+    """Whether it is a non-elastic PyTorch job without a master, for which the operator sets no MASTER_ADDR."""
     run = submission.options
     is_elastic = run.min_replicas is not None or run.max_replicas is not None  # elastic jobs use a rendezvous
     return submission.framework is PYTORCH and not submission.has_lead and not is_elastic

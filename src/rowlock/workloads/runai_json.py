@@ -101,7 +101,7 @@ def category(job: Object) -> str:
 
 
 def workload_type(job: Object) -> str:
-    """Training or Workspace for a job with a single pod that is not a worker; Distributed for all others."""
+    """Training or Workspace for a batch/v1 Job or a lone Master with one pod; Distributed for all other jobs."""
     is_single = frameworks.is_batch_job(job) or set(frameworks.replica_specs(job)) == {"Master"}
     if not is_single or frameworks.desired_pods(job) != 1:
         return "Distributed"

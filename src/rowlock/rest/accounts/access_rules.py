@@ -212,7 +212,7 @@ async def _remove(call: RestCall, rule: AccessRule) -> None:
 
 
 async def _write_back(api: Api, rule: AccessRule, left: Object | None) -> None:
-    """The binding of the rule as it is from now on; None deletes it."""
+    """Write the rule's changed binding; None deletes it."""
     if left is None:
         await api.delete(rule.kind, rule.namespace, objects.name(rule.binding))
     else:

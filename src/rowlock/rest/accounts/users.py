@@ -48,7 +48,7 @@ def _accounts(call: RestCall) -> UserAccounts:
 
 
 async def index(call: RestCall) -> Any:
-    """GET /users: the users who have a password here."""
+    """GET /users: the users with a password account, filtered, sorted and paged. Raises BadRequest."""
     rows, query = list_query.select(call.query, _accounts(call).all(), _READERS, other_parameters=("filter",))
     return [_user_json(account) for account in list_query.page_of(rows, query)[0]]
 

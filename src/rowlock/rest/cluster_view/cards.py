@@ -170,7 +170,7 @@ def _holder_json(pod: Object, cache: InformerCache) -> dict[str, Any]:
 
 
 def _with_sums(view: _NodeView, now: float) -> dict[str, Any]:
-    """The node with the allocated share of each card and what is used of it, and the sums for the node, GPUs in cards."""
+    """The node with the allocated share and the usage of each card, and the sums for the node (GPUs in cards)."""
     node, nobody = view.body, _CardUsage()
     cards = [
         {

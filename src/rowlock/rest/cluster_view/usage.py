@@ -30,8 +30,8 @@ _NO_USAGE: dict[str, Any] = {**dict.fromkeys(_SUMS), "gpuUtilization": None}
 
 
 async def index(call: RestCall) -> Any:
-    """GET /usage: workloads that have not ended, in one project where it is named, and the nodes, where the caller may
-    see them.
+    """GET /usage: the unfinished workloads (of `project`, if it is given), and the nodes, if the caller may list
+    them.
     Disk and network are in bytes per second. Raises NotFound."""
     wanted = call.validate_query("project").get("project", "")
     cache = call.context.cache

@@ -1,4 +1,4 @@
-"""A log as an HTTP response: it lasts until the log's end, until the reader disconnects, or until the reader's token expires."""
+"""A log as an HTTP response: it lasts until the log ends, the reader disconnects, or the reader's token is no longer valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogResponse(Response):
         self.status_code, self.background, self._body = 200, None, body
         self._is_line_over = True
         self.check_caller: Callable[[], Awaitable[None]] | None = None
-        """Raises Unauthorized once the caller's token is no longer valid; None if the token never expires."""
+        """Raises Unauthorized once the caller's token is no longer valid; None if it need not be checked."""
         self.init_headers({"content-type": "text/plain; charset=utf-8"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

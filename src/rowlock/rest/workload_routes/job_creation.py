@@ -86,7 +86,7 @@ async def create_job(
         created, is_new = await _create_with_secrets(call, job, secrets, options)
     else:
         created, is_new = earlier, False
-        with suppress(NotFound):  # the earlier attempt may have done this, and used up the Secrets
+        with suppress(NotFound):  # the earlier attempt may have completed this step
             await _pass_to_job(call, secrets, earlier)
     try:
         await _create_claims(call, created, claims)

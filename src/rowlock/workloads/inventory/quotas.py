@@ -1,6 +1,6 @@
 """Quotas of projects and departments: converts Run:ai's `resources` to and from the amounts of a KAI Queue.
 
-A Queue counts GPUs, millicores and megabytes; -1 means unlimited. In rowlock unset amounts are unlimited too.
+A Queue counts GPUs, millicores and megabytes; -1 means unlimited. Unset amounts are unlimited here, unlike in KAI.
 """
 
 from __future__ import annotations
