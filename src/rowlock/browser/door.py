@@ -152,9 +152,7 @@ class BrowserDoor:
         connection = HTTPConnection(scope)
         try:
             self._check_host(connection)
-            _check_origin(
-                connection, is_required=True
-            )  # browsers always send it with websockets, which have no CORS preflight
+            _check_origin(connection, is_required=True)  # browsers send it; websockets have no CORS preflight
             if self.exec_app is None or not terminals.EXEC_PATH.fullmatch(path):
                 raise NotFound("websockets are spoken here for terminals alone: /api/v1/namespaces/…/pods/…/exec")
             api, cookie, key = self.exec_app, self._read_cookie(connection), terminals.offered_key(scope)

@@ -93,9 +93,7 @@ def _read_key(path: Path, otherwise: str) -> _Key:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
         if isinstance(key, ec.EllipticCurvePrivateKey):
-            key.public_key().verify(
-                key.sign(b"", _HASH), b"", _HASH
-            )  # a flipped bit may make private and public half differ
+            key.public_key().verify(key.sign(b"", _HASH), b"", _HASH)  # a flipped bit makes the halves differ
             _close(path)
             return key
         problem = "it holds no EC key"

@@ -28,9 +28,7 @@ _RETRY_DELAY, _MAX_RETRY_DELAY = 0.2, 10.0
 _LASTING_WATCH = 120.0  # seconds after which a watch counts as successful and the delay is reset, as in client-go
 _CHANGES_AT_ONCE = 500  # differences after a list that are applied in one turn; more are applied in slices
 _ABSENT_KIND_DELAY = 15.0  # seconds before a kind is tried again that is not served, or was refused twice
-_REFUSED_DELAY = (
-    1.0  # seconds after the first refusal, because a starting API server briefly refuses what it allows later
-)
+_REFUSED_DELAY = 1.0  # seconds after the first refusal, since a starting API server briefly refuses everything
 
 Take = Callable[[Kind, Key, Object | None], None]
 """Applies an object's current state; None if it was deleted."""

@@ -13,7 +13,7 @@ from rowlock.rest.run_history.run_notes import RunNotes
 
 
 def run_of_event(event: Object, pod_owners: Mapping[str, str], cache: InformerCache) -> str:
-    """The uid of the job that an event is about; may be "". `pod_owners`: uid of a pod → uid of its job."""
+    """The uid of the job that an event is about; "" for a pod of no known job. `pod_owners`: uid of a pod → uid of its job."""
     regarding = event.get("involvedObject") or {}
     uid, kind = str(regarding.get("uid") or ""), regarding.get("kind")
     if kind == "Pod":
