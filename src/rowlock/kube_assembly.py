@@ -1,9 +1,9 @@
 """The assembly over a real Kubernetes cluster: Run:ai's REST API and the command lines, on objects of its API server.
 
-What `rowlock up --kubeconfig FILE` runs. Kubeflow's training operator makes the pods, the cluster's scheduler places them and its
-kubelets run them. The data directory holds this server's token, certificates and address, and nothing of the cluster:
-without it no job is lost. The holder of its token acts with the rights of the kubeconfig; users of the cluster come in with tokens of their
-own, and their rights (`kube_users.py`).
+What `rowlock up --kubeconfig FILE` runs. Kubeflow's training operator creates the pods, the cluster's scheduler places them and its
+kubelets run them. The data directory holds this server's token, certificates and address, but no cluster state: losing it loses no job. The
+holder of its token acts with the rights of the kubeconfig; users of the cluster log in with their own tokens and have their own rights
+(`kube_users.py`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from rowlock.storage.journal import acquire_lock
 _LIMITS = Limits(qps=0)
 """The API server's own fairness limits us; client-side limits would only make users wait."""
 _DECODER = ObjectDecoder()
-"""Of all clients of this process: what the REST API, the scheduler and the operators see of an object is there once."""
+"""Shared by all clients of this process, so that the REST API, the scheduler and the operators share one copy of equal data."""
 
 
 class KubeServer(Server):
@@ -73,7 +73,7 @@ class KubeServer(Server):
         return self.options.kubeconfig
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT. Raises ApiError where the cluster cannot be used, with what to do about it."""
+        """Serve until SIGTERM or SIGINT. Raises ApiError, with what to do, if the cluster cannot be used."""
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, self.stop_event.set)
@@ -159,8 +159,8 @@ class KubeServer(Server):
                 )
 
     async def _open_archive(self, stack: AsyncExitStack) -> tuple[Archive, RunElected | None]:
-        """This server's own archive; or the one of `--archive`, and how what writes it is run in one of its servers. Raises
-        BadRequest, Forbidden."""
+        """This server's own archive and None; or the shared one of `--archive`, and the function that runs its writer in one elected
+        server. Raises BadRequest, Forbidden."""
         keep = Retention(self.options.keep_runs, self.options.archive_size)
         if not self.options.archive:
             return Archive(self.data_dir / "archive", keep), None
@@ -177,7 +177,7 @@ class KubeServer(Server):
         return archive, ArchiveLeader(kube, archive, process_name()).run
 
     async def _look_at_cluster(self, kube: Kube) -> tuple[Dialect, str]:
-        """The scheduler that jobs go to, and what is to be said of the cluster. Raises ApiError where it cannot be used."""
+        """(the scheduler that jobs go to, notice for the start message). Raises ApiError if the cluster cannot be used."""
         await _require_access(kube, self._kubeconfig)
         dialect, consequence = await choose_dialect(kube, self.options.scheduler)
         notices = await require_kinds(
@@ -190,13 +190,13 @@ class KubeServer(Server):
         return dialect, "; ".join(filter(None, (*notices, consequence)))
 
     async def _make_scheduler(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeScheduler:
-        """Raises Forbidden where these credentials may not schedule, with what they lack."""
+        """rowlock's scheduler. Raises Forbidden, with the missing rights, if these credentials may not schedule."""
         lack = ("the scheduler does", "`rowlock manifests`", "--scheduler own")
         clients.append(await self._connect_with_rights(stack, SCHEDULER_RULES, *lack))
         return KubeScheduler(clients[-1])
 
     async def _make_operator(self, stack: AsyncExitStack, clients: list[Kube]) -> KubeOperator:
-        """Raises Forbidden where these credentials may not do its work, and Conflict where Kubeflow's operator does it."""
+        """rowlock's job operators. Raises Forbidden, with the missing rights, and Conflict if Kubeflow's operator is there."""
         lack = ("the job operators do", "`rowlock manifests --operator own`", "--operator own")
         clients.append(await self._connect_with_rights(stack, OPERATOR_RULES, *lack))
         operator = KubeOperator(clients[-1], process_name())
@@ -206,7 +206,7 @@ class KubeServer(Server):
     async def _connect_with_rights(
         self, stack: AsyncExitStack, rules: tuple[Rule, ...], work: str, manifests: str, flag: str
     ) -> Kube:
-        """A client of its own for `work`, and the namespace of its Lease. Raises Forbidden with what these credentials lack."""
+        """A separate client for `work`; also creates the namespace of its Lease. Raises Forbidden with the missing rights."""
         kube = await stack.enter_async_context(connect(self._kubeconfig, self.options.context))
         if missing := await missing_rights(kube, rules):
             raise Forbidden(
@@ -218,7 +218,7 @@ class KubeServer(Server):
 
 
 class _KubernetesFirst:
-    """The REST API shares its prefix with the Kubernetes API: paths of core resources are the cluster's."""
+    """Routes between the two APIs, which share the prefix /api/v1: paths of core resources go to the cluster, others to the REST API."""
 
     def __init__(self, kubernetes: ApiProxy, rest: Starlette) -> None:
         self._kubernetes, self._rest = kubernetes, rest
@@ -231,7 +231,7 @@ class _KubernetesFirst:
 
 
 def health_routes(is_ready: Callable[[], bool]) -> list[Route]:
-    """What a kubelet asks, without a token: `/livez` is answered while the event loop turns, `/readyz` once the cluster is read."""
+    """Routes for kubelet probes, without a token: `/livez` answers while the event loop runs, `/readyz` once the caches are filled."""
 
     async def live(_: HttpRequest) -> PlainTextResponse:
         return PlainTextResponse("ok")
@@ -243,7 +243,7 @@ def health_routes(is_ready: Callable[[], bool]) -> list[Route]:
 
 
 def metrics_route(users: KubeUsers, sources: MetricSources) -> Route:
-    """`/metrics`, for the owner and for those whom the cluster's roles allow this path, as on an API server."""
+    """`/metrics`, for the owner and for users whose roles allow this path, as on an API server."""
 
     async def metrics(request: HttpRequest) -> Response:
         try:
@@ -260,7 +260,7 @@ _CORE_RESOURCES = frozenset(kind.plural for kind in kinds.KINDS if not kind.grou
 
 
 def connect(kubeconfig: Path, context: str) -> Kube:
-    """The cluster of a kubeconfig. Raises BadRequest when it cannot be read or has no such context."""
+    """A client for the cluster of a kubeconfig. Raises BadRequest if it cannot be read or has no such context."""
     try:
         return Kube.connect(kubeconfig, context or None, limits=_LIMITS, decoder=_DECODER)
     except (ValueError, KeyError, OSError) as error:
@@ -268,11 +268,11 @@ def connect(kubeconfig: Path, context: str) -> Kube:
 
 
 async def _require_access(kube: Kube, kubeconfig: Path) -> None:
-    """Raises the cluster's refusal, with the file that led there; rights that are missing are told later, where they are needed."""
+    """Raises ApiError if the cluster does not answer or rejects the credentials. Missing rights are reported later."""
     try:
         await kube.list(kinds.NAMESPACE, limit=1)
     except Forbidden:
-        return  # it knows us
+        return  # the credentials are valid
     except ApiError as error:
         message = f"the cluster of {kubeconfig} cannot be used: {error.message}"
         raise type(error)(message) from error

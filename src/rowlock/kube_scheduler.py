@@ -1,8 +1,8 @@
 """rowlock's scheduler and gang controller on a real cluster: what `rowlock up --kubeconfig … --scheduler own` adds.
 
-Pods that name `rowlock-scheduler` are placed by the planner of the embedded cluster, unchanged, on a View that watches
-keep. Several processes may run it: the holder of a Lease works, the others wait. It keeps nothing: the next leader
-reads everything from the cluster, so it may be stopped at any moment.
+Pods with schedulerName `rowlock-scheduler` are placed by the embedded cluster's planner, unchanged, on a View that watches keep current.
+Several processes may run it: the holder of a Lease works, the others wait. It has no state of its own: the next leader reads everything
+from the cluster, so it may be stopped at any moment.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rowlock.scheduling.model.snapshot import SchedulerSettings, Snapshot
 from rowlock.training.pod_group import PodGroupController
 
 SETTINGS = SchedulerSettings(node_grace=60.0, unready_grace=300.0)
-"""A node that is not ready often comes back, and what runs on it runs on: Kubernetes waits five minutes as well."""
+"""A node that is not ready often comes back with its pods still running; Kubernetes waits five minutes as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """The time that this process leads."""
+    """What exists only while this process leads."""
 
     scheduler: Scheduler
     view: View
@@ -53,21 +53,21 @@ class KubeScheduler:
         await supervise("the scheduler", self._run_elected)
 
     def snapshot(self) -> Snapshot:
-        """What the next cycle would plan from. Raises Unavailable where another process schedules."""
+        """The snapshot that the next cycle would plan from. Raises Unavailable while another process leads."""
         if self._term is None:
             leader = self.election.leader or "nobody yet"
             raise Unavailable(f"this process does not schedule: {leader} leads. Ask the server of that process")
         return self._term.scheduler.snapshot(self._term.view, time.time())
 
     def current(self) -> Scheduler | None:
-        """The scheduler while this process leads, for figures; None while another one does."""
+        """The scheduler while this process leads, for metrics; None while another one does."""
         return self._term.scheduler if self._term is not None else None
 
     async def _run_elected(self) -> None:
         await self.election.run(self._schedule)
 
     async def _schedule(self) -> None:
-        """One term: a new cache, a new scheduler, and everything read anew."""
+        """One term as leader, with a new cache and scheduler, so that all state is read again."""
         scheduler = Scheduler(SETTINGS, REAL_CLUSTER, time.perf_counter)
         gangs = PodGroupController(REAL_CLUSTER.names, REAL_CLUSTER.event_source)
         cache = Cache(self._kube, tuple(dict.fromkeys((*scheduler.kinds, *gangs.kinds))))
@@ -83,17 +83,17 @@ class KubeScheduler:
 
 
 def process_name() -> str:
-    """Who this process is in a Lease: machine, pid and a part that no other start has."""
+    """This process's holderIdentity in a Lease: host name, pid and a random part."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 async def ensure_system_namespace(kube: Kube) -> None:
-    """Where the Lease lives. Raises Forbidden with what to do."""
+    """Create the namespace of the Leases if it is missing. Raises Forbidden, with what to do."""
     try:
         await kube.get(kinds.NAMESPACE, "", SYSTEM_NAMESPACE)
         return
     except NotFound:
-        pass  # it is made below
+        pass  # created below
     try:
         await kube.create(
             kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}

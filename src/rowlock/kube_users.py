@@ -1,10 +1,10 @@
 """Users of a real cluster: they log in with a token of that cluster, read what its RBAC allows, and write with that token.
 
-Two halves. What is read comes from this server's caches, so the cluster's roles and bindings are followed here and decide what a user sees
-(`RbacAuthorizer`, as in the embedded cluster). What is written, and logs, exec and the like, goes to the API server with the user's own
-token, and that server decides. `rowlock up --kubeconfig` serves both beside the owner of the data directory.
+Reads come from this server's caches, so it watches the cluster's roles and bindings and authorizes reads itself (`RbacAuthorizer`, as in
+the embedded cluster). Writes, logs, exec and the like go to the API server with the user's own token, and that server decides. `rowlock up
+--kubeconfig` serves users of the cluster beside the owner of the data directory.
 
-An application logs in with such a token as its secret, and gets it back (`KubeUsers.issue_token`): nothing of it is kept here.
+An application logs in with such a token as its secret and gets the same token back (`KubeUsers.issue_token`); it is not stored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from rowlock.rest.call import AccessToken
 
 
 class FollowedRoles:
-    """The cluster's roles and bindings, followed by watches: what an `RbacAuthorizer` reads."""
+    """The cluster's roles and bindings, kept current by watches, as the source of an `RbacAuthorizer`."""
 
     def __init__(self, kube: Kube) -> None:
         self._cache = Cache(kube, kinds.RBAC)
@@ -53,7 +53,7 @@ class FollowedRoles:
         return self._cache.view.all(kind)
 
     def observe(self, kinds: Iterable[Kind], observer: Callable[[Change], None]) -> None:
-        """Call `observer` with every change; `kinds` are those of RBAC, since nothing else is followed."""
+        """Call `observer` with every change. `kinds` is ignored: only the kinds of RBAC are followed."""
         self._observers.append(observer)
 
     async def run(self) -> None:
@@ -71,7 +71,7 @@ class FollowedRoles:
                     observe(change)
 
     def require_authorizer(self) -> RbacAuthorizer:
-        """Raises Unavailable while nobody's rights are known, with what is in the way."""
+        """The authorizer. Raises Unavailable, with the reason, until the roles have been read."""
         if self.authorizer is None:
             reason = "; ".join(self._cache.watch_errors.values()) or "they are being read"
             raise Unavailable(f"the roles of the cluster are not known yet ({reason}): try again in a moment")
@@ -79,23 +79,23 @@ class FollowedRoles:
 
 
 class KubeUsers:
-    """Who comes in: the owner of the data directory, with the rights of the kubeconfig, and users of the cluster."""
+    """Authenticates the owner of the data directory, who has the rights of the kubeconfig, and users of the cluster."""
 
     def __init__(self, kube: Kube, anonymous: Connection, owner_token: str, *, owner_loopback_only: bool) -> None:
-        """`anonymous` leads to the same cluster without credentials."""
+        """`anonymous`: a connection to the same cluster without credentials."""
         self._kube, self._owner_token, self._owner_loopback_only = kube, owner_token, owner_loopback_only
         self.kept_log: LogSource | None = None
-        """Where logs of pods are that are gone (`Kube.kept_log`)."""
+        """The source of deleted pods' logs (`Kube.kept_log`)."""
         self._users, self._roles = ClusterUsers(anonymous), FollowedRoles(kube)
         self.client = Kube(anonymous)
-        """By which users' requests go out; it has no credentials of its own."""
+        """The client that sends users' requests; it has no credentials of its own."""
         self._authenticator = Authenticator(owner_token, "", self.authenticate, self.look_up, UNKNOWN_TOKEN)
 
     @classmethod
     def connect(
         cls, kube: Kube, kubeconfig: Path, context: str, owner_token: str, limits: Limits, *, owner_loopback_only: bool
     ) -> KubeUsers:
-        """`close` when done."""
+        """An instance with an anonymous connection by this kubeconfig; `close` it when done."""
         anonymous = Connection(Credentials(kubeconfig, context or None, anonymous=True), limits)
         return cls(kube, anonymous, owner_token, owner_loopback_only=owner_loopback_only)
 
@@ -107,11 +107,11 @@ class KubeUsers:
         await self._roles.run()
 
     async def look_up(self, token: str) -> None:
-        """Have the cluster say whose a token is. Raises ApiError where it does not."""
+        """Ask the cluster for the user of a token, for a later `authenticate`. Raises ApiError if it does not answer."""
         await self._users.look_up(token)
 
     def authenticate(self, token: str, address: str) -> Principal | None:
-        """Who it is; None: nobody. `address` is the one of ours that was reached. Raises Unavailable."""
+        """The principal of a token; None if it is unknown. `address`: our address that the request reached. Raises Unavailable."""
         if hmac.compare_digest(token.encode(), self._owner_token.encode()):
             return None if self._owner_loopback_only and address not in LOOPBACK_ADDRESSES else Principal("")
         found = self._users.find(token)
@@ -123,8 +123,8 @@ class KubeUsers:
         return Principal(user.name, UserRights(self._roles.require_authorizer(), user), api)
 
     async def issue_token(self, client_id: str, secret: str) -> AccessToken:
-        """Log an application in: its secret is a token of the cluster, and its client id says whose. The answer is that token. Raises
-        InvalidCredentials, and ApiError where the cluster does not answer."""
+        """Log an application in. Its secret is a token of the cluster, its client id the name of that token's user. Returns the same token.
+        Raises InvalidCredentials, and ApiError if the cluster does not answer."""
         token = secret.strip()
         is_owners = is_token(token) and hmac.compare_digest(token.encode(), self._owner_token.encode())
         if is_owners or not is_token(token):
@@ -146,15 +146,15 @@ class KubeUsers:
         return AccessToken(token, seconds_left(token, time.time()))
 
     async def require_path(self, request: HttpRequest) -> None:
-        """Raises Unauthorized for whom nobody knows, and Forbidden for a user of the cluster whose roles do not have this path among
-        their `nonResourceURLs`."""
+        """Raises Unauthorized for an unknown token, and Forbidden for a user of the cluster whose roles do not have this path among their
+        `nonResourceURLs`."""
         await self._authenticator.look_up(request)
         principal = self._authenticator.authenticate(request)
         if isinstance(principal.rights, UserRights):
             require(principal.rights.authorizer, principal.rights.user, Attributes("get", path=request.url.path))
 
     async def connection_for(self, request: HttpRequest) -> Connection | UserConnection:
-        """The cluster's API with the caller's rights. Raises Unauthorized, Unavailable."""
+        """A connection to the cluster's API with the caller's rights. Raises Unauthorized, Unavailable."""
         await self._authenticator.look_up(request)
         principal = self._authenticator.authenticate(request)
         if principal.rights is None:

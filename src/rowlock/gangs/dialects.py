@@ -1,8 +1,7 @@
 """The table of schedulers that rowlock can submit to, what a job must say to each, and what each cannot do.
 
-A dialect dresses a job object before it is created: the schedulerName of its pods, a restartPolicy under which an
-evicted job starts again, and what ties it to its queue and gang. What its scheduler would leave waiting for ever is refused before
-the submit.
+A dialect adapts a job object before it is created: it sets the pods' schedulerName, a restartPolicy under which an evicted job starts
+again, and the labels that tie it to its queue and gang. A job that its scheduler would leave pending for ever is refused.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ PRIORITY_LABEL = "priorityClassName"
 QUEUE_LABEL = "kai.scheduler/queue"
 LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues")
 EARLIER_LOCAL_QUEUE = replace(LOCAL_QUEUE, version="v1beta1")
-"""What releases of Kueue before v1beta2 serve, and later ones for a while."""
+"""The version that Kueue served before v1beta2, and still serves beside it in some later releases."""
 VOLCANO_QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", (), False)
 VOLCANO_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
 BIND_REQUEST = Kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
-"""The kind that only KAI's binder has: Queue and PodGroup may be our own, and prove nothing."""
+"""Only KAI's binder has this kind, so it proves that KAI is installed. Queue and PodGroup may be rowlock's own."""
 COSCHEDULING_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 
 
 @dataclass(frozen=True, slots=True)
 class NeededQueue:
-    """The queue object that a job's scheduler looks for: nobody makes it, so a job without one would wait for ever."""
+    """The queue object that a job's scheduler requires. No controller creates it, so a job without it would stay pending for ever."""
 
     kind: Kind
     namespace: str
@@ -55,33 +54,33 @@ class NeededQueue:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One scheduler. `scheduler_name` is what pods say; "" = nothing, so the cluster's default scheduler takes them."""
+    """One scheduler. `scheduler_name` is the pods' spec.schedulerName; "" leaves them to the cluster's default scheduler."""
 
     name: str
     scheduler_name: str
     title: str
     evicts: bool
-    """It takes room back from preemptible jobs by deleting their pods."""
+    """It reclaims resources from preemptible jobs by deleting their pods."""
     shares_gpus: bool
     proof: Kind | None = None
-    """The kind that is served where this scheduler is installed."""
+    """A kind that the API server serves only where this scheduler is installed."""
     earlier_queue: Kind | None = None
-    """`queue_kind`, which is the proof as well, as earlier releases serve it."""
+    """The version of `queue_kind` (which is also the `proof`) that earlier releases serve."""
     group_kind: Kind | None = None
-    """Of the object that declares a gang, made beside the job; its pods name it."""
+    """Kind of the object that declares a gang. It is created beside the job, and the job's pods name it."""
     group_label: str = ""
     group_annotation: str = ""
     queue_kind: Kind | None = None
     job_queue_label: str = ""
-    """On the job. Such a scheduler starts a job by lifting its suspension."""
+    """Label of the job that names its queue. A scheduler with such a label starts a job by setting spec.suspend to false."""
     spares_evicted: bool = False
-    """Who makes the pods takes an evicted one for no failure, whatever its restartPolicy: rowlock's own operators, beside its scheduler."""
+    """The operator never counts an evicted pod as failed: true of rowlock's own operators beside its scheduler."""
     lost: str = ""
-    """What this scheduler does not do, as a sentence; "" = nothing that is worth a warning."""
+    """What this scheduler does not do, for the warning at submit; "" = no warning."""
 
     def dress(self, job: Object, submission: Submission, classes: Mapping[str, int] = NO_CLASSES) -> Object:
-        """The job object as this scheduler wants it. The pods' restartPolicy is changed only where nobody asked for one, and
-        an eviction would end the job. `classes`: the values of the cluster's PriorityClasses, as far as known."""
+        """Return the job object adapted to this scheduler. The pods' restartPolicy is changed only where the submitter set none and an
+        eviction would end the job. `classes`: the known values of the cluster's PriorityClasses, by name."""
         if self.job_queue_label:
             return self._dress_for_queue(job)
         if not self.scheduler_name:
@@ -101,8 +100,8 @@ class Dialect:
         return restart_if_evicted(dressed) if is_changed and not submission.options.backoff_limit else dressed
 
     def _changes_policy(self, job: Object, submission: Submission, classes: Mapping[str, int]) -> bool:
-        """Whether an eviction would end the job with `Never`. One that was asked to start no failed program again is changed
-        only where that helps, and where what still runs of it may be stopped when it has failed."""
+        """Whether `Never` must become `OnFailure` so that an eviction does not end the job. A job submitted with backoffLimit 0 is changed
+        only if its kind can resume and its running pods may be stopped once it has failed."""
         if not self._ends_evicted(job, classes):
             return False
         run = submission.options
@@ -112,7 +111,7 @@ class Dialect:
         return self.evicts and not self.spares_evicted and can_be_evicted(job, classes)
 
     def notice(self, job: Object, classes: Mapping[str, int] = NO_CLASSES) -> str:
-        """What is said at the submit of a dressed job, when an eviction would end it; else ""."""
+        """The warning at submit for a dressed job that an eviction would end; "" for other jobs."""
         if not self._ends_evicted(job, classes):
             return ""
         default = FRAMEWORKS[by_object(job)].restart_policy
@@ -120,12 +119,12 @@ class Dialect:
         return eviction_notice(job, policies, self.title)
 
     def is_named_in(self, job: Object) -> bool:
-        """Whether a job says itself who schedules it, this scheduler or another: then it says the rest itself, too."""
+        """Whether the job already names its scheduler (this one or another) or its queue. Such a job is submitted as it is written."""
         pods = _replicas(job).values()
         return self.job_queue_label in labels(job) or any(dig(one, "template.spec.schedulerName") for one in pods)
 
     def dress_manifest(self, job: Object) -> Object:
-        """As `dress`, of a job that was written as an object and says nothing of its scheduler."""
+        """As `dress`, for a job that was submitted as a manifest and names no scheduler."""
         if self.job_queue_label:
             return self._dress_for_queue(job)
         if not self.scheduler_name:
@@ -135,13 +134,13 @@ class Dialect:
         return {**job, "spec": {**job["spec"], field: {**(dig(job, f"spec.{field}") or {}), **replicas}}}
 
     def _dress_written(self, replica: dict[str, Any], job_name: str) -> dict[str, Any]:
-        """Where it has no restartPolicy it gets one under which an evicted job goes on; not every kind of job has such a default."""
+        """Dress a replica type of a manifest. Without a restartPolicy it gets `OnFailure`, so that an evicted job goes on."""
         can_end = self.evicts and not self.spares_evicted
         default = {"restartPolicy": "OnFailure"} if can_end and not replica.get("restartPolicy") else {}
         return self._dress_replica({**replica, **default}, job_name=job_name, can_restart=False)
 
     def _dress_for_queue(self, job: Object) -> Object:
-        """Suspended until its turn comes, as the scheduler's webhook would have it."""
+        """The job with its queue label and spec.runPolicy.suspend set, as the scheduler's webhook would create it."""
         marked = {**labels(job), self.job_queue_label: labels(job)[QUEUE_LABEL]}
         policy = {**(job["spec"].get("runPolicy") or {}), "suspend": True}
         notes = {**annotations_of(job), STARTED_BY_ANNOTATION: self.title}
@@ -149,13 +148,13 @@ class Dialect:
         return {**job, "metadata": metadata, "spec": {**job["spec"], "runPolicy": policy}}
 
     def releases(self) -> Iterator[Dialect]:
-        """The dialect as releases of its scheduler speak it, the newest first."""
+        """This dialect for each supported release of its scheduler, newest first."""
         yield self
         if self.earlier_queue is not None:
             yield replace(self, proof=self.earlier_queue, queue_kind=self.earlier_queue)
 
     def needed_queue(self, job: Object) -> NeededQueue | None:
-        """What must be there before the job is created; None where nothing must."""
+        """The queue that must exist before the job is created; None if the scheduler needs none."""
         if self.queue_kind is None:
             return None
         return NeededQueue(
@@ -163,7 +162,7 @@ class Dialect:
         )
 
     def gang_object(self, job: Object) -> Object | None:
-        """The gang of a job that was created, to be made at once and to go with it; None where nobody needs one."""
+        """The gang object to create right after its job, which owns it; None if this scheduler needs none."""
         kind = self.group_kind
         if kind is None:
             return None
@@ -183,7 +182,7 @@ class Dialect:
         return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec}
 
     def _dress_replica(self, replica: dict[str, Any], *, job_name: str, can_restart: bool) -> dict[str, Any]:
-        """The training operator takes a deleted pod for a failed one: with `Never` an evicted job is Failed for ever."""
+        """Dress one replica type. The training operator counts a deleted pod as failed: with `Never` an evicted job stays Failed."""
         template = replica["template"]
         spec = {**template["spec"], "schedulerName": self.scheduler_name}
         metadata = dict(template.get("metadata") or {})
@@ -196,7 +195,7 @@ class Dialect:
         return dressed
 
     def refusals(self, job: Object, nodes: Collection[Object]) -> Iterator[Cause]:
-        """What this scheduler would never place on these nodes, one cause per replica type; nothing else would tell the submitter."""
+        """A cause for each replica type that this scheduler could never place on these nodes; its pods would stay pending."""
         for role, replica in _replicas(job).items():
             template = replica["template"]
             if is_replica(template):
@@ -215,8 +214,8 @@ class Dialect:
                 yield Cause("unsupported", f"{role} asks for whole GPUs, but {why}", "compute")
 
     def share_gpus(self, job: Object, nodes: Collection[Object]) -> tuple[Object, list[str]]:
-        """The job, whose shares of GPUs are replicas of the device plugin where this scheduler gives none itself, and what the
-        submitter is told."""
+        """Turn shares of GPUs into replicas of the device plugin, unless this scheduler supports shares. Returns the job and notices for
+        the submitter."""
         replicas = _replicas(job)
         sharing = {role for role, r in replicas.items() if not self.shares_gpus and asks_for_share(r["template"])}
         if not sharing:
@@ -252,10 +251,10 @@ COSCHEDULING = Dialect(
 )  # fmt: skip
 CLUSTER = Dialect("cluster", "", "the cluster's default scheduler", evicts=False, shares_gpus=False)
 KUBE = replace(CLUSTER, name="kube")
-"""Another word for it."""
+"""An alias of `CLUSTER`."""
 DIALECTS = {dialect.name: dialect for dialect in (OWN, KAI, VOLCANO, KUEUE, COSCHEDULING, CLUSTER, KUBE)}
 INSTALLED = (KAI, VOLCANO, KUEUE, COSCHEDULING)
-"""In the order in which `auto` prefers them where several are installed."""
+"""Schedulers that `auto` looks for, the most preferred first."""
 
 
 def _replica_field(job: Object) -> str:
@@ -265,7 +264,7 @@ def _replica_field(job: Object) -> str:
 
 
 def _replicas(job: Object) -> dict[str, Any]:
-    """A job's replica types whose pods have a spec; what is wrong with others is said by admission."""
+    """The job's replica types whose pod template has a spec. Admission reports the malformed ones."""
     found = dig(job, f"spec.{_replica_field(job)}")
     replicas = found if isinstance(found, Mapping) else {}
     return {role: one for role, one in replicas.items() if isinstance(dig(one, "template.spec"), Mapping)}

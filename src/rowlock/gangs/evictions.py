@@ -1,9 +1,9 @@
-"""What becomes of a job whose pods are evicted on a cluster with Kubeflow's training operator, and what a job says so that it goes on.
+"""How jobs survive evictions on a cluster with Kubeflow's training operator: what the operator does, and the fields that a job needs.
 
-That operator takes a deleted pod for a failed one. With `Never` the job is then Failed for ever. With `OnFailure` the pods are made
-anew, and `backoffLimit: 1` fails the job at the first container that is started again in its pod: a program that fails runs
-twice at most, and one that was evicted begins again as often as it is evicted. `ExitCode` is no way: it fails a program that
-answers SIGTERM with 1, as torchrun does, and repeats one that was killed for ever.
+The operator counts a deleted pod as failed. With `Never` the job is then Failed for good. With `OnFailure` the operator recreates the pods,
+and `backoffLimit: 1` fails the job when a container is restarted in its pod: a failing program runs at most twice, and an evicted one
+starts again after every eviction. `ExitCode` does not work: it fails a program that exits with 1 on SIGTERM, as torchrun does, and restarts
+a killed one for ever.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from rowlock.training.model import REQUEST_ANNOTATION
 from rowlock.training.pod_group import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 
 RESUMED_KINDS = (PYTORCHJOB, PADDLEJOB, JAXJOB)
-"""Kinds of which the operator makes an evicted pod anew; of the others a pod that is deleted while it runs fails the job."""
+"""Kinds whose evicted pods the operator recreates. For other kinds a pod that is deleted while it runs fails the job."""
 RESTARTS_ANNOTATION = "rowlock.dev/restarts"
 EVICTED_ONLY = "evicted"
-"""Its value on a job that was asked to start a failed program not again, and has `OnFailure` for the sake of evictions."""
+"""Value of `RESTARTS_ANNOTATION` on a job that was submitted without restarts and has `OnFailure` only to survive evictions."""
 _CLEAN_UP = {"spec": {"runPolicy": {"cleanPodPolicy": "Running"}}}
 
 
 def can_be_evicted(job: Object, classes: Mapping[str, int]) -> bool:
-    """Whether a scheduler may take a job's room back. `classes`: the values of the cluster's PriorityClasses, as far as known."""
+    """Whether a scheduler may evict the job's pods. `classes`: the known values of the cluster's PriorityClasses, by name."""
     marked = labels(job)
     value = priority_value(marked.get(PRIORITY_LABEL, ""), classes)
     return is_preemptible(marked.get(PREEMPTIBILITY_LABEL, ""), value)
 
 
 def resumes(kind: Kind) -> bool:
-    """Whether a job of this kind can go on after an eviction, where Kubeflow's operator runs it."""
+    """Whether Kubeflow's operator lets a job of this kind go on after an eviction."""
     return kind in RESUMED_KINDS
 
 
 def restart_if_evicted(job: Object) -> Object:
-    """A job whose pods have just been given `OnFailure`, and that was asked for no second start: it gets none beyond the one by
-    which the operator sees that the program failed."""
+    """Set `backoffLimit: 1` and the annotation `RESTARTS_ANNOTATION` on a job that got `OnFailure` only to survive evictions. The operator
+    needs one restart of a container to see that the program failed; the limit allows no more."""
     policy = {**(job["spec"].get("runPolicy") or {}), "backoffLimit": 1}
     notes = {**annotations_of(job), RESTARTS_ANNOTATION: EVICTED_ONLY}
     metadata = {**job["metadata"], "annotations": notes}
@@ -48,8 +48,8 @@ def restart_if_evicted(job: Object) -> Object:
 
 
 def failed_job_patch(job: Object) -> dict[str, Any] | None:
-    """What is written on a job that was submitted through rowlock when it has failed, so that its operator stops what still runs; None =
-    nothing is. Written at the submit it would stop workers of a job that succeeds, too, which may end later than their master."""
+    """The patch for a failed job that was submitted through rowlock, which makes its operator stop the pods that still run; None if there
+    is none. Set at submit, that policy would also stop the workers of a successful job, which may end later than their master."""
     is_submitted = (
         REQUEST_ANNOTATION in annotations_of(job) or annotations_of(job).get(RESTARTS_ANNOTATION) == EVICTED_ONLY
     )
@@ -59,8 +59,8 @@ def failed_job_patch(job: Object) -> dict[str, Any] | None:
 
 
 def eviction_notice(job: Object, policies: Collection[str], title: str) -> str:
-    """What is said at the submit of a preemptible job that an eviction would end; "" = it goes on. `policies` are the restartPolicies of
-    its pods, `title` is who evicts."""
+    """The warning at submit of a preemptible job that an eviction would end; "" if the job would go on. `policies`: the restartPolicies of
+    its pods; `title`: the scheduler's name for people."""
     kind = by_object(job)
     fails = f"the job is preemptible: when {title} evicts it, Kubeflow's training operator takes it for failed"
     if not resumes(kind):

@@ -1,7 +1,7 @@
-"""Shares of GPUs on a cluster whose scheduler gives none: replicas of GPUs that NVIDIA's device plugin divides (time-slicing, MPS).
+"""Shares of GPUs for schedulers that do not support them: replicas of the GPUs that NVIDIA's device plugin divides (time-slicing, MPS).
 
-A pod that asks for half a GPU gets one replica, as a device, on a node whose GPUs are divided into two. What it asked for stays written
-on it, so that quotas and lists count half a GPU.
+A pod that asks for half a GPU gets one replica, as a device, on a node whose GPUs are divided into two. It keeps the annotation with its
+request, so that quotas and lists count half a GPU.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def asks_for_share(template: Object) -> bool:
-    """Whether a pod, or pod template, asks for a share of a GPU in KAI's words, and not for a replica yet."""
+    """Whether a pod or pod template asks for a share of a GPU by KAI's annotations and is not yet turned into a replica."""
     notes = _notes(template)
     return (FRACTION_ANNOTATION in notes or GPU_MEMORY_ANNOTATION in notes) and not is_replica(template)
 
 
 def is_replica(template: Object) -> bool:
-    """Whether its share is a replica already."""
+    """Whether the template's share of a GPU is already a replica of the device plugin."""
     return _notes(template).get(SHARE_ANNOTATION) == BY_DEVICE_PLUGIN
 
 
 def replica_problem(template: Object, nodes: Collection[Object]) -> str:
-    """Why no replica of a GPU on these nodes can be the share that a pod asks for, as the end of a sentence; "" = one can."""
+    """Why no replica of a GPU on these nodes is as large as the share that the pod asks for, as the end of a sentence; "" if one is."""
     divided = sorted({_replicas_on(node) for node in nodes} - {1})
     if not divided:
         return "no node says that NVIDIA's device plugin divides its GPUs (time-slicing or MPS)"
@@ -64,9 +64,9 @@ def replica_problem(template: Object, nodes: Collection[Object]) -> str:
 
 
 def whole_problem(template: Object, nodes: Iterable[Object]) -> str:
-    """Why nobody gives the pod whole GPUs here, as the end of a sentence; "" = somebody can, or it asks for none."""
+    """Why no node here has whole GPUs for the pod, as the end of a sentence; "" if one has, or if the pod asks for none."""
     if not any(_asks_for_devices(c) for c in dig(template, "spec.containers") or ()):
-        return ""  # before anything is asked of a thousand nodes: most jobs of some clusters ask for none
+        return ""  # cheap check before the loop over all nodes: on some clusters most jobs ask for no GPU
     counts = [_replicas_on(node) for node in nodes if parse_node(node).gpus]
     if not counts or 1 in counts:
         return ""
@@ -79,7 +79,7 @@ def _asks_for_devices(container: Mapping[str, Any]) -> bool:
 
 
 def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
-    """The template of pods that get one replica of a GPU each, as large as the share that they ask for at least."""
+    """The template changed so that each pod requests one replica of a GPU, at least as large as the share that it asks for."""
     notes = _notes(template)
     portion = _portion(notes)
     assert portion is not None
@@ -98,7 +98,7 @@ def take_replica(template: Object, nodes: Iterable[Object]) -> Object:
 
 
 def replica_notice(template: Object, nodes: Iterable[Object]) -> str:
-    """What the submitter is told of a share that is a replica: nothing holds it to its part."""
+    """The notice that time-slicing does not limit a replica's GPU memory; "" if every fitting node uses MPS, or none fits."""
     portion = _portion(_notes(template))
     fitting = _fitting_nodes(portion, nodes) if portion is not None else []
     if not fitting or all(labels(node).get(STRATEGY_LABEL) == "mps" for node in fitting):
@@ -114,7 +114,7 @@ def _notes(template: Object) -> Mapping[str, str]:
 
 
 def _portion(notes: Mapping[str, str]) -> int | None:
-    """Hundredths of a GPU, as the scheduler counts them; None where there are none."""
+    """The requested share in hundredths of a GPU (1 to 100); None if the annotation is absent or invalid."""
     try:
         portion = hundredths(notes.get(FRACTION_ANNOTATION, ""))
     except (ValueError, ArithmeticError):
@@ -123,17 +123,17 @@ def _portion(notes: Mapping[str, str]) -> int | None:
 
 
 def _fitting_nodes(portion: int, nodes: Iterable[Object]) -> list[Object]:
-    """Those whose replicas are that many hundredths of a GPU, or more."""
+    """The nodes with divided GPUs whose replicas are at least `portion` hundredths of a GPU."""
     return [node for node in nodes if 1 < _replicas_on(node) <= most_replicas(portion)]
 
 
 def _replicas_on(node: Object) -> int:
-    """Of each GPU that the node has to give; 1 = it divides none."""
+    """Number of replicas per GPU of the node; 1 if it divides none or has none."""
     return replicas_of(labels(node)) if parse_node(node).gpus else 1
 
 
 def _is_renamed(node: Object) -> bool:
-    """Whether the plugin announces its replicas by the other name."""
+    """Whether the device plugin advertises its replicas as `SHARED_RESOURCE`."""
     return dict(parse_node(node).extras).get(SHARED_RESOURCE, 0) > 0
 
 
@@ -144,7 +144,7 @@ def _with_device(container: dict[str, Any], resource: str) -> dict[str, Any]:
 
 
 def _on_divided_nodes(spec: Object, most: int) -> Object:
-    """The pod's spec, with no other nodes than those whose GPUs are divided into that many replicas at most."""
+    """The pod's spec with a node affinity for nodes that divide each GPU into 2 to `most` replicas."""
     ours = [
         {"key": REPLICAS_LABEL, "operator": "Gt", "values": ["1"]},
         {"key": REPLICAS_LABEL, "operator": "Lt", "values": [str(most + 1)]},

@@ -23,9 +23,9 @@ from rowlock.objects import Key, Object, key
 
 log = logging.getLogger("rowlock.kube")
 MISSING_KIND_BACKOFF = (10.0, 60.0)
-"""Seconds between two tries to follow a kind that the cluster does not serve, or not to watchers: at first, and at most."""
+"""First and longest delay in seconds between two attempts to follow a kind that the cluster does not serve or forbids to watch."""
 CHANGES_PER_SLICE = 512
-"""Changes that are delivered before other tasks of the event loop get their turn."""
+"""Changes that are delivered before the event loop runs other tasks."""
 
 
 class Cache:
@@ -58,7 +58,7 @@ class Cache:
                 tasks.create_task(self._follow(kind))
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Waits until synced; then the state as Added changes, a bookmark, and everything that happens."""
+        """Wait until synced; then yield the state as Added changes, a bookmark, and all further changes."""
         await self.synced.wait()
         queue: asyncio.Queue[Change] = asyncio.Queue()
         state = self._view.initial_changes()
@@ -104,7 +104,9 @@ class Cache:
                 self._mark_synced(kind)
                 self._report_error(kind, f"the cluster has no {kind.resource}: {error.message}")
             except ApiError as error:
-                is_hidden = isinstance(error, Forbidden) and kind in self._unsynced  # rights seldom come by themselves
+                is_hidden = (
+                    isinstance(error, Forbidden) and kind in self._unsynced
+                )  # missing rights are seldom granted soon
                 delay = (missing_backoff if is_hidden else backoff).next_delay()
                 self._report_error(kind, f"cannot follow {kind.resource}: {error.message}")
             await asyncio.sleep(delay)
@@ -126,7 +128,7 @@ class Cache:
                 yield change.revision
 
     async def _commit(self, replacement: Replacement, revision: int) -> None:
-        """Make a new state of a kind the view's. All but the last step goes in slices; until then readers see the old state."""
+        """Replace the view's state of a kind. All but the last step runs in slices; until then readers see the old state."""
         budget = TurnBudget()
         for _ in replacement.prepare():
             await budget.pause_if_due()

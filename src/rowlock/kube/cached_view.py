@@ -1,6 +1,6 @@
 """A `View` of the last known objects of a real cluster. `cache.py` feeds it with lists and changes.
 
-It also completes `Change`s with the previous object, which a watch does not send. A list of everything becomes a `Replacement`.
+It also adds the previous object to each `Change`, which a watch does not send. A full list is applied as a `Replacement`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rowlock.kinds import POD, Kind
 from rowlock.objects import Key, Object
 
 CHANGES_IN_PLACE = 500
-"""Differences of a new state that are made one by one in a turn of the event loop (some 10 ms); for more the kind is made anew
-beside the present one."""
+"""Maximum of differences that are applied one by one in one turn of the event loop (some 10 ms). For more the kind is rebuilt beside the
+current state."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _CachedNamespace:
 
 @dataclass(slots=True)
 class _CachedKind:
-    """One kind. The indexes hold keys as dicts without values: sets that remember no order would be random."""
+    """One kind. The indexes hold keys as dicts without values, because the order of sets is random."""
 
     spaces: dict[str, _CachedNamespace] = field(default_factory=dict)
     by_owner: defaultdict[str, dict[Key, None]] = field(default_factory=lambda: defaultdict(dict))
@@ -75,7 +75,7 @@ class CachedView:
     # ------------------------------------------------------------ feeding
 
     def apply(self, change: Change) -> Iterator[Change]:
-        """Apply one change of a watch; yields nothing when it was applied before."""
+        """Apply one change of a watch and yield it with the previous object; yields nothing if it was applied before."""
         assert change.kind is not None
         self._revision = max(self._revision, change.revision)
         if change.type == "Deleted":
@@ -86,8 +86,8 @@ class CachedView:
             yield from self._put(change.kind, change.object)
 
     def initial_changes(self) -> Iterator[Change]:
-        """The state at this call for a new subscriber: Added changes, pods last, and a bookmark. Each is made as it is taken: ten
-        thousand at once hold up the event loop."""
+        """The current state for a new subscriber: Added changes, pods last, and a bookmark. Changes are created lazily: ten thousand at
+        once would block the event loop."""
         state = [(kind, obj) for kind in sorted(self._kinds, key=lambda kind: kind is POD) for obj in self.all(kind)]
         return _changes_to(state, self._revision)
 
@@ -119,8 +119,8 @@ class CachedView:
 
 
 class Replacement:
-    """The next state of a kind, compared with the present one object by object; `commit` makes it the view's in one go, so
-    that a reader sees the old state or the new one. Nobody else may change that kind meanwhile."""
+    """The next state of a kind, compared with the current one object by object. `commit` applies it in one step, so that a reader sees the
+    old state or the new one. Nothing else may change that kind meanwhile."""
 
     def __init__(self, view: CachedView, kind: Kind) -> None:
         self._view, self._kind = view, kind
@@ -131,7 +131,7 @@ class Replacement:
         self._put: list[Change] = []
 
     def take(self, change: Change) -> None:
-        """Take in one change of the new state, which begins empty."""
+        """Add one change to the new state, which is empty at first."""
         key = objects.key(change.object)
         self._changed.pop(key, None)
         if change.type == "Deleted":
@@ -143,7 +143,7 @@ class Replacement:
             self._changed[key] = change.object
 
     def prepare(self) -> Iterator[None]:
-        """The long part, a step at a time: what is gone, and where much is different the kind with its indexes anew."""
+        """The long part, one step per yield: find deleted objects and, if there are many differences, rebuild the kind with its indexes."""
         for obj in self._view.all(self._kind):
             if objects.key(obj) not in self._keys:
                 self._deleted.append(obj)
@@ -166,7 +166,7 @@ class Replacement:
         self._rebuilt = rebuilt
 
     def commit(self, revision: int) -> list[Change]:
-        """Make it the view's, at this revision of the cluster; the differences as changes, deletions first."""
+        """Apply the new state to the view at this revision of the cluster. Returns the differences as changes, deletions first."""
         view, kind = self._view, self._kind
         deleted = [Change("Deleted", revision, kind, old, old) for old in self._deleted]
         if self._rebuilt is None:

@@ -1,7 +1,7 @@
 """The nine verbs over HTTPS: `Api` on a real cluster.
 
-Where a real API server is stricter than the contract (a custom resource is not updated without a resourceVersion;
-items of a list do not say their kind) this closes the gap; the same conformance suite runs against it and the store.
+Where a real API server differs from the contract (it refuses to update a custom resource without a resourceVersion; items of a list have no
+kind) this client closes the gap. The same conformance suite runs against it and the store.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from rowlock.selectors import EVERYTHING, FieldSelector, Selector
 WATCH_SECONDS = (300, 600)
 """Seconds that one watch request lasts: a random value, so that watches do not all end at once."""
 WATCH_SILENCE_S = 90.0
-"""Seconds after which a watch that says nothing is asked for anew. An API server sends a bookmark each minute, so a longer silence may
-be that of a network which has forgotten the connection and still acknowledges for the server."""
+"""Seconds of silence after which a watch is requested again. An API server sends a bookmark each minute, so a longer silence may mean that
+a network device has dropped the connection and still acknowledges packets for the server."""
 PAGE = 500
-"""Objects that are asked for at once: to decode 10,000 in one go would hold the event loop up."""
+"""Objects per page: decoding 10,000 at once would block the event loop."""
 LogSource = Callable[[str, str, LogOptions], AsyncIterator[bytes]]
 """(namespace, pod, part of the log) → its bytes. Raises NotFound."""
 _NO_LOG = b"unable to retrieve container logs for "
@@ -70,9 +70,8 @@ class Kube:
     keeps_order = False
 
     def __init__(self, connection: Connection | UserConnection, *, decoder: ObjectDecoder | None = None) -> None:
-        """With a `decoder` watches share what is equal, and leave out who wrote which field: together nine tenths of
-        what pods take in memory. Updates of such objects keep their managedFields, as the API server takes absent ones for
-        unchanged."""
+        """With a `decoder` the objects of watches share equal parts and have no managedFields, which saves nine tenths of the memory of
+        pods. Updates of such objects are safe: the API server keeps managedFields that are absent."""
         self.connection, self.decoder = connection, decoder
         self.kept_log: LogSource | None = None
         """The source of deleted pods' logs, for requests that name a job (`LogOptions.owner`)."""
@@ -86,7 +85,7 @@ class Kube:
         limits: Limits = Limits(),
         decoder: ObjectDecoder | None = None,
     ) -> Kube:
-        """By kubeconfig (default: KUBECONFIG, ~/.kube/config) or, inside a pod, its service account."""
+        """A client by kubeconfig (default: KUBECONFIG, ~/.kube/config) or, inside a pod, by its service account."""
         return cls(Connection(Credentials(kubeconfig, context), limits), decoder=decoder)
 
     async def close(self) -> None:
@@ -131,7 +130,7 @@ class Kube:
             except Expired:
                 if not items:
                     raise
-                return await self._list_page(kind, path, query)  # it took too long for pages, so all at once
+                return await self._list_page(kind, path, query)  # the page token expired: list all at once
             items += page.items
             if not page.token:
                 return Page(items, page.revision)
@@ -182,15 +181,15 @@ class Kube:
                 await asyncio.sleep(backoff.next_delay())  # wait also when the server ends every watch at once
 
     def _parse(self, kind: Kind, line: bytes) -> tuple[Change, bool]:
-        """Events of the cluster are not shared: nobody keeps them as objects."""
+        """Parse one line of a watch. Events are decoded without the shared decoder, because they are not kept as objects."""
         return parse_change(kind, line, None if kind == EVENT else self.decoder)
 
     async def _initial_state(self, target: WatchTarget) -> builtins.list[Change]:
-        """The present state as Added changes, and the bookmark from which to watch."""
+        """The current state as Added changes, and the bookmark from which to watch."""
         try:
             return await self._stream_state(target)
         except (Invalid, BadRequest):
-            return await self._list_state(target)  # how a server without streaming lists answers
+            return await self._list_state(target)  # the error of a server without streaming lists
 
     async def _list_state(self, target: WatchTarget) -> builtins.list[Change]:
         state, query, budget = InitialState(), {**target.query, "limit": str(PAGE)}, TurnBudget()
@@ -249,7 +248,7 @@ class Kube:
             return await self._send(Request("POST", path, requests.write_query(options), obj), options.warnings)
         except NotFound as error:
             if error.details.get("name"):
-                raise  # of the namespace: the kind is there
+                raise  # the namespace is missing, not the kind
             raise NotFound(
                 f"the cluster does not serve {kind.resource}: {error.message}", details=error.details
             ) from error
@@ -268,7 +267,7 @@ class Kube:
             try:
                 return await self._send(Request("PUT", path, query, fresh), options.warnings)
             except Conflict:
-                continue  # a concurrent write: the caller allowed to overwrite any version
+                continue  # a concurrent write; without a resourceVersion the caller overwrites any version
 
     async def patch(
         self,
@@ -307,7 +306,7 @@ class Kube:
                         raise NotFound(chunk.decode(errors="replace").strip())
                     is_first = False
                     yield chunk
-        except (NotFound, BadRequest):  # both come before the first byte
+        except (NotFound, BadRequest):  # both are raised before the first byte
             if self.kept_log is None or not options.owner:
                 raise
             async for chunk in self.kept_log(namespace, pod, options):
@@ -319,7 +318,7 @@ class Kube:
 
 
 def _require_name(kind: Kind, name: str) -> str:
-    """Raises BadRequest for an empty name, with which the path would mean the whole collection."""
+    """Raises BadRequest for an empty name: the path would be that of the whole collection."""
     if not name:
         raise BadRequest(f"a name is needed to act on one of {kind.resource}")
     return name

@@ -1,9 +1,9 @@
 """The address of the real cluster, and our credentials there.
 
 Kubeconfig files (several merged, contexts), exec plugins, client certificates, service accounts, proxies and TLS names
-are read by kr8s: it is async, maintained, and knows more of them than lightkube (no exec plugins of today's version,
-no proxies) at a third of kubernetes_asyncio's memory. What kr8s lacks is added here: token files that rotate, and
-key material that does not stay behind in the temporary directory. Only `connection.py` calls this.
+are read by kr8s: it is async, maintained, and supports more than lightkube (which lacks current exec plugins and proxies) at a third of
+kubernetes_asyncio's memory. This module adds token files that rotate, and deletes the key files that kr8s leaves in the temporary
+directory. Only `connection.py` calls this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rowlock.errors import Unauthorized
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PLUGIN_PATIENCE_S = 60.0
-"""Seconds for an exec plugin: some ask a service far away, and none may hold up all requests for ever."""
+"""Timeout of an exec plugin in seconds: some call a remote service, and none may block all requests for ever."""
 _DATA_FILES = (
     ("client-key-data", "client_key_file"),
     ("client-certificate-data", "client_cert_file"),
@@ -66,10 +66,12 @@ class Credentials:
         self._source = str(kubeconfig) if isinstance(kubeconfig, str | Path) else os.environ.get("KUBECONFIG", "")
 
     async def renew(self) -> ClientConfig:
-        """The present configuration. Raises Unauthorized, with advice, when credentials cannot be had."""
+        """The current configuration. Raises Unauthorized, with advice, if there are no usable credentials."""
         try:
             await self._load()
-            identity = self._identity()  # first: its error names the file, and files that change meanwhile count as new
+            identity = (
+                self._identity()
+            )  # before TLS: its errors name the file, and a file changed in between counts as new
             tls = await self._load_tls()
             token = "" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip()
         except (ValueError, LookupError, RuntimeError, OSError, TypeError, AttributeError, yaml.YAMLError) as error:
@@ -78,7 +80,7 @@ class Credentials:
             ) from error
         finally:
             self._delete_key_files()
-        if self._had_token and not token:  # a kubeconfig that is being written
+        if self._had_token and not token:  # the kubeconfig is probably being rewritten
             raise Unauthorized(f"the token is gone from {self.source}: write one into it")
         self._had_token = bool(token)
         return ClientConfig(
@@ -103,14 +105,14 @@ class Credentials:
         return tls
 
     async def _load(self) -> None:
-        """Read the files, and run the exec plugin, which is killed when that takes too long or nobody waits any more. Raises
-        RuntimeError then."""
+        """Read the files and run the exec plugin, which is killed after `PLUGIN_PATIENCE_S` or when this is cancelled. Raises RuntimeError
+        on timeout."""
         loading = asyncio.create_task(self._auth.reauthenticate())
         try:
             await asyncio.wait({loading}, timeout=PLUGIN_PATIENCE_S)
         finally:
             while not loading.done():
-                # The first time anyio waits for the end of the program, the second time it kills it.
+                # After the first cancel anyio waits for the program, after the second it kills it.
                 loading.cancel()
                 await asyncio.wait({loading}, timeout=0.05)
         if loading.cancelled():
@@ -119,18 +121,18 @@ class Credentials:
 
     @property
     def source(self) -> str:
-        """The kubeconfig, in words."""
+        """The kubeconfig and its context, for messages."""
         source = self._source or "~/.kube/config"
         return f"the kubeconfig {source}" + (f", context {self._context}" if self._context else "")
 
     @property
     def has_plugin(self) -> bool:
-        """Whether a program gives the credentials, which is started for each `renew`."""
+        """Whether an exec plugin provides the credentials; each `renew` runs it."""
         return bool(self._plugin)
 
     @property
     def advice(self) -> str:
-        """What brings other credentials than those that a cluster refuses, as a part of a sentence."""
+        """How to provide new credentials when the cluster refuses the current ones, as a part of a sentence."""
         if self._plugin:
             return f"{self._plugin}, the program of {self.source}, gives them: log in with it again"
         if self._user.get("tokenFile"):
@@ -151,26 +153,26 @@ class Credentials:
 
     @property
     def _token_path(self) -> Path:
-        """Of the user's `tokenFile`."""
+        """The path of the user's `tokenFile`."""
         return self._path_of("tokenFile")
 
     @property
     def _certificate_files(self) -> tuple[Path, Path] | None:
-        """Of the client certificate and its key; None where they are within the kubeconfig, or a token is preferred."""
+        """The paths of the client certificate and its key; None if they are inlined in the kubeconfig, or a token takes precedence."""
         user = self._user
         if user.get("token") or not (user.get("client-certificate") and user.get("client-key")):
             return None
         return self._path_of("client-certificate"), self._path_of("client-key")
 
     def _path_of(self, field: str) -> Path:
-        """Of a file that the user names, which may be as seen from its kubeconfig."""
+        """The path of a file that the user entry names; a relative one starts at the kubeconfig's directory."""
         path = Path(self._user[field])
         return path if path.is_absolute() else Path(self._auth.kubeconfig.get_path(self._context)).parent / path
 
     def _rotating_token(self) -> str:
-        """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl. An empty one is being
-        written: without a token we would be somebody else, whom the cluster refuses with 403 and no more with 401."""
-        if not self._auth._user.get("tokenFile"):  # of no user at all: an error, and no token of before
+        """The content of the user's `tokenFile`, which takes precedence over its `token`, as in kubectl. An empty file is being rewritten:
+        a request without a token would be anonymous, and get a 403 instead of the 401 that triggers a renewal."""
+        if not self._auth._user.get("tokenFile"):  # fails without a user, instead of using an old token
             return ""
         path = self._token_path
         try:
@@ -189,7 +191,7 @@ class Credentials:
         return digest.hexdigest()
 
     def _delete_key_files(self) -> None:
-        """Delete the files to which kr8s writes inlined keys for OpenSSL; once loaded they are not needed."""
+        """Delete the temporary files into which kr8s writes inlined keys for OpenSSL. They are not needed once loaded."""
         inlined = {key for part in (self._user, self._auth._cluster) if isinstance(part, Mapping) for key in part}
         scratch = Path(tempfile.gettempdir())
         for name, attribute in _DATA_FILES:
@@ -200,7 +202,7 @@ class Credentials:
 
 
 def _error_message(error: BaseException) -> str:
-    """What is wrong with the files. What kr8s takes for granted of a kubeconfig shows as an error of Python where it is not so."""
+    """What is wrong with the files, for a message. An incomplete kubeconfig makes kr8s raise errors such as TypeError."""
     if isinstance(error, yaml.YAMLError):
         return f"the kubeconfig is not YAML: {' '.join(str(error).split())}"
     if isinstance(error, KeyError):

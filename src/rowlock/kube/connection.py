@@ -1,9 +1,8 @@
 """One API server over HTTPS: sends requests, keeps within limits, renews credentials, and raises `ApiError`s.
 
-What is tried again: after 401, and where the server's certificate is not known, once with renewed credentials; after 403
-for a moment, where a connection broke just before; after 429 whatever the verb, when and only when the server says how long
-to wait; GETs also when the connection breaks or a server is briefly unavailable. A write whose answer was lost is never
-repeated here: the caller looks at the cluster, which knows.
+Retries: after 401 or an unknown server certificate once, with renewed credentials; after 403 for a moment, if a connection broke just
+before; after 429 with any verb, but only if the server says how long to wait; a GET also when the connection breaks or the server is
+briefly unavailable. A write whose answer was lost is never repeated here: the caller must read the cluster's state.
 """
 
 from __future__ import annotations
@@ -26,16 +25,14 @@ from rowlock.kube.rate_limit import Backoff, Limits, TokenBucket
 from rowlock.objects import is_digits
 
 ANSWER_GRACE_S = 5.0
-"""Seconds for which an answer is waited for that was asked for before an outage which is over."""
+"""Seconds to wait after an outage for the answer to a request that was sent before it."""
 SETTLING_S, REFUSAL_PATIENCE_S = 15.0, 3.0
-"""Seconds after a connection broke in which a 403 may be that of an API server which has just started and does not know its roles yet;
-and for how long it is then asked again. After that it is asked whether it is ready."""
+"""For `SETTLING_S` seconds after a connection broke, a 403 may come from an API server that has just started and has not loaded its roles.
+Such a request is retried for `REFUSAL_PATIENCE_S` seconds; then `/readyz` decides."""
 RENEWAL_PAUSE_S, PLUGIN_PAUSE_S = 1.0, 5.0
-"""Seconds after credentials were read, and after a plugin was run for them, until that is done again: requests that are refused all the
-same come in dozens."""
+"""Minimum of seconds between two reads of the credentials, and between two runs of an exec plugin: refused requests come in dozens."""
 MAX_RETRY_AFTER_S = 30
-"""The longest wait that a server may ask for before a request is sent again: it is one of the few in flight while it waits. After a
-longer one the error goes to the caller."""
+"""The longest Retry-After that is honoured, in seconds: a waiting request counts as one in flight. For a longer one the error is raised."""
 _RETRIABLE_CODES = frozenset({500, 502, 503, 504})
 _UNKNOWN_CERTIFICATE = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 _WARNING = re.compile(r'299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
@@ -51,9 +48,9 @@ class Request:
     body: Any = None
     media: str = "application/json"
     token: str | None = None
-    """The token of the user for whom it is sent; None for the credentials of the connection."""
+    """The token of the user for whom it is sent; None = the connection's credentials."""
     is_relayed: bool = False
-    """A node answers it, through the API server: a 500 then says that the node cannot be reached, which a second does not change."""
+    """The API server relays it to a node: a 500 then means that the node cannot be reached, and is not retried."""
 
     @property
     def is_safe(self) -> bool:
@@ -62,7 +59,7 @@ class Request:
 
     @property
     def is_watch(self) -> bool:
-        """Whether its answer is a stream of changes, which begins at once and never ends by itself."""
+        """Whether its answer is a watch stream, whose headers come at once."""
         return "watch" in self.query
 
 
@@ -77,18 +74,18 @@ class Connection:
         self._http: HttpClient | None = None
         self._config: ClientConfig | None = None
         self._retired: list[HttpClient] = []
-        """Clients with earlier credentials. Streams may still use them; they are closed when credentials are read and nothing does."""
+        """Clients with earlier credentials. Streams may still use them; unused ones are closed when credentials are next read."""
         self._renewal: asyncio.Task[None] | None = None
-        """Reads the credentials, for all who wait for it: who gives up waiting stops no plugin that others wait for."""
+        """The task that reads the credentials, shared by all requests that need them: cancelling one request does not stop it."""
         self._renew_not_before = -math.inf
         self._watches: set[aiohttp.ClientResponse] = set()
         self._unanswered: set[asyncio.Timeout] = set()
         self._broke_at = -math.inf
-        """When a connection broke last, by the loop's clock."""
+        """When a connection last broke, in the event loop's time."""
 
     def renew_connections(self) -> None:
-        """After the network was away nobody knows whether connections still lead anywhere: those of watches are dropped, and the
-        watches go on with new ones; requests without an answer have `ANSWER_GRACE_S` left."""
+        """To be called after a network outage, since existing connections may be dead. Aborts the connections of watches, which then
+        reconnect; unanswered requests have `ANSWER_GRACE_S` left."""
         for response in tuple(self._watches):
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()
@@ -98,7 +95,7 @@ class Connection:
                 limit.reschedule(latest)
 
     async def close(self) -> None:
-        """Close the HTTP clients, those of former credentials too."""
+        """Close the HTTP clients, including those with earlier credentials."""
         if self._renewal is not None:
             self._renewal.cancel()
             await asyncio.wait({self._renewal})
@@ -113,7 +110,7 @@ class Connection:
         return msgspec.json.decode(content) if content else {}
 
     async def fetch(self, request: Request, warnings: list[str] | None = None) -> bytes:
-        """The answer as `send` has it, not decoded."""
+        """As `send`, but returns the undecoded body."""
         async with self._in_flight, self.stream(request) as response:
             content = await response.read()
         if warnings is not None:
@@ -170,14 +167,14 @@ class Connection:
             if response.status == 403 and not is_ready and clock() - self._broke_at < SETTLING_S:
                 if clock() - began >= REFUSAL_PATIENCE_S:
                     await self._require_ready(config, refusal)
-                    is_ready = True  # and is asked once more
+                    is_ready = True  # retry once more
                 delay, tries_left = backoff.next_delay(), tries_left + 1
             if delay is None or tries_left <= 0:
                 raise refusal
             await asyncio.sleep(delay)
 
     async def _require_ready(self, config: ClientConfig, refusal: ApiError) -> None:
-        """Raises Unavailable, with the refusal that nobody can rely on yet, where the API server may not know its roles."""
+        """Raises Unavailable, quoting the refusal, if `/readyz` does not succeed: the API server may not have loaded its roles."""
         with suppress(aiohttp.ClientError):
             response = await self._send_once(Request("GET", "/readyz"), False, config)
             hang_up(response)
@@ -217,9 +214,9 @@ class Connection:
 
     @asynccontextmanager
     async def _answer_limit(self, request: Request, endless: bool) -> AsyncIterator[None]:
-        """Until the head of the answer: a watch is answered at once, and what was asked before an outage is not waited for."""
+        """Limits the time until the response's headers: a watch is answered at once, and `renew_connections` may shorten the limit."""
         if endless and not request.is_watch:
-            yield  # a followed log begins with its first line
+            yield  # the headers of a followed log may come only with its first line
             return
         async with asyncio.timeout(self.limits.read_timeout if endless else None) as limit:
             self._unanswered.add(limit)
@@ -229,7 +226,7 @@ class Connection:
                 self._unanswered.discard(limit)
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
-        """Address and credentials, also for streams that do not use this client. A `refused` configuration is renewed first. Raises
+        """Address and credentials, also for streams outside this client. Renewed first if `refused` is the current configuration. Raises
         Unauthorized."""
         if refused is not None:
             await self._renew(refused)
@@ -239,8 +236,8 @@ class Connection:
         return self._config
 
     async def _renew(self, refused: ClientConfig) -> bool:
-        """Whether there may be better credentials now than those of a request that was refused. Raises Unauthorized where there are
-        none."""
+        """Read the credentials again after a request with `refused` failed. True if a retry makes sense; False if they were read just
+        before. Raises Unauthorized."""
         if self._config is not refused:
             return True
         clock = asyncio.get_running_loop().time
@@ -255,7 +252,7 @@ class Connection:
         return True
 
     async def _read_credentials(self) -> None:
-        """Once for all who need them. Raises Unauthorized."""
+        """Read the credentials; concurrent calls share one read. Raises Unauthorized."""
         if self._renewal is None:
             self._renewal = asyncio.create_task(self._read_credentials_once())
             self._renewal.add_done_callback(self._end_renewal)
@@ -264,7 +261,7 @@ class Connection:
     def _end_renewal(self, task: asyncio.Task[None]) -> None:
         self._renewal = None
         if not task.cancelled():
-            task.exception()  # it is known to who waited, if anybody still did
+            task.exception()  # retrieved, so that asyncio does not log it; waiters got it already
 
     async def _read_credentials_once(self) -> None:
         config = await self._credentials.renew()
@@ -300,7 +297,7 @@ async def _read_error(response: aiohttp.ClientResponse) -> ApiError:
         hang_up(response)
     try:
         body = msgspec.json.decode(content)
-    except ValueError:  # msgspec.DecodeError, or a text that is no UTF-8
+    except ValueError:  # msgspec.DecodeError, or not UTF-8
         body = None
     if not isinstance(body, dict) or body.get("kind") != "Status":
         text = content[:300].decode(errors="replace").strip()
@@ -334,8 +331,8 @@ def _transport_error(request: Request, error: aiohttp.ClientError) -> ApiError:
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """aiohttp keeps the error of a connection that broke, and the frames of its traceback keep the connection: cycles of fifty objects,
-    which the garbage collector took 100 ms for when a thousand followed logs broke in one moment."""
+    """aiohttp keeps the error of a broken connection, and its traceback's frames keep the connection: a cycle of fifty objects. When a
+    thousand followed logs broke at once, garbage collection took 100 ms."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__

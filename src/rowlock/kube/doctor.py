@@ -1,7 +1,7 @@
 """What a real cluster has and lacks for rowlock: `python -m rowlock.kube.doctor`, the other half of `rowlock doctor
 --kubeconfig`.
 
-Asks and changes nothing (one job is created as a dry run, to hear the operator's webhook). Prints a JSON list of findings:
+Read-only (one job is created as a dry run, to check the operator's webhook). Prints a JSON list of findings:
 `what` was looked at, `state` (ok, warn, bad), what was `found`, and the `fix`.
 """
 
@@ -45,12 +45,12 @@ POLICY_BINDING = Kind(
     False,
 )
 QUEUE_NAMING_RESOURCES = ("pods", "podgroups", "pytorchjobs")
-"""Where a queue can be named; pytorchjobs stand for all kinds of jobs."""
+"""Resources whose objects can name a queue; pytorchjobs stand for all kinds of jobs."""
 GPU_LABELS = ("nvidia.com/gpu.product", "nvidia.com/gpu.memory")
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 MANIFESTS_COMMAND = "rowlock manifests | kubectl apply -f -"
 MAX_SKEW_S = 5.0
-"""Seconds that both clocks may differ before ages and deadlines look odd."""
+"""Maximum difference of the two clocks in seconds that does not distort ages and deadlines."""
 
 
 class ClusterFinding(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class ClusterFinding(msgspec.Struct, frozen=True):
 
 
 async def diagnose(api: Api, scheduler: str, clock: Callable[[], float] = time.time) -> list[ClusterFinding]:
-    """Every finding, in the order in which a person would mend them. Raises ApiError when the cluster does not answer."""
+    """All findings, in the order in which to fix them. Raises ApiError if the cluster does not answer."""
     await api.list(kinds.NAMESPACE, limit=1)
     checks: tuple[tuple[str, Awaitable[ClusterFinding]], ...] = (
         ("kinds of jobs", check_job_kinds(api)),
@@ -106,7 +106,7 @@ async def check_job_kinds(api: Api) -> ClusterFinding:
 
 
 async def check_operator(api: Api, clock: Callable[[], float]) -> ClusterFinding:
-    """Create a job as a dry run: it shows whether the operator's webhook answers, and the server's clock."""
+    """Create a job as a dry run: this checks whether the operator's webhook answers, and the server's clock."""
     if await missing_kinds(api, (kinds.PYTORCHJOB,)):
         return ClusterFinding("training operator", "bad", "no PyTorchJob", f"install it: `{OPERATOR_COMMAND}`")
     try:
@@ -173,7 +173,7 @@ async def check_scheduler(api: Api, scheduler: str, clock: Callable[[], float]) 
 
 
 async def _lease_holder(api: Api, now: float) -> str:
-    """The process that leads rowlock's scheduler; "" when nobody has renewed the Lease in time."""
+    """The process that leads rowlock's scheduler; "" if the Lease is missing or expired."""
     try:
         lease = await api.get(kinds.LEASE, *SCHEDULER_LEASE)
     except ApiError:
@@ -260,7 +260,7 @@ async def check_priority_classes(api: Api) -> ClusterFinding:
 
 
 async def check_queue_names(api: Api) -> ClusterFinding:
-    """Whether the cluster keeps jobs of one project from naming the queue of another one, which rowlock does not see there."""
+    """Whether the cluster's policies keep jobs of one project from naming another project's queue: rowlock is not in their path."""
     projects = [each for each in (await api.list(kinds.NAMESPACE)).items if labels(each).get(NAMESPACE_QUEUE_LABEL)]
     if len(projects) < 2:
         return ClusterFinding("queue names", "ok", f"{len(projects)} project: there is no queue of others to name")
@@ -299,14 +299,14 @@ def _matched_resources(policy: Object) -> set[str]:
 
 
 async def run(options: argparse.Namespace) -> list[ClusterFinding]:
-    """Raises ApiError, ValueError, KeyError or OSError when there is no cluster to ask."""
+    """Connect and diagnose. Raises ApiError, ValueError, KeyError or OSError if there is no usable cluster."""
     limits = Limits(qps=0, max_tries=2)
     async with Kube.connect(options.kubeconfig, options.context or None, limits=limits) as kube:
         return await diagnose(kube, options.scheduler)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 1 with one sentence when the cluster cannot be asked."""
+    """Print the findings as JSON. Exit code 1, with a message, if the cluster cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.doctor")
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--context", default="")

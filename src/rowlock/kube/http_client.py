@@ -1,7 +1,7 @@
-"""The HTTP client of `connection.py`: aiohttp, configured for the promises of this package.
+"""The HTTP client of `connection.py`: aiohttp, configured for this package.
 
-aiohttp, because a bind takes it a tenth of the CPU that httpx takes: httpx looks at every connection of its pool for every
-request. Here its retries, redirects, cookies and settings from files are switched off.
+aiohttp needs a tenth of httpx's CPU time for a bind: httpx checks every connection of its pool for every request. Its retries, redirects,
+cookies and settings from files are disabled.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from rowlock.kube.config import ClientConfig
 from rowlock.kube.rate_limit import HandshakeLimit, Limits
 
 _IDLE_SECONDS = 50.0
-"""Seconds for which an idle connection is kept: less than servers and load balancers keep it."""
+"""Seconds that an idle connection is kept: fewer than servers and load balancers keep it."""
 
 _WHOLE_BODY_BYTES = 2**20
 """Bytes. Larger bodies are sent in parts, because encrypting them at once would block the event loop."""
 
 _HANDSHAKES, _HANDSHAKE_PATIENCE = 8, 0.1
-"""Connections that are being made at once, and seconds until one more is where none of them comes about."""
+"""Maximum of concurrent handshakes, and seconds without a completed one after which one more may begin."""
 
 asyncio.sslproto.SSLProtocol.max_size = 8 * 1024
-"""Bytes that asyncio sets aside for each TLS connection; its 256 KiB would be 250 MiB for a thousand followed logs. Lists of
-24 MiB take no longer with 8 KiB than with 32."""
+"""Bytes of asyncio's read buffer of each TLS connection. Its default of 256 KiB would take 250 MiB for a thousand followed logs. Lists of
+24 MiB are as fast with 8 KiB as with 32."""
 
 
 class HttpClient:
     """A client of one API server with one set of credentials. It keeps connections, one for each concurrent request."""
 
     def __init__(self, config: ClientConfig) -> None:
-        """Must be made inside of an event loop. Raises Unauthorized for a proxy that cannot be used."""
+        """Must be called in an event loop. Raises Unauthorized for an unsupported proxy."""
         self._config, self._proxy = config, choose_proxy(config)
         self._connector = _Connector(
             ssl=config.tls, limit=0, keepalive_timeout=_IDLE_SECONDS, socket_factory=_make_socket
@@ -56,7 +56,7 @@ class HttpClient:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether something is asked or streams on one of its connections."""
+        """Whether a request or stream uses one of its connections."""
         return bool(self._connector._acquired)
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class HttpClient:
         self, method: str, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], content: bytes | None,
         limits: Limits, endless: bool
     ) -> aiohttp.ClientResponse:  # fmt: skip
-        """The head of the answer; close it, or read it whole. Every failure on the way is an `aiohttp.ClientError`."""
+        """The response after its headers; close it, or read its body. Every transport failure is an `aiohttp.ClientError`."""
         timeout = ClientTimeout(
             total=None, sock_connect=limits.connect_timeout, sock_read=None if endless else limits.read_timeout
         )
@@ -79,7 +79,7 @@ class HttpClient:
 
 
 class _Connector(aiohttp.TCPConnector):
-    """One that makes few connections at once, however many are asked for."""
+    """A connector that limits the number of concurrent handshakes."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -91,8 +91,8 @@ class _Connector(aiohttp.TCPConnector):
 
 
 def hang_up(response: aiohttp.ClientResponse) -> None:
-    """Release an answer. Its connection is kept if the body was read to its end, and else dropped without TLS' closing
-    handshake, for which a hanging server would have to be waited for."""
+    """Release a response. Its connection is kept if the body was read completely, else aborted without the closing TLS handshake, which a
+    hanging server would delay."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -112,7 +112,7 @@ def _make_socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 
 def choose_proxy(config: ClientConfig) -> str | None:
-    """The kubeconfig's `proxy-url`, else what HTTPS_PROXY and NO_PROXY say, as in kubectl. Raises Unauthorized."""
+    """The kubeconfig's `proxy-url`, else by HTTPS_PROXY and NO_PROXY, as in kubectl; None = no proxy. Raises Unauthorized."""
     server = urlsplit(config.server)
     proxy = config.proxy
     if not proxy and not proxy_bypass(server.hostname or ""):

@@ -24,7 +24,7 @@ from rowlock.workloads.body_fields import did_you_mean
 CRD = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", ("crd",), False)
 OPERATOR_COMMAND = 'kubectl apply --server-side -k "github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.4"'
 ESTABLISH_TIMEOUT_S = 15.0
-"""Seconds that an API server may take to serve a new kind."""
+"""Seconds to wait for the API server to serve a new kind."""
 _POLL_INTERVAL_S = 0.1
 _BOUND: Object = {"type": "number"}
 _RESOURCE: Object = {"type": "object", "properties": {"quota": _BOUND, "limit": _BOUND, "overQuotaWeight": _BOUND}}
@@ -105,11 +105,9 @@ async def install_crds(api: Api, missing: Sequence[Kind]) -> None:
 async def require_kinds(
     api: Api, *, install: bool, has_operator: bool = False, has_scheduler: bool = False
 ) -> list[str]:
-    """What is to be said of the kinds that the cluster lacks, or does not show to these credentials; the server runs all the same, and
-    what needs such a kind says so.
-
-    Raises ApiError with what to do where our own scheduler cannot work (`has_scheduler`), or an installation fails: Queue and
-    PodGroup are installed if `install`, kinds of jobs only where we bring the operators, too (`has_operator`)."""
+    """Check the kinds that rowlock needs, and create them if `install`: Queue and PodGroup, and the kinds of jobs if rowlock's operators
+    run too (`has_operator`). Returns notices about kinds that are missing or hidden from these credentials; the server runs without them.
+    Raises ApiError, with what to do, if creating them fails, or if rowlock's scheduler (`has_scheduler`) cannot work without them."""
     notices: list[str] = []
     missing = await _look_for(api, (kinds.QUEUE, kinds.POD_GROUP), notices)
     if missing and install:
@@ -134,7 +132,7 @@ async def require_kinds(
 
 
 async def _look_for(api: Api, wanted: Iterable[Kind], notices: list[str]) -> list[Kind]:
-    """The kinds that are missing; what these credentials may not list is noted, and taken to be there."""
+    """The missing kinds. A kind that these credentials may not list counts as present, with a notice appended to `notices`."""
     missing: list[Kind] = []
     for kind in wanted:
         try:
@@ -145,7 +143,7 @@ async def _look_for(api: Api, wanted: Iterable[Kind], notices: list[str]) -> lis
 
 
 async def has_kai(api: Api) -> bool | None:
-    """Whether KAI Scheduler is installed; None where these credentials may not see it. Raises ApiError."""
+    """Whether KAI Scheduler is installed; None if these credentials may not see it. Raises ApiError."""
     try:
         return not await missing_kinds(api, (BIND_REQUEST,))
     except Forbidden:  # RBAC answers before the server checks whether the kind exists
@@ -153,8 +151,8 @@ async def has_kai(api: Api) -> bool | None:
 
 
 async def find_release(api: Api, dialect: Dialect) -> Dialect | None:
-    """The dialect as the release that is installed speaks it; None where none is. Raises ApiError, Forbidden where these
-    credentials may not see it."""
+    """The dialect for the installed release of the scheduler; None if it is not installed. Raises ApiError (Forbidden if these credentials
+    may not see it)."""
     for release in dialect.releases():
         assert release.proof is not None
         if not await missing_kinds(api, (release.proof,)):
@@ -176,9 +174,8 @@ async def is_installed(api: Api, dialect: Dialect) -> bool | None:
 
 
 async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
-    """The scheduler that jobs are submitted to, by `rowlock up --scheduler`, and what is to be said about it, or "".
-
-    Raises ApiError where the choice cannot work."""
+    """(the scheduler that jobs are submitted to, a notice about it or ""), by the value of `rowlock up --scheduler`. Raises ApiError if the
+    choice cannot work."""
     if choice not in (*DIALECTS, "auto"):
         raise BadRequest(
             f"--scheduler takes auto, {', '.join(DIALECTS)}, not {choice}.{did_you_mean(choice, DIALECTS)}"
@@ -214,8 +211,8 @@ async def _find_installed(api: Api) -> Dialect | None:
 
 
 async def _require_installed(api: Api, dialect: Dialect) -> Dialect:
-    """The release that is installed, the newest where that cannot be seen. Raises Unavailable when the scheduler is certainly not
-    installed."""
+    """The dialect for the installed release, or for the newest one if these credentials may not see it. Raises Unavailable if the scheduler
+    is not installed."""
     try:
         release = await find_release(api, dialect)
     except Forbidden:

@@ -1,8 +1,8 @@
-"""One of several processes works, by a Lease of the cluster: client-go's leader election.
+"""Leader election by a Lease, as in client-go: one of several processes works.
 
-The holder of the Lease renews it every few seconds. The others look at it, and take it when it has not changed for its
-duration *by their own clock*: machines' clocks need not agree. A leader that could not renew for the renew deadline
-stops its work before anybody else may begin, and one that is stopped in order gives the Lease back at once.
+The holder renews the Lease every few seconds. The others read it, and take it when it has not changed for its duration *by their own
+clock*, so machines' clocks need not agree. A leader that could not renew it within the renew deadline stops its work before another one may
+begin; one that is cancelled releases the Lease at once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from rowlock.objects import Object, dig, micro_timestamp, revision
 log = logging.getLogger("rowlock.kube")
 _RELEASE_TIMEOUT_S = 2.0
 _REPEAT_S = 60.0
-"""Seconds until the log has the same trouble once more."""
+"""Minimum of seconds between two log lines about the same problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """Seconds; client-go's defaults. A hanging leader is replaced after `duration`, and stops its work after `deadline`."""
+    """In seconds; client-go's defaults. A leader that cannot renew stops after `deadline` and is replaced after `duration`."""
 
     duration: float = 15.0
     deadline: float = 10.0
@@ -57,7 +57,7 @@ class LeaderElection:
         self.leader = ""
         """The holder of the Lease, as far as this process knows."""
         self._told: tuple[str, float] = ("", 0.0)
-        """The trouble that the log has last, and when it was told."""
+        """(last problem in the log, when it was logged)."""
 
     @property
     def is_leader(self) -> bool:
@@ -65,7 +65,7 @@ class LeaderElection:
         return self.leader == self._identity
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Until cancelled: wait for the Lease, work as long as it is held, and wait again when it is lost."""
+        """Until cancelled: wait for the Lease, run `work` while it is held, and wait again when it is lost."""
         while True:
             await self._acquire()
             log.info("%s leads: it holds the Lease %s/%s", self._identity, self._namespace, self._name)
@@ -101,7 +101,7 @@ class LeaderElection:
         log.warning("%s leads no longer: the Lease %s/%s is lost", self._identity, self._namespace, self._name)
 
     def _tell(self, trouble: str) -> None:
-        """Into the log, the same thing once a minute: it is tried every two seconds, perhaps for days."""
+        """Log a problem, the same one only once per `_REPEAT_S`: attempts come every two seconds, perhaps for days."""
         now = self._monotonic()
         if trouble != self._told[0] or now - self._told[1] >= _REPEAT_S:
             self._told = trouble, now
@@ -123,7 +123,7 @@ class LeaderElection:
         return await self._write(current)
 
     async def _write(self, current: Object | None) -> bool:
-        """Write our name into the version of the Lease that was read; False when another process was faster."""
+        """Write our identity into the Lease, as `current` was read; False if another process wrote it meanwhile."""
         lease = self._lease_object(current)
         try:
             written = await (self._api.update(LEASE, lease) if current else self._api.create(LEASE, lease))

@@ -35,10 +35,10 @@ def install_objects(
     credentials: bool = False,
     debug: bool = False,
 ) -> list[Object]:
-    """Everything, in the order in which it can be created. `scheduler` as `rowlock up --scheduler` takes it; `crds`
-    leaves the kinds Queue and PodGroup out where it is False: KAI Scheduler brings them. `is_shared`: several servers have one
-    archive (`rowlock up --archive`). `server` runs in the cluster; `monitor` tells Prometheus of it; `credentials` gives the account
-    the right to Secrets, and `debug` that to add debug containers."""
+    """All objects in an order in which they can be created. `scheduler`: as for `rowlock up --scheduler`; `crds`: include the kinds Queue
+    and PodGroup, which KAI Scheduler brings itself; `is_shared`: several servers share an archive (`rowlock up --archive`); `server`: also
+    run it in the cluster; `monitor`: add a ServiceMonitor; `credentials`, `debug`: grant the account rights to Secrets, to debug
+    containers."""
     roles = roles_of(scheduler, operator, credentials=credentials, is_shared=is_shared, debug=debug)
     labels = {"app.kubernetes.io/name": "rowlock"}
     account = {"name": ACCOUNT, "namespace": SYSTEM_NAMESPACE}
@@ -59,8 +59,7 @@ def install_objects(
 
 
 def _priority_classes(values: Mapping[str, int]) -> list[Object]:
-    """Run:ai's priority classes. Gang schedulers read them from a label of the job; kube-scheduler must not preempt for
-    them."""
+    """Run:ai's priority classes. Gang schedulers read them from a label of the job; kube-scheduler must not preempt because of them."""
     kind = kinds.PRIORITY_CLASS
     return [
         {
@@ -86,7 +85,7 @@ def print_manifests(
     monitor: bool,
     **server: Any,
 ) -> None:
-    """Print the manifests as YAML. `server` has more fields of `ServerInstall`, for an `image` that runs in the cluster."""
+    """Print the manifests as YAML. `server`: further fields of `ServerInstall`, used if `image` is not ""."""
     made = ServerInstall(image, scheduler, operator=operator, archive=archive, debug_image=debug_image, **server)
     objects = install_objects(
         scheduler=scheduler,
@@ -98,4 +97,4 @@ def print_manifests(
         credentials=credentials,
         debug=bool(debug_image),
     )
-    sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # at once: `| head` may close the pipe behind it
+    sys.stdout.write(yaml.safe_dump_all(objects, sort_keys=False))  # in one write: `| head` may close the pipe

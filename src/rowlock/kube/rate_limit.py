@@ -1,4 +1,4 @@
-"""Limits on requests to an API server: a token bucket, back-off between retries, and connections that are being made."""
+"""Limits on requests to an API server: a token bucket, back-off between retries, and a limit of concurrent handshakes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Limits:
     qps: float = 50.0
     burst: int = 100
     max_in_flight: int = 64
-    """Concurrent requests at most, besides streams; each needs a connection, and that a TLS handshake."""
+    """Maximum of concurrent requests without streams; each needs a connection with a TLS handshake."""
     max_tries: int = 5
     """How often a safe request is sent before its error is raised."""
     connect_timeout: float = 5.0
     read_timeout: float = 60.0
-    """Seconds that a connection, and an answer that is no stream, may take."""
+    """Timeouts in seconds of connecting, and of each read of an answer that is not endless."""
     watch_retry_seconds: float = 30.0
-    """How long a watch tries to pick up a broken stream before it raises."""
+    """How long a watch tries to resume a broken stream before it raises."""
 
 
 class TokenBucket:
@@ -44,7 +44,7 @@ class TokenBucket:
         """The time at which the next token is due when the bucket is empty."""
 
     def reserve(self) -> float:
-        """Take a token that may not be there yet; seconds until it is, as a limiter of golang.org/x/time/rate reserves one."""
+        """Reserve the next token, as a limiter of golang.org/x/time/rate does. Returns the seconds until it is available."""
         if not self._interval:
             return 0.0
         now = self._clock()
@@ -53,7 +53,7 @@ class TokenBucket:
         return max(0.0, delay)
 
     async def take(self) -> None:
-        """Wait until a request may go out; without a limit, not at all. client-go: `flowcontrol.RateLimiter.Wait`."""
+        """Wait until a request may be sent; returns at once without a limit. client-go: `flowcontrol.RateLimiter.Wait`."""
         if delay := self.reserve():
             await self._sleep(delay)
 
@@ -79,15 +79,15 @@ class Backoff:
 
 
 class HandshakeLimit:
-    """So many connections are being made at once: a TLS handshake holds the event loop for a millisecond, and a server that starts
-    answers all that wait for it in one moment. Where none of them comes about, one more begins every `patience` seconds, so that
-    those that hang do not keep others from a server that answers. `async with limit:` around the making of one."""
+    """Limits concurrent handshakes to `at_once`: a TLS handshake blocks the event loop for a millisecond, and a server that starts answers
+    all waiting ones at once. If none completes, one more begins every `patience` seconds, so that hanging ones do not block others for
+    ever. Use `async with limit:` around a handshake."""
 
     def __init__(self, at_once: int, patience: float) -> None:
         self._places, self._patience = asyncio.Semaphore(at_once), patience
         self._waiting = 0
         self._surplus = 0
-        """How many began without a place; the next ones that end give their places up for them."""
+        """Handshakes that began beyond the limit; as many of those that end next do not free a place."""
 
     async def __aenter__(self) -> None:
         self._waiting += 1

@@ -1,4 +1,4 @@
-"""What the verbs look like as HTTP requests: paths, queries, media types. Pure; `client.py` sends them."""
+"""The verbs as HTTP requests: paths, queries, media types. Pure; `client.py` sends them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def log_query(options: LogOptions) -> Query:
 
 
 def binding_body(pod: str, node: str, annotations: Mapping[str, str] | None, uid: str) -> Object:
-    """The API server checks `uid` and copies the annotations onto the pod in the same write."""
+    """The `Binding` body. The API server checks `uid` and copies the annotations onto the pod in the same write."""
     meta: dict[str, Any] = {"name": pod}
     if annotations:
         meta["annotations"] = dict(annotations)
@@ -121,5 +121,5 @@ def _single_value(term: Term) -> str:
 
 
 def _escape_value(value: str) -> str:
-    """Field selectors escape what would end a value."""
+    """Escape the characters that would end a value in a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -17,19 +17,19 @@ from rowlock.kinds import Kind
 from rowlock.objects import Object, dig
 
 SYSTEM_NAMESPACE = "rowlock-system"
-"""Where rowlock's own objects live on a real cluster: its service account and its Lease."""
+"""The namespace of rowlock's own objects on a real cluster: its service account and its Leases."""
 SCHEDULER_LEASE = (SYSTEM_NAMESPACE, "rowlock-scheduler")
 OPERATOR_LEASE = (SYSTEM_NAMESPACE, "rowlock-operator")
 ARCHIVE_LEASE = (SYSTEM_NAMESPACE, "rowlock-archive")
 NO_NAMESPACE = "rowlock-no-such-namespace"
-"""Rights in a namespace that is not there are those that count everywhere."""
+"""A namespace that does not exist: rights that are granted there are granted in all namespaces."""
 RULES_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", (), False)
 ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", (), False)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rights to resources of one API group; in one namespace where `namespace` names it, else in all."""
+    """Rights to resources of one API group, in `namespace` or, if that is "", in all."""
 
     group: str
     resources: tuple[str, ...]
@@ -72,15 +72,15 @@ SERVER_RULES: tuple[Rule, ...] = (
         "admissionregistration.k8s.io", ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"), ("list",)
     ),
 )
-"""Of `rowlock up --kubeconfig`: the REST API and the commands."""
+"""Rights for `rowlock up --kubeconfig`: the REST API and the commands."""
 CREDENTIAL_RULES: tuple[Rule, ...] = (
     Rule("", ("secrets",), ("get", "create", "patch", "delete")),
     Rule("", ("configmaps",), ("get",)),
 )
-"""Of the owner's credentials (`/api/v1/asset/credentials`), besides the server's, and only where it is asked for: an account that may get the
-Secrets of every namespace is almost an administrator. Users with tokens of their own act with their own rights, and need none of it."""
+"""Additional rights for the owner's credentials (`/api/v1/asset/credentials`). They are opt-in: an account that may read the Secrets of
+every namespace is almost an administrator. Users with tokens of their own act with their own rights and do not need them."""
 DEBUG_RULES: tuple[Rule, ...] = (Rule("", ("pods/ephemeralcontainers",), ("patch",)),)
-"""Of `--debug-image`, besides the server's: an account that may add containers to pods may run programs with those pods' rights."""
+"""Additional rights for `--debug-image`, opt-in: an account that may add containers to pods may run programs with those pods' rights."""
 DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
     "volcano": (
         Rule("scheduling.volcano.sh", ("podgroups",), ("list", "create")),
@@ -89,7 +89,7 @@ DIALECT_RULES: Mapping[str, tuple[Rule, ...]] = {
     "kueue": (Rule("kueue.x-k8s.io", ("localqueues",), ("list", "get")),),
     "coscheduling": (Rule("scheduling.x-k8s.io", ("podgroups",), ("list", "create")),),
 }
-"""Of `--scheduler volcano|kueue|coscheduling`, besides the server's: to see whether it is there, and to submit to it. `auto` needs all."""
+"""Additional rights for `--scheduler volcano|kueue|coscheduling`: to detect the scheduler and to submit to it. `auto` needs all."""
 SCHEDULER_RULES: tuple[Rule, ...] = (
     Rule("", ("pods",), ("list", "watch", "get", "delete")),
     Rule("", ("pods/status",), ("update",)),
@@ -107,8 +107,8 @@ SCHEDULER_RULES: tuple[Rule, ...] = (
     Rule("kubeflow.org", tuple(f"{plural}/finalizers" for plural in _JOBS), ("update",)),
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
-"""Of `--scheduler own`, besides the server's. The finalizers' right lets a PodGroup name its job as an owner that
-waits for it, on clusters that check this (OpenShift does)."""
+"""Additional rights for `--scheduler own`. The right to finalizers lets a PodGroup name its job as an owner with blockOwnerDeletion, on
+clusters that check this (OpenShift does)."""
 
 _MADE = ("list", "watch", "create", "patch", "update", "delete")
 OPERATOR_RULES: tuple[Rule, ...] = (
@@ -124,13 +124,13 @@ OPERATOR_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("list",)),
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
-"""Of `--operator own`, besides the server's. An MPIJob's launcher gets a Role, and a role can only be given by an account that
-holds its rights: `pods/exec`. Deployments and Leases are looked at for Kubeflow's operator."""
+"""Additional rights for `--operator own`. An MPIJob's launcher gets a Role with `pods/exec`, which only an account with that right may
+grant. Deployments and Leases are read to detect Kubeflow's operator."""
 
 ARCHIVE_RULES: tuple[Rule, ...] = (
     Rule("coordination.k8s.io", ("leases",), ("get", "create", "update"), SYSTEM_NAMESPACE),
 )
-"""Of `--archive`, besides the server's: several servers share an archive, and one of them writes it."""
+"""Additional rights for `--archive`: several servers share an archive and elect the one that writes it."""
 
 
 def roles_of(
@@ -141,8 +141,8 @@ def roles_of(
     is_shared: bool = False,
     debug: bool = False,
 ) -> dict[str, tuple[Rule, ...]]:
-    """The roles that an installation needs and their rules, by the schedulers and operators of `rowlock up`; `is_shared`: with
-    an archive of several servers; `debug`: with debug containers."""
+    """Name of a role → its rules, for an installation with this scheduler and operator (as in `rowlock up`). `is_shared`: servers share an
+    archive; `debug`: with debug containers; `credentials`: with the owner's credentials."""
     dialects = DIALECT_RULES if scheduler == "auto" else DIALECT_RULES.keys() & {scheduler}
     return {
         "rowlock-server": SERVER_RULES,
@@ -156,10 +156,9 @@ def roles_of(
 
 
 async def missing_rights(api: Api, rules: Sequence[Rule]) -> list[str]:
-    """What these credentials may not do, as `verb resource`: asked of the cluster itself. Raises ApiError when it does not answer.
-
-    One question about all rights (SelfSubjectRulesReview) answers for most clusters; what its answer does not show is asked for
-    one by one, since rights may also come from where nobody can list them (a webhook)."""
+    """The rights that these credentials lack, as `verb resource.group`, by asking the cluster. Raises ApiError if it does not answer. One
+    SelfSubjectRulesReview is enough on most clusters. Rights that it does not show are checked one by one, since an authorization webhook
+    may grant rights that cannot be listed."""
     wanted = [(rule, resource, verb) for rule in rules for resource in rule.resources for verb in rule.verbs]
     granted = {namespace: await _granted_rules(api, namespace) for namespace in {rule.namespace for rule in rules}}
     unsure = [right for right in wanted if not any(_covers(policy, right) for policy in granted[right[0].namespace])]
@@ -172,7 +171,7 @@ async def missing_rights(api: Api, rules: Sequence[Rule]) -> list[str]:
 
 
 async def _granted_rules(api: Api, namespace: str) -> list[Object]:
-    """The rules that count in this namespace, "" = everywhere; none where the cluster does not list them."""
+    """The rules granted in this namespace ("" = in all); [] if the cluster does not list them."""
     review: dict[str, Any] = {
         "apiVersion": RULES_REVIEW.api_version,
         "kind": RULES_REVIEW.name,

@@ -1,8 +1,8 @@
-"""The client with which a scheduler binds pods. It makes sure that no decision is made on a view without the last bind.
+"""The client with which a scheduler binds pods. It ensures that no decision is made on a view without the last bind.
 
-A real API server answers a Binding without the pod, and the watch tells of it some milliseconds later. A scheduler that
-decided in between would use the same resources twice. kube-scheduler assumes a bind's success; this client waits until
-the cache shows its outcome. While the watch is broken, nothing is decided.
+A real API server's answer to a Binding lacks the pod, and the watch shows it some milliseconds later. A scheduler that decided in between
+would use the same resources twice. kube-scheduler assumes that a bind succeeds; this client waits until the cache shows its outcome, so
+nothing is decided while the watch is broken.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from rowlock.objects import annotations as annotations_of
 from rowlock.scheduling.volume_topology import SELECTED_NODE_ANNOTATION, claim_keys
 
 CONFLICT_TIMEOUT_S = 5.0
-"""Seconds to wait for the reason of a refused bind to show: it may be one that no watch tells of."""
+"""Seconds to wait until the cache shows the reason of a refused bind; some reasons never appear in a watch."""
 CLAIM_ATTEMPTS = 5
-"""How often the node is written to a claim that others change meanwhile; then the pod is planned anew."""
+"""How often to try to write the node to a claim despite conflicts, before the pod is planned again."""
 EVENT_DELAY_S = 5.0
-"""Seconds of a burst of binds in which Events let them go first: an Event is a courtesy, and costs the API server as much as a bind."""
+"""Seconds that Events are delayed at most during a burst of binds: an Event costs the API server as much as a bind and is less urgent."""
 
 
 class SchedulerClient(Kube):
@@ -43,7 +43,7 @@ class SchedulerClient(Kube):
         self._no_binds.set()
 
     async def create(self, kind: Kind, obj: Object, *, options: WriteOptions = WRITE) -> Object:
-        """Events wait until no bind is on its way, or a burst of binds has gone on for too long."""
+        """Create an object. Events wait until no bind is in flight, or a burst of binds has lasted `EVENT_DELAY_S`."""
         if kind == EVENT and self._binds:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._burst_began + EVENT_DELAY_S - time.monotonic()):
@@ -53,7 +53,7 @@ class SchedulerClient(Kube):
     async def bind(
         self, namespace: str, pod: str, node: str, *, annotations: Mapping[str, str] | None = None, uid: str = ""
     ) -> None:
-        """Raises Conflict for a pod that is bound already, when the cache shows why, and what else the server answers."""
+        """Bind a pod and wait until the cache shows it. Raises Conflict for a bound pod, once the cache shows why; or another ApiError."""
         if not self._binds:
             self._burst_began = time.monotonic()
         self._binds += 1
@@ -70,7 +70,7 @@ class SchedulerClient(Kube):
         try:
             await super().bind(*target, node, annotations=annotations, uid=uid)
         except (Conflict, NotFound):
-            with suppress(TimeoutError):  # the next decision uses what is known by then
+            with suppress(TimeoutError):  # the next decision uses the view as it is then
                 async with asyncio.timeout(CONFLICT_TIMEOUT_S):
                     await self._wait_until_settled(target, uid)
             raise
@@ -88,8 +88,8 @@ class SchedulerClient(Kube):
                     await self._choose_node_of_claim(claim_key, node)
                     break
                 except NotFound:
-                    break  # it was deleted a moment ago: the kubelet says so
-                except Conflict:  # another pod of the gang has written a node, or somebody something else
+                    break  # it was just deleted: the kubelet reports that
+                except Conflict:  # a concurrent write, perhaps of the node for another pod of the gang
                     if attempt + 1 == CLAIM_ATTEMPTS:
                         raise
 
@@ -121,7 +121,7 @@ class SchedulerClient(Kube):
 
 
 def is_settled(pod: Object | None, pod_uid: str) -> bool:
-    """Whether nobody can bind the pod of this uid any more: it is bound, on its way out, or gone."""
+    """Whether the pod of this uid can no longer be bound: it is bound, being deleted, or gone."""
     if pod is None or (pod_uid and uid(pod) != pod_uid):
         return True
     return bool(dig(pod, "spec.nodeName")) or is_deleting(pod)

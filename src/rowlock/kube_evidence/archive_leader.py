@@ -1,6 +1,6 @@
 """One of several servers of a real cluster writes the archive that they share: the holder of a Lease.
 
-The others read what it writes, and follow the logs of pods as it does, so that the next leader has what the last one had not written yet.
+The others read what it writes and also follow the pods' logs, so that the next leader has what the last one had not written yet.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rowlock.kube.rights import ARCHIVE_LEASE
 
 log = logging.getLogger(__name__)
 OWN_DISK_S = 20.0
-"""Seconds for which a leader's own disk may take nothing before another server shall lead."""
+"""Seconds that writes to the leader's own disk may fail before it gives up leadership."""
 _LOOK_S = 1.0
 """Seconds between two looks at the disk."""
 
 _LAST_WRITES_S = 3.0
-"""Seconds for what a leader still has when its time is over: nobody else may begin for five."""
+"""Seconds for a leader's last writes at the end of its term: another server cannot lead for five more."""
 
 
 class ArchiveLeader:
@@ -53,7 +53,8 @@ class ArchiveLeader:
         await supervise("the election of who writes the archive", take_part)
 
     async def _until_disk_is_bad(self) -> None:
-        """A storage that takes nothing is everybody's trouble; a disk of this machine is its own, and others can write."""
+        """Return when this machine's disk has failed for `OWN_DISK_S`. Failures of the shared storage do not count: all servers have
+        them."""
         while self._archive.own_trouble_s < OWN_DISK_S:
             await asyncio.sleep(_LOOK_S)
         log.warning("another server shall write: %s", self._archive.problem)

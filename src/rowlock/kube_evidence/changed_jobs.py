@@ -1,4 +1,4 @@
-"""Which jobs have changed since somebody looked, for those who look at each job again when it has."""
+"""The set of jobs that have changed since a reader last took it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class ChangedJobs:
         cache.subscribe(self.note)
 
     def note(self, uid: str) -> None:
-        """Something about this job has changed; "" stands for what belongs to none."""
+        """Record that this job, or something that belongs to it, has changed. An empty `uid` is ignored."""
         if uid:
             self._changed[uid] = None
             self._wakeup.set()
 
     def note_all(self) -> None:
-        """All that the cache knows, as a start needs it."""
+        """Record all jobs in the cache, for a reader's start."""
         for uid in self._cache.job_uids():
             self.note(uid)
 
     async def take(self, gather: float = 0.0) -> list[str]:
-        """Wait for a change, and `gather` seconds for more."""
+        """Wait for a change, then `gather` seconds for more. Returns the uids of the changed jobs."""
         await self._wakeup.wait()
         if gather:
             await asyncio.sleep(gather)

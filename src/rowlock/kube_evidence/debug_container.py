@@ -1,7 +1,7 @@
 """Debug containers: ephemeral containers of an image that has Python and py-spy, for pods whose own images lack them.
 
-One shares the processes of the pod's first container and only sleeps; what looks is run in it by exec. It is added with the caller's
-rights. No ephemeral container can be removed from a pod, so one that runs is used again, and their number is bounded.
+It shares the process namespace of the pod's first container and only sleeps; the probe is run in it by exec. It is added with the caller's
+rights. Ephemeral containers cannot be removed from a pod, so a running one is reused, and their number is limited.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rowlock.kube.client import Kube
 from rowlock.objects import Object
 
 MAX_CONTAINERS = 5
-"""Debug containers that one pod gets in its life."""
+"""Maximum of debug containers over the lifetime of a pod."""
 START_S = 15.0
-"""Seconds that one may take until it runs, with the pull of its image."""
+"""Seconds to wait for a debug container to run, including the pull of its image."""
 SLEEP_S = 600
-"""Seconds that it lives."""
+"""Seconds after which a debug container exits."""
 PYTHON = ("python3", "-I", "-S", "-c")
 SUBRESOURCE = "ephemeralcontainers"
 _PREFIX = "rowlock-debug-"
@@ -30,24 +30,24 @@ _POLL_S = 0.25
 _TRIES = 3
 _STARTING = ("", "ContainerCreating", "PodInitializing")
 _NEVER_BEGAN = ("StartError", "ContainerCannotRun")
-"""Ends of containers whose program is not in the image: another one would end in the same way."""
+"""Termination reasons if the image lacks the program: another container of this image would fail in the same way."""
 
 
 class NoDebugContainer(Exception):
-    """Why a pod has none, as a part of a sentence."""
+    """Why a pod has no debug container, as a part of a sentence."""
 
 
 class DebugContainers:
-    """Of one image, for all pods. One per server."""
+    """Debug containers of one image, for all pods. One instance per server."""
 
     def __init__(self, image: str) -> None:
         self._image = image
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By the pods' uids: concurrent calls for a pod share one container."""
+        """Uid of a pod → its lock, so that concurrent calls for a pod share one container."""
 
     async def ensure_running(self, kube: Kube, pod: Object, deadline: float) -> str:
-        """The name of a debug container that runs in the pod, added where there is none. It takes `START_S` at most, and ends at
-        `deadline` (of the loop's clock) at the latest. Raises NoDebugContainer."""
+        """The name of a debug container that runs in the pod, added if there is none. Waits `START_S` at most, and not beyond `deadline`
+        (in the event loop's time). Raises NoDebugContainer."""
         if any(pod["spec"].get(name) for name in ("hostPID", "shareProcessNamespace")):
             raise NoDebugContainer("it would see processes of other containers too (hostPID or shareProcessNamespace)")
         clock = asyncio.get_running_loop().time
@@ -71,7 +71,7 @@ class DebugContainers:
             raise NoDebugContainer(_shorten(error.message)) from error
 
     async def _ensure_added(self, kube: Kube, pod: Object) -> str:
-        """Two servers that add one at the same time choose the same name, and what they write is the same. Raises ApiError."""
+        """The name of a usable debug container, added if needed. Concurrent servers write the same container. Raises ApiError."""
         tries = _TRIES
         while True:
             current = await _read(kube, pod)
@@ -86,11 +86,11 @@ class DebugContainers:
                 tries -= 1
                 if not tries:
                     raise
-                continue  # somebody wrote first, or has taken the name
+                continue  # a concurrent write, or the name is taken
             return str(container["name"])
 
     def _find_usable(self, pod: Object) -> str:
-        """One of this image that runs or begins; "" where there is none. Raises NoDebugContainer where another one would be in vain."""
+        """A debug container of this image that runs or starts, else "". Raises NoDebugContainer if a new one would fail too."""
         ends = {
             str(one["name"]): _state_of(pod, str(one["name"])).get("terminated")
             for one in _ours(pod)
@@ -104,7 +104,7 @@ class DebugContainers:
         return ""
 
     def _make_container(self, pod: Object) -> Object:
-        """Root with SYS_PTRACE, which is what reading another container's processes takes."""
+        """A container spec with root and SYS_PTRACE, which are needed to read another container's processes. Raises NoDebugContainer."""
         before = _ours(pod)
         if len(before) >= MAX_CONTAINERS:
             raise NoDebugContainer(f"the pod has had {MAX_CONTAINERS}, and none can be removed from it")
@@ -121,7 +121,7 @@ class DebugContainers:
 
 
 async def _read(kube: Kube, pod: Object) -> Object:
-    """The pod as it is now. Raises ApiError, and NoDebugContainer where another one has its name."""
+    """The pod's current object. Raises ApiError, and NoDebugContainer if the pod was replaced by another of the same name."""
     found = await kube.get(POD, objects.namespace(pod), objects.name(pod))
     if objects.uid(found) != objects.uid(pod):
         raise NoDebugContainer("the pod has gone")
@@ -129,7 +129,7 @@ async def _read(kube: Kube, pod: Object) -> Object:
 
 
 def _ours(pod: Object) -> list[dict[str, Any]]:
-    """The debug containers of rowlock that a pod has, in the order in which they were added; the API server puts new ones in front."""
+    """The pod's debug containers of rowlock, oldest first. The API server lists the newest first."""
     all_of_pod: list[dict[str, Any]] = objects.dig(pod, "spec.ephemeralContainers", [])
     found = [one for one in all_of_pod if re.fullmatch(rf"{_PREFIX}[0-9]{{1,9}}", str(one.get("name")))]
     return sorted(found, key=_number_of)
@@ -145,7 +145,7 @@ def _state_of(pod: Object, container: str) -> dict[str, Any]:
 
 
 def _explain_waiting(state: dict[str, Any], image: str) -> str:
-    """What one that does not run yet waits for. Raises NoDebugContainer where it will not run soon."""
+    """What a debug container that does not run yet waits for. Raises NoDebugContainer if it has ended or cannot start."""
     if end := state.get("terminated"):
         raise NoDebugContainer(_explain_end(end, image))
     waiting = state.get("waiting") or {}
@@ -174,5 +174,5 @@ def _explain_refusal(message: str) -> str:
 
 
 def _shorten(message: str) -> str:
-    """A part of a sentence: the API server and container runtimes write several lines."""
+    """The message as one line of at most 300 characters: the API server and container runtimes write several lines."""
     return " ".join(message.split())[:300]

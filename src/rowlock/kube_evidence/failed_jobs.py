@@ -1,7 +1,7 @@
-"""Stops what still runs of a failed job that was submitted through rowlock, unless the submit asked for another cleanPodPolicy.
+"""Stops the running pods of a failed job that was submitted through rowlock, unless the submit set a cleanPodPolicy.
 
 When a job has failed, training operator 1.9.4 leaves its pods: they hold their GPUs, and with `OnFailure` their node starts the failed
-program again and again. Any server may do this, and several may: it is one patch, always the same.
+program again and again. Several servers may do this at once: the patch is always the same.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class FailedJobs:
         self._changed.note_all()
         while True:
             for uid in await self._changed.take():
-                if not await self._stop(uid):  # and others need not wait for this one
+                if not await self._stop(uid):  # retried later, so that other jobs do not wait
                     asyncio.get_running_loop().call_later(_RETRY_S, self._changed.note, uid)
 
     async def _stop(self, uid: str) -> bool:
-        """False where it has to be tried again."""
+        """Patch the job if it has failed. False if that must be retried."""
         job = self._cache.job(uid)
         patch = failed_job_patch(job) if job is not None and not objects.is_deleting(job) else None
         if job is None or patch is None:

@@ -1,7 +1,7 @@
-"""The file of a log that is being followed: it grows with the stream, and a broken stream goes on behind its last line.
+"""The file of a log that is being followed: chunks of the stream are appended, and a new stream continues after the last line.
 
-An API server begins a log again at a whole second, so what comes twice is left out by its time stamps. A file that was
-left by a server that was killed goes on in the same way.
+An API server resumes a log only at a whole second, so lines that arrive twice are dropped by their time stamps. The file of a server that
+was killed is continued in the same way.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from pathlib import Path
 from rowlock import objects
 
 MAX_BYTES = 50 << 20
-"""Of one life's log; when it is longer the first half is given up, as kubelets do."""
+"""Maximum size of the log of one run of a container. Beyond it the first half is dropped, as kubelets do."""
 _TAIL = 1 << 16
 
 
 class FollowedLog:
-    """Lines `time text` in a file. `begin` before each stream, then `append` what comes. Its methods wait for the disk."""
+    """A file of lines `time text`. Call `begin` before each stream, then `append` with each chunk. Both block on the disk."""
 
     def __init__(self, path: Path, max_bytes: int = MAX_BYTES) -> None:
         self.path, self._max_bytes = path, max_bytes
         self._last, self._known = b"", 0
-        """The stamp of the last line that was there when the stream began, and how many lines have it."""
+        """The time stamp of the last line when the stream began, and how many lines with this stamp have yet to be skipped."""
         self._rest = b""
-        """The beginning of a line, while lines are compared."""
+        """The beginning of an incomplete line while known lines are skipped."""
 
     def begin(self) -> float | None:
-        """Get ready for a stream: the second from which it must begin; None = from the start. Raises OSError."""
+        """Prepare for a stream. Returns its start time (seconds since the epoch); None = from the start of the log. Raises OSError."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._rest, self._last, self._known = b"", b"", 0
         try:
@@ -44,13 +44,13 @@ class FollowedLog:
         lines = tail[:whole].splitlines()
         stamp = _stamp_of(lines[-1]) if lines else b""
         if not stamp:
-            os.truncate(self.path, 0)  # what is there has no times to go on behind: the stream brings it again
+            os.truncate(self.path, 0)  # no time stamp to resume from: the stream starts over
             return None
         self._last, self._known = stamp, sum(_stamp_of(line) == stamp for line in lines)
         return float(int(objects.seconds(stamp.decode())))
 
     def append(self, chunk: bytes) -> None:
-        """What the stream brought. Raises OSError."""
+        """Append a chunk of the stream, without lines that are already in the file. Raises OSError."""
         if self._last:
             chunk = self._leave_out_known(chunk)
         if not chunk:
@@ -62,7 +62,7 @@ class FollowedLog:
             self._give_up_first_half(size)
 
     def _leave_out_known(self, chunk: bytes) -> bytes:
-        """The part of a chunk that is behind the last line that is there."""
+        """The part of the stream that comes after the last line of the file."""
         text = self._rest + chunk
         position = 0
         while (end := text.find(b"\n", position)) >= 0:
@@ -91,7 +91,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _stamp_of(line: bytes) -> bytes:
-    """The RFC 3339 time before a line; b"" where there is none."""
+    """The RFC 3339 time at the start of a line; b"" if there is none."""
     stamp = line.partition(b" ")[0]
     with contextlib.suppress(ValueError):
         if stamp[10:11] == b"T" and objects.seconds(stamp.decode("ascii", "replace")):
@@ -104,6 +104,6 @@ def _is_later(stamp: bytes, other: bytes) -> bool:
 
 
 def _comparable(stamp: bytes) -> tuple[int, bytes]:
-    """Nodes write up to nine digits below the second, some in their own time zone; a float has six."""
+    """A sort key of a time stamp. Nodes write up to nine fractional digits, some in their own time zone; a float holds only six."""
     fraction = stamp[20:].rstrip(b"Z").partition(b"+")[0] if stamp[19:20] == b"." else b""
     return int(objects.seconds(stamp.decode())), fraction[:9].ljust(9, b"0")

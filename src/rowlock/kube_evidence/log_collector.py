@@ -1,9 +1,9 @@
-"""Takes the logs of jobs' pods on a real cluster into the archive, before the pods are gone.
+"""Collects the logs of jobs' pods on a real cluster into the archive, before the pods are deleted.
 
-The training operator deletes workers as soon as the master ends, and with a pod goes its log. So every life of a container
-is followed from its start into a file (`following/<pod uid>.<container>.<number>/`), which the archive takes when the life is over. Beyond
-`MAX_STREAMS` at once a log is read when its pod has ended or is being deleted. Whenever this process dies, the next one finds
-the files, and goes on where they end as long as the pods are there.
+The training operator deletes workers as soon as the master ends, and their logs with them. So the log of each life (one run of a container)
+is followed from its start into a file (`following/<pod uid>.<container>.<number>/`), which is handed to the archive when the life is over.
+Beyond `MAX_STREAMS` concurrent streams a log is read when its pod has ended or is being deleted. After a crash the next process finds the
+files and continues them while the pods exist.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ from rowlock.rest.informers import InformerCache
 log = logging.getLogger(__name__)
 
 MAX_STREAMS, MAX_LAST_STREAMS = 1000, 1000
-"""Logs that are followed at once, each over a connection; and as many more of pods that are being deleted: a cluster may lose
-ten thousand of them in one moment."""
+"""Maximum of logs followed at once, each over a connection of its own; and of further ones for pods that are being deleted, which may be
+ten thousand at once."""
 _MAX_READERS = 32
-"""Logs of pods that have ended, read at once."""
+"""Maximum of logs of ended lives that are read at once."""
 _GATHER = 0.02
-"""Seconds in which changes of pods gather."""
+"""Seconds to gather changes of pods before they are handled."""
 _FIRST_RETRY, _NODE_RETRY, _LONGEST_RETRY = 0.2, 2.0, 60.0
-"""Seconds: first, where a container has not begun to write; first, where its node cannot be reached, which takes longer; and most."""
+"""Retry delays in seconds: the first one; the first one if the node cannot be reached, which takes longer; and the maximum."""
 STREAMS_PER_SECOND, STREAMS_AT_ONCE = 100, 4
-"""When this server starts, or the API server comes back, all streams begin, each with a TLS handshake of some milliseconds: so many a
-second, and so many in one turn of the event loop."""
+"""Rate (per second) and burst of new streams. All begin when this server starts or the API server comes back, each with a TLS handshake of
+some milliseconds."""
 LAST_PER_SECOND, LAST_AT_ONCE = 250, 16
-"""The same for those whose pods are being deleted: they do not wait behind the others, and a handshake of each still fits."""
+"""The same for pods that are being deleted: they must not wait behind the others."""
 _MAX_TRIES_AFTER_END = 5
 LINGER_S = 30.0
-"""Seconds without a line after which a log that is followed is taken to have ended, once its container has, or its pod is gone: a node
-that was lost may never end it."""
+"""Once its container has ended or its pod is gone, a followed log without a line for so many seconds counts as complete: a lost node may
+never end the stream."""
 _SHORT = 3.0
-"""Seconds of a life that may be over, and the next one begun, before a request for its log arrives."""
+"""A life of at most so many seconds may be over, and the next one begun, before a request for its log arrives."""
 _FOLLOWING = "following"
 _FACTS = "pod.json"
 _AGAIN = ".again"
@@ -78,7 +78,7 @@ class LifeId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerLife:
-    """The same, and whose it is."""
+    """A life, its pod and job, and its state when it was read from the pod's status."""
 
     id: LifeId
     namespace: str
@@ -86,11 +86,11 @@ class ContainerLife:
     job_uid: str
     is_over: bool
     is_leaving: bool
-    """It is over, or its pod is being deleted: the last moment to read it."""
+    """It is over, or its pod is being deleted: its log must be read now."""
     is_previous: bool = False
-    """Its container has been started again."""
+    """Its container was restarted, so its log is the "previous" one."""
     is_short: bool = False
-    """It was over before who asked for its log could be sure to get its own, and not that of the next life."""
+    """It lasted at most `_SHORT` seconds, so a request for its log may have returned that of the next life."""
 
 
 def _life_of(log: AsideLog | LogRecord) -> LifeId:
@@ -98,7 +98,7 @@ def _life_of(log: AsideLog | LogRecord) -> LifeId:
 
 
 def lives_of(pod: Object, job_uid: str) -> Iterator[ContainerLife]:
-    """The lives whose logs the pod's node has: the last of each container, and the one before it."""
+    """The lives whose logs are still on the pod's node: the current or last one of each container, and the one before it."""
     containers = {container["name"] for container in objects.dig(pod, "spec.containers", [])}
     is_leaving = objects.is_deleting(pod)
     for status in objects.dig(pod, "status.containerStatuses", []):
@@ -126,34 +126,34 @@ class LogCollector:
     def __init__(
         self, api: Api, cache: InformerCache, archive: Archive, wait_for_answer: Callable[[], Awaitable[None]]
     ) -> None:
-        """`wait_for_answer` returns when the cluster answers: while it does not, one asks, and not everyone who follows a log."""
+        """`wait_for_answer` returns when the cluster answers, so that during an outage one probe asks instead of every follower."""
         self._api, self._cache, self._archive, self._wait_for_answer = api, cache, archive, wait_for_answer
         self._directory = archive.directory / _FOLLOWING
         self._tasks: dict[LifeId, asyncio.Task[None]] = {}
         self._taken: dict[str, set[LifeId]] = {}
-        """By the uid of the pod: what is in the archive, or on its way."""
+        """Uid of a pod → its lives that are being read or were handed to the archive."""
         self._read_again: dict[str, set[LifeId]] = {}
-        """By the uid of the pod: short lives whose log was read once more, when it could be no other's."""
+        """Uid of a pod → its short lives whose log was read a second time, as the "previous" one, which is unambiguous."""
         self._left: dict[str, list[AsideLog]] = {}
-        """By the uid of the job: what an earlier process followed, until it is followed again or can be by nobody."""
+        """Uid of a job → files of an earlier process, until they are followed again or handed to the archive."""
         self._present: dict[str, set[str]] = {}
-        """By the uid of the job: its pods when it was looked at."""
+        """Uid of a job → uids of its pods when it was last examined."""
         self._changed = ChangedJobs(cache)
         self._postponed: dict[bool, dict[str, None]] = {False: {}, True: {}}
-        """Jobs with pods that nobody follows, since too many are followed: those whose pods go on, and those whose pods are leaving."""
+        """Jobs with logs that are not followed yet because of the limits, by whether their pods are being deleted (`is_leaving`)."""
         self._refusals = LogRefusals()
         self._readers = asyncio.Semaphore(_MAX_READERS)
         self._pace = TokenBucket(STREAMS_PER_SECOND, STREAMS_AT_ONCE)
         self._last_pace = TokenBucket(LAST_PER_SECOND, LAST_AT_ONCE)
         self._followed: set[LifeId] = set()
-        """Those of `_tasks` that were not over when they began: of others, few are read at once."""
+        """Lives of `_tasks` that were not over when their task began; these count against the limits."""
         self._waiting: dict[LifeId, asyncio.Event] = {}
-        """Those that wait until they are asked for; set when their last moment comes."""
+        """Lives whose task is pausing; the event is set when their log must be read now."""
         self._streams: dict[LifeId, asyncio.Timeout] = {}
-        """Those that are followed now; each has a limit once its life is over."""
+        """Lives that are being streamed → their timeout, which is set once the life is over."""
 
     async def run(self) -> None:
-        """Until cancelled; files of logs that are still followed then stay for the next start."""
+        """Collect logs until cancelled. Files of logs that are still followed stay for the next start."""
         await self._cache.wait_until("", self._cache.knows_runs, None)
         await self._take_leftovers()
         self._changed.note_all()
@@ -172,7 +172,7 @@ class LogCollector:
     # ------------------------------------------------------------ looks
 
     def _look(self, job_uid: str) -> None:
-        """Begin to follow what has begun; forget what is gone."""
+        """Start a task for each new life of the job's pods; forget pods that are gone."""
         pods = self._cache.pods_of(job_uid) if self._cache.job(job_uid) else []
         present = {objects.uid(pod) for pod in pods}
         for uid in self._present.get(job_uid, set()) - present:
@@ -206,14 +206,14 @@ class LogCollector:
             self._settle_left(left, present, postponed)
 
     def _note_postponed(self) -> None:
-        """Look again at as many jobs as there are places for their pods: all of them, each time a log ends, would be a processor's work
-        with ten thousand pods."""
+        """Examine as many postponed jobs as streams are free. Examining all of them each time a log ends would keep a CPU busy with ten
+        thousand pods."""
         for is_leaving, jobs in self._postponed.items():
             for uid in itertools.islice(jobs, self._free_places(is_leaving)):
                 self._changed.note(uid)
 
     def _free_places(self, is_leaving: bool) -> int:
-        """How many more logs may be followed, of pods that go on or of pods that are leaving."""
+        """How many more logs may be followed: the limit is higher for pods that are being deleted."""
         return max(0, MAX_STREAMS + is_leaving * MAX_LAST_STREAMS - len(self._followed))
 
     def _expect_end(self, id: LifeId) -> None:
@@ -222,17 +222,17 @@ class LogCollector:
             limit.reschedule(asyncio.get_running_loop().time() + LINGER_S)
 
     def _settle_left(self, left: AsideLog, present: set[str], postponed: set[LifeId]) -> None:
-        """Hand over what an earlier process followed, unless somebody goes on with it now, or may later."""
+        """Hand a file of an earlier process to the archive, unless a task continues it now or may do so later."""
         life, begun = _life_of(left), self._read_again if left.is_correction else self._taken
         if life in begun.get(life.pod_uid, ()):
-            return  # its follower hands it over
+            return  # its task hands it over
         if life in postponed or (left.is_correction and life.pod_uid in present):
             self._left.setdefault(left.owner, []).append(left)
         else:
             self._archive.take_log(left)
 
     def _must_read_again(self, life: ContainerLife) -> bool:
-        """Whether the log of a short life may be that of the next one: "the previous log" can be no other's."""
+        """Whether to read the log of a short life again as the "previous" log, because the first reading may have been of the next life."""
         again = self._read_again.setdefault(life.id.pod_uid, set())
         if not (life.is_previous and life.is_short) or life.id in again or life.id in self._tasks:
             return False
@@ -240,44 +240,44 @@ class LogCollector:
         return True
 
     async def _keep(self, life: ContainerLife) -> None:
-        """One life's log, from its start to its end, into the archive."""
+        """The task of one life: read its log to its end and hand it to the archive."""
         is_again = life.id in self._read_again.get(life.id.pod_uid, ())
         path = self._path(life.id, again=is_again)
         try:
             if not life.is_over or is_again or not await self._is_archived(life):
                 await self._follow(life, path)
                 self._hand_over(life, path, is_again=is_again)
-        except Exception as error:  # noqa: BLE001 (one log that cannot be kept costs no other)
+        except Exception as error:  # noqa: BLE001 (a failure with one log must not stop others)
             ERRORS.report("a log of a pod", error, "it is not kept in the archive")
         finally:
             self._tasks.pop(life.id, None)
             self._followed.discard(life.id)
             if not is_again:
-                self._changed.note(life.job_uid)  # it may have been short
+                self._changed.note(life.job_uid)  # if it was short, its log must be read again
             self._note_postponed()
 
     async def _is_archived(self, life: ContainerLife) -> bool:
         try:
             records = await self._archive.read(database.read_logs, life.job_uid)
         except (FileNotFoundError, sqlite3.Error, UnusableArchive):
-            return False  # it is being made, or says itself what is wrong with it
+            return False  # it is being created, or reports its problem itself
         return any(_life_of(record) == life.id for record in records)
 
     # ------------------------------------------------------------ one log
 
     def _path(self, life: LifeId, *, again: bool) -> Path:
-        """A directory for each reading: the archive removes that of the first when it has it."""
+        """The file of a life's log. The second reading has a directory of its own, because the archive deletes the first one's."""
         name = f"{life.container}.{life.number}"
         return self._directory / f"{life.pod_uid}.{name}{_AGAIN if again else ''}" / f"{name}.log"
 
     async def _follow(self, life: ContainerLife, path: Path) -> None:
-        """Returns when all that there is of it is in its file."""
+        """Stream the log into its file, with retries. Returns when it is complete or cannot be read any more."""
         file, failures, tries_after_end, is_noted = FollowedLog(path), 0, 0, False
         while True:
             await self._wait_for_answer()
             if not life.is_over and (life.is_leaving or await self._pause(life, self._pace.reserve())):
                 await asyncio.sleep(self._last_pace.reserve())
-            if not is_noted:  # not before its turn: a thousand begin to wait at once
+            if not is_noted:  # after the pause, since a thousand tasks may start at once
                 await asyncio.to_thread(_write_facts, path.parent, life)
                 is_noted = True
             is_over, first_retry = self._is_over(life), _FIRST_RETRY
@@ -286,17 +286,17 @@ class LogCollector:
                     is_cut = await self._stream(life, file, is_over=is_over)
                 self._refusals.note_shown(life.namespace)
                 if is_cut and self._status(life) is not None:
-                    continue  # what is left of it is read without following
+                    continue  # the rest is read without following
                 if is_over or self._is_over(life):
                     return
             except (NotFound, BadRequest):
                 self._refusals.note_shown(life.namespace)
                 if is_over or self._is_over(life):
-                    return  # its node has nothing of it any more
+                    return  # the node no longer has the log
             except (Forbidden, Unauthorized) as error:
                 self._say_refused(error)
                 if self._status(life) is None:
-                    return  # nobody can be shown it any more
+                    return  # the pod is gone, and its log with it
                 await self._refusals.wait(life.namespace)
                 continue
             except ApiError as error:
@@ -307,10 +307,10 @@ class LogCollector:
                     return
             failures += 1
             delay = back_off(failures, first_retry, _LONGEST_RETRY)
-            await self._pause(life, delay * random.uniform(0.75, 1.25))  # not all pods of a node at once
+            await self._pause(life, delay * random.uniform(0.75, 1.25))  # spread the pods of a node
 
     async def _pause(self, life: ContainerLife, seconds: float) -> bool:
-        """Wait so long, or until it becomes the last moment to read it; whether that came."""
+        """Wait so many seconds, or until the log must be read now. True in the latter case."""
         last_moment = self._waiting[life.id] = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):
@@ -328,7 +328,7 @@ class LogCollector:
             )
 
     async def _stream(self, life: ContainerLife, file: FollowedLog, *, is_over: bool) -> bool:
-        """Whether it was cut, because it did not end though the life is over."""
+        """Read one stream into the file. True if it was cut after `LINGER_S`, because it did not end though the life is over."""
         since = await asyncio.to_thread(file.begin)
         options = LogOptions(
             life.id.container, follow=not is_over, previous=self._is_previous(life), since=since, timestamps=True
@@ -354,7 +354,7 @@ class LogCollector:
         return False
 
     def _status(self, life: ContainerLife) -> ContainerLife | None:
-        """The life as the cache shows it now; None when its pod is gone, or started twice since."""
+        """The life by the cache's current state; None if its pod is gone or its container was restarted twice since."""
         pods = self._cache.pods_of(life.job_uid)
         pod = next((pod for pod in pods if objects.uid(pod) == life.id.pod_uid), None)
         return next((one for one in lives_of(pod, life.job_uid) if one.id == life.id), None) if pod else None
@@ -375,8 +375,7 @@ class LogCollector:
     # ------------------------------------------------------------ after a start
 
     async def _take_leftovers(self) -> None:
-        """Hand over what an earlier process followed and nobody can follow any more; the rest waits for the first look at its
-        job, since its pod may go before."""
+        """Hand the files of an earlier process whose pods are gone to the archive. The others wait until their job is examined."""
         found = await asyncio.to_thread(_find_leftovers, self._directory)
         present = {objects.uid(pod) for pod in self._cache.pods()}
         for left in found:
@@ -388,7 +387,7 @@ class LogCollector:
 
 
 class _Free:
-    """Stands where no semaphore is wanted."""
+    """A context manager that does nothing, in place of a semaphore."""
 
     async def __aenter__(self) -> None: ...
 
@@ -401,7 +400,7 @@ async def _as_generator(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
 
 
 def _write_facts(directory: Path, life: ContainerLife) -> None:
-    """Whose the log in this directory is, for the next start."""
+    """Write the owner (pod and job) of the log in this directory, for the next start."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = {"namespace": life.namespace, "pod": life.pod, "uid": life.id.pod_uid, "job": life.job_uid}
     new = directory / f"{_FACTS}.new"
@@ -428,7 +427,7 @@ def _find_leftovers(directory: Path) -> list[AsideLog]:
 
 
 def read_kept_log(archive: Archive, namespace: str, pod: str, options: LogOptions) -> AsyncIterator[bytes]:
-    """What the last pod of this name of the job `options.owner` wrote. Raises NotFound."""
+    """The archived log of the newest pod of this name of the job `options.owner` (uid). Raises NotFound when it is iterated."""
 
     async def read() -> AsyncIterator[bytes]:
         try:

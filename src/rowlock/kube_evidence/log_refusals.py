@@ -1,5 +1,5 @@
-"""Logs that the cluster refuses to show: a right was taken away, or the server's credentials count no longer. Both may come back, and as long as
-the pods are there their logs are not lost; so followers ask again, a few at a time."""
+"""Logs that the cluster refuses to show, because a right was revoked or the server's credentials are no longer valid. Both may come back,
+and the logs are not lost while the pods exist. So followers retry, a few at a time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 ASK_AGAIN_S, LONGEST_S = 5.0, 60.0
-"""Seconds between two questions of one namespace; and the longest that one follower waits, however many there are."""
+"""Seconds between two retries in one namespace; and the longest wait of one follower, however many there are."""
 PER_SECOND = 1.0
-"""Questions of all namespaces together at most, while fewer followers wait than would take `LONGEST_S`."""
+"""Maximum rate of retries in all namespaces together. `LONGEST_S` takes precedence when very many followers wait."""
 
 
 @dataclass(slots=True)
@@ -23,15 +23,15 @@ class _Refused:
 
 
 class LogRefusals:
-    """`wait` before a log is asked for again; `note_shown` when there was any other answer."""
+    """Call `wait` before a refused log is requested again, and `note_shown` after any other answer."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        """`clock`: the event loop's, unless a test has one."""
+        """`clock`: returns seconds; by default the event loop's time."""
         self._clock = clock
         self._refused: dict[str, _Refused] = {}
 
     def __bool__(self) -> bool:
-        """Whether any is refused now."""
+        """Whether logs of any namespace are refused now."""
         return bool(self._refused)
 
     def note_shown(self, namespace: str) -> None:
@@ -40,7 +40,7 @@ class LogRefusals:
             refused.shown.set()
 
     def next_turn(self, namespace: str) -> float:
-        """When one more follower, which was refused, asks again."""
+        """Schedule the retry of one more refused follower. Returns its time on the clock, in seconds."""
         now = self._clock() if self._clock else asyncio.get_running_loop().time()
         refused = self._refused.setdefault(namespace, _Refused(now))
         pause = max(ASK_AGAIN_S, len(self._refused) / PER_SECOND)
@@ -48,7 +48,7 @@ class LogRefusals:
         return refused.next_question
 
     async def wait(self, namespace: str) -> None:
-        """Until it is this follower's turn, or logs of the namespace are shown."""
+        """Wait for this follower's turn, or until logs of the namespace are shown again."""
         turn = self.next_turn(namespace)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(turn):

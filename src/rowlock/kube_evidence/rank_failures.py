@@ -1,7 +1,7 @@
-"""How ranks of a job on a real cluster failed: from the statuses of its pods and the ends of their logs, gone ones included.
+"""How ranks of a job on a real cluster failed, from the statuses of its pods and the ends of their logs, deleted pods included.
 
-A status has the container's termination message, which is torch's error file where `TORCHELASTIC_ERROR_FILE` names it. What `rowlock why`
-says there of ranks that ended; those that run are `rank_observer.py`'s.
+A status has the container's termination message, which is torch's error file if `TORCHELASTIC_ERROR_FILE` points to it. `rowlock why` shows
+this for ended ranks; running ranks are examined by `rank_observer.py`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from rowlock.workloads.frameworks import replica_specs
 _TAIL_LINES = 200
 _TAIL_BYTES = 64 << 10
 _READ_TIMEOUT = 5.0
-"""Seconds for all the logs that are read: a node that does not answer must not keep the caller waiting."""
+"""Timeout in seconds for reading all logs together, so that a node that does not answer cannot block the caller."""
 _MAX_LOGS = 64
 _STOP_SIGNALS = (128 + 9, 128 + 15)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEnd:
-    """A run of a container that ended badly."""
+    """A run of a container that ended with a non-zero exit code."""
 
     pod: Object
     container: str
@@ -54,7 +54,7 @@ class ContainerEnd:
 
 
 def find_bad_ends(pod: Object) -> Iterator[ContainerEnd]:
-    """Those that the pod's status still tells of: the last of each container, and the one before it."""
+    """The failed runs in the pod's status, which has the last two runs of each container."""
     for status in objects.dig(pod, "status.containerStatuses", []):
         count = int(status.get("restartCount") or 0)
         for word, number in (("state", count), ("lastState", count - 1)):
@@ -64,15 +64,15 @@ def find_bad_ends(pod: Object) -> Iterator[ContainerEnd]:
 
 
 class KubeDiagnostics:
-    """Answers as `diagnostics` does on one machine (`rest.call.Diagnose`)."""
+    """`rest.call.Diagnose` for a real cluster; `diagnostics` implements it for one machine."""
 
     def __init__(self, api: Api, archive: Archive) -> None:
         self._api, self._archive = api, archive
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
-        """The pods of a job (its uid) that are there: an informer cache's, once there is one."""
+        """Returns the existing pods of a job by its uid. Set to the informer cache's method once there is one."""
 
     async def diagnose(self, job: Object) -> dict[str, Any]:
-        """The incidents of a job: who failed first, and who then."""
+        """The incidents of a job: which rank failed first, and which ones after it."""
         uid = objects.uid(job)
         pods = {objects.uid(pod): pod for pod in await self._gone_pods(uid)}
         pods |= {objects.uid(pod): pod for pod in self.pods_of(uid)}
@@ -90,10 +90,10 @@ class KubeDiagnostics:
         try:
             return [record.body for record in await self._archive.read(database.read_pods, job_uid)]
         except (FileNotFoundError, sqlite3.Error, OSError, UnusableArchive):
-            return []  # there is no archive yet, or it says itself what is wrong with it
+            return []  # there is no archive yet, or it reports its problem itself
 
     async def _read_tails(self, job_uid: str, ends: list[ContainerEnd]) -> list[str]:
-        """The end of each log; "" where it cannot be read in time."""
+        """The end of each log; "" if it cannot be read within `_READ_TIMEOUT`."""
         tasks = [asyncio.create_task(self._read_tail(job_uid, end)) for end in ends]
         if tasks:
             await asyncio.wait(tasks, timeout=_READ_TIMEOUT)
@@ -145,8 +145,8 @@ def _failure_of(job: Object, end: ContainerEnd, log: str) -> RankFailure:
 
 
 def _find_end_error(log: str, message: str, signal: int) -> LoggedError | None:
-    """The error of a run that ended, from its log and its termination message. That may be torch's error file, which knows the error but
-    the time only to the second: where the log tells the same error it is taken from there."""
+    """The error of an ended run, from its log and its termination message. The latter may be torch's error file, which has the time only to
+    the second; so if the log has the same error, the log's version is returned."""
     logged, reported = find_error(log, signal), parse_report_text(message)
     if reported is not None and (logged is None or logged.kind != reported.kind):
         return reported

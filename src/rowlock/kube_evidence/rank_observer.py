@@ -1,9 +1,9 @@
-"""Where the running ranks of a job on a real cluster stand, for `why`: seen from inside their containers, by exec.
+"""Where the running ranks of a job on a real cluster are in their code, for `rowlock why`: examined inside their containers, by exec.
 
-Each pod is asked once, with the caller's rights. Where the image has py-spy and the container may trace its own programs, the
-answer has stacks; else it is asked from a debug container, where the server has an image for them (`debug_container.py`). Without that
-there are processes and what they use; where nobody may exec, or there is neither a shell nor Python, the time since the last line of the
-log is all that is known. The sentence says which it was.
+Each pod is probed once, with the caller's rights. If the image has py-spy and the container may trace its own processes, the answer has
+stacks; else the pod is probed from a debug container, if the server has an image for them (`debug_container.py`). Without one the answer
+has the processes and their usage. If exec is forbidden or the image has no shell, only the time since the last line of the log is known.
+The verdict's sentence says which it was.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from rowlock.objects import Object
 from rowlock.workloads import pods as ranks
 
 MAX_PODS = 64
-"""Pods of a job that are asked; of a larger one the first."""
+"""Maximum of pods of a job that are probed; the first ones of a larger job."""
 _AT_ONCE = 8
 _TIMEOUT_S = 20.0
 _LOOK_S = 40.0
-"""Seconds after which no pod is looked at from a debug container any more."""
+"""Seconds after which no pod is probed from a debug container any more."""
 _LOG_TIMEOUT_S = 5.0
 _NO_PYTHON = 44
-"""Exit code of `_FIND_PYTHON` where no process is Python's."""
+"""Exit code of `_FIND_PYTHON` if no process runs Python."""
 _FIND_PYTHON = (
     'for d in /proc/[0-9]*; do e=$(readlink "$d/exe" 2>/dev/null) || continue; case "${e##*/}" in python*|pypy*)'
     ' exec "$e" -I -S -c "$1";; esac; done; m=0; for d in /proc/[0-9]*; do p=${d#/proc/};'
     ' if [ "$p" -gt "$m" ] && [ "$p" -lt $$ ] && [ -n "$(tr -d \'\\0\' <"$d/cmdline" 2>/dev/null)" ]; then m=$p; fi; done;'
     f" tr '\\0' ' ' <\"/proc/$m/cmdline\"; exit {_NO_PYTHON}"
 )
-"""Runs a line by the Python that a process of the container runs: `python` may not be on the PATH. Without one it writes the command line of
-the process that began last."""
+"""Runs its argument with the Python executable of a process of the container, since `python` may not be on the PATH. Without such a process
+it prints the command line of the newest process."""
 _MAX_COMMAND = 80
 Answer = dict[str, Any]
 """`verdict` and `ranks` of `rest.call.Diagnose`."""
 
 
 class _Counters(msgspec.Struct):
-    """As `read_counters` of rank_probe.py says them."""
+    """The counters of `read_counters` in rank_probe.py."""
 
     cpu: float = 0.0
     own_cpu: float = 0.0
@@ -73,7 +73,7 @@ class _Counters(msgspec.Struct):
     in_timer: bool = False
 
     def as_activity(self, own_network: bool) -> Activity:
-        """`own_network`: the pod has one for itself; in the machine's everybody's bytes are counted."""
+        """`own_network`: the pod has its own network. The host network's counters include other programs and are left out."""
         return Activity(
             self.cpu,
             self.own_cpu,
@@ -89,7 +89,7 @@ class _Counters(msgspec.Struct):
 
 
 class _ProbedRank(msgspec.Struct):
-    """What `rank_probe.py` prints; the image may print anything in its place."""
+    """What `rank_probe.py` prints for a rank. Not trusted: the image may print anything instead."""
 
     pid: int
     number: str
@@ -112,7 +112,7 @@ class _ProbedRank(msgspec.Struct):
 
     @property
     def rendezvous(self) -> Rendezvous | None:
-        """What it waits for, where it waits for others to come."""
+        """The rendezvous that the rank waits in; None if it waits in none."""
         return parse_rendezvous(self.meeting) or torchrun_rendezvous(self.words, {"PET_NNODES": self.nnodes})
 
 
@@ -121,7 +121,7 @@ class _ProbeAnswer(msgspec.Struct):
 
 
 class RunInContainer(Protocol):
-    """As `run_in_container`."""
+    """The signature of `run_in_container`."""
 
     async def __call__(
         self, connection: Any, place: tuple[str, str, str], command: Sequence[str], timeout: float, stdin: bytes
@@ -129,7 +129,7 @@ class RunInContainer(Protocol):
 
 
 class _Seen(NamedTuple):
-    """The ranks of a container, or why they cannot be seen. `program`: what runs there where that is not Python."""
+    """The ranks of a container, or why they cannot be seen (`blind`). `program`: the command line of a container without Python."""
 
     ranks: tuple[_ProbedRank, ...] = ()
     blind: str = ""
@@ -138,7 +138,7 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _PodLook:
-    """What could be seen of one pod."""
+    """The probe's result for one pod. `silent`: seconds since the last line of its log."""
 
     pod: Object
     seen: _Seen
@@ -146,8 +146,8 @@ class _PodLook:
 
 
 def script_runner(script: bytes) -> str:
-    """A program of one line that runs the script on its standard input: a command goes into the request's address, and proxies refuse long
-    ones (nginx above 8 KiB)."""
+    """A one-line Python program that runs the script from its standard input. A command is part of the request's URL, and proxies refuse
+    long URLs (nginx above 8 KiB)."""
     return f"import sys;exec(sys.stdin.buffer.read({len(script)}))"
 
 
@@ -161,17 +161,17 @@ class RankObserver:
         run: RunInContainer = run_in_container,
         debug_image: str = "",
     ) -> None:
-        """`debug_image`: of debug containers; without one none are added."""
+        """`debug_image`: the image of debug containers; "" = add none."""
         self._clock, self._run = clock, run
         self._debug = DebugContainers(debug_image) if debug_image else None
         self.pods_of: Callable[[str], list[Object]] = lambda job_uid: []
-        """The pods of a job (its uid), in order of ranks: an informer cache's, once there is one."""
+        """Returns the pods of a job by its uid, in order of ranks. Set to the informer cache's method once there is one."""
         self._script = Path(rank_probe.__file__).read_bytes()
         self._runner = script_runner(self._script)
 
     async def observe(self, api: Api, job: Object) -> Answer:
-        """Every running rank of a job, looked at two to five times; no verdict where none runs. What is refused is no error: it is the reason why
-        nothing is seen."""
+        """Probe every running rank of a job, with two to five stack dumps each. `verdict` is None if no pod runs. A refused exec raises no
+        error: the answer has it as the reason."""
         kube = api.inner if isinstance(api, ReadYourWrites) else api
         running = [pod for pod in self.pods_of(objects.uid(job)) if _runs(pod)]
         if not running or not isinstance(kube, Kube):
@@ -183,7 +183,7 @@ class RankObserver:
                 return await self._look(kube, pod, deadline)
 
         looks = await asyncio.gather(*(look(pod) for pod in running[:MAX_PODS]))
-        # in a thread: what pods answer may be large, and reading it shall not hold up the event loop
+        # in a thread: answers may be large, and parsing them would block the event loop
         parts = await asyncio.to_thread(lambda: [self._observations(job, each) for each in looks])
         observations = [observation for part in parts for observation in part] + self._ended_ranks(job)
         verdict = judge_ranks(observations)
@@ -223,7 +223,7 @@ class RankObserver:
     async def _probe_from_debug_container(
         self, debug: DebugContainers, kube: Kube, pod: Object, deadline: float
     ) -> tuple[tuple[_ProbedRank, ...], str]:
-        """The ranks, and why they cannot be seen: "" where there are stacks."""
+        """(ranks, why they have no stacks); the reason is "" if they have."""
         try:
             name = await debug.ensure_running(kube, pod, deadline)
             seconds = min(_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
@@ -239,7 +239,7 @@ class RankObserver:
         return probed, f"the debug container sees no more: {reason}"
 
     async def _ask(self, kube: Kube, pod: Object, container: str, command: Sequence[str], seconds: float) -> _Seen:
-        """What the probe says in a container, or why it says nothing. Raises ApiError."""
+        """Run the probe in a container and return its answer, or why there is none. Raises ApiError."""
         place = objects.namespace(pod), objects.name(pod), container
         result = await self._run(kube.connection, place, command, seconds, self._script)
         if f"exit code {_NO_PYTHON}" in result.problem:
@@ -255,7 +255,7 @@ class RankObserver:
             return _Seen(blind="what the container answered cannot be read")
 
     async def _silent_seconds(self, kube: Kube, pod: Object) -> float:
-        """Since the last line of its log, else since its program began."""
+        """Seconds since the last line of the pod's log, or since its container started if there is none."""
         container = str(pod["spec"]["containers"][0]["name"])
         text = b""
         try:
@@ -271,7 +271,7 @@ class RankObserver:
         return max(0.0, self._clock() - (written or began or self._clock()))
 
     def _ended_ranks(self, job: Object) -> list[RankObservation]:
-        """The ranks whose pods have ended with 0: the others may wait for them."""
+        """The ranks whose pods have succeeded: the running ones may be waiting for them."""
         pods = [pod for pod in self.pods_of(objects.uid(job)) if objects.dig(pod, "status.phase") == "Succeeded"]
         return [
             RankObservation(
@@ -326,7 +326,7 @@ def _activity(probed: _ProbedRank, pod: Object) -> dict[str, Any]:
 
 
 def _verdict_by_silence(verdict: Verdict, observations: Sequence[RankObservation], has_processes: bool) -> Verdict:
-    """What can be said without stacks, and that there were none."""
+    """A "blind" verdict that adds the silence of the logs, and the CPU usage if processes were seen."""
     silent = format_duration(min((look.silent for look in observations), default=0.0))
     used = f", and {sum(look.cpu for look in observations):.1f} CPUs are in use" if has_processes else ""
     return Verdict("blind", f"No rank has written a line for {silent}{used}. {verdict.sentence}")
@@ -343,7 +343,7 @@ def _runs(pod: Object) -> bool:
 
 
 def _seconds(stamp: str) -> float:
-    """Of a time with nanoseconds, as logs have it; 0 where it is none."""
+    """Parse a time stamp with nanoseconds, as logs have it; 0 if it is malformed."""
     try:
         return objects.seconds(f"{stamp.partition('.')[0].rstrip('Z')}Z") or 0.0
     except ValueError:

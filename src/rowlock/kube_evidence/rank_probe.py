@@ -1,7 +1,8 @@
-"""Looks at the ranks of a container from inside of it: which processes they are, what they use, and where their code stands (py-spy).
+"""Examines the ranks of a container from inside: which processes they are, what they use, and where their code is (py-spy).
 
-Its text is run in the container, by the Python that runs there; or in a debug container that shares its processes, with the argument
-`FROM_OUTSIDE`. It imports the standard library only, of Python 3.7 and later, and prints one line of JSON. What a rank is stands in `diagnostics/rank_processes.py`.
+This file is run as a script in the container, by the Python found there; or, with the argument `FROM_OUTSIDE`, in a debug container that
+shares its processes. It needs only Python 3.7's standard library and prints one line of JSON. `diagnostics/rank_processes.py` defines what
+a rank is.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ import time
 from typing import Any
 
 PAUSES_S, DUMP_S, TRIES = (0.5, 1.1, 0.65, 1.55), 5.0, 4
-"""Between looks: uneven, so that a rank that does the same every second is not met at the same line each time."""
+"""Pauses between stack dumps, in seconds; uneven, so that a rank with a loop of one second is not caught at the same line each time."""
 MOST_THREADS, MOST_CALLS = 16, 64
-"""Of a process, and of a thread, that are told."""
+"""Maximum of reported threads per process, and of calls per thread."""
 MOST_RANKS = 64
-"""Ranks of one pod that are looked at."""
+"""Maximum of ranks examined in one pod."""
 FROM_OUTSIDE = "from-outside"
-"""The argument in a debug container: process 1 is that of the container that is looked at, which has other files than we have."""
+"""The argument in a debug container: process 1 belongs to the examined container, which has other files than this one."""
 TORCH_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID")
 ERROR_FILE, MAX_ERROR_BYTES = "TORCHELASTIC_ERROR_FILE", 16384
-"""Where torch writes how a rank failed; the end of it is read."""
+"""The variable with the path of torch's error file, and how many bytes of its end are read."""
 MEETINGS = ("init_process_group", "next_rendezvous")
-"""Calls in which ranks, and torchruns, wait for each other to come; methods have their class before the name."""
+"""Functions in which ranks or torchruns wait for each other. py-spy puts a method's class before its name."""
 MEETING_VARIABLES = ("rank", "world_size", "rendezvous_count", "group_rank", "group_size", "hostname", "port")
-"""Those of torch's calls that `parse_rendezvous` reads."""
+"""Local variables of torch's functions that `parse_rendezvous` reads."""
 MOST_WORDS = 64
-"""Of a torchrun's command line."""
+"""Maximum of reported words of a torchrun's command line."""
 MPI_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 
 def stat_fields(pid: int) -> list[bytes]:
-    """From the state on; [] when it has gone."""
+    """The fields of /proc/PID/stat, from the state on; [] if the process is gone."""
     return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
@@ -69,7 +70,7 @@ def is_outside() -> bool:
 
 
 def process_tree() -> tuple[dict[int, list[int]], list[int]]:
-    """Children by parent, of one container alone and without this process; and who has no parent among them."""
+    """(children by parent, processes without a parent among them) of one container, without this process."""
     own, mounts = os.getpid(), read_link(os.getpid(), "ns/mnt")
     if is_outside():
         mine, mounts = mounts, read_link(1, "ns/mnt")
@@ -89,7 +90,7 @@ def process_tree() -> tuple[dict[int, list[int]], list[int]]:
 
 
 def rank_number(env: dict[str, str], pod_env: dict[str, str]) -> str:
-    """A rank's number, if it was given one of its own."""
+    """The rank's number from its environment, if it differs from the pod's environment or was set by MPI; else ""."""
     if any(env[name] != pod_env.get(name) for name in TORCH_VARIABLES if name in env):
         return env.get("RANK", env.get("LOCAL_RANK", ""))
     return next((env[name] for name in MPI_VARIABLES if name in env), "")
@@ -115,14 +116,14 @@ def with_descendants(pid: int, tree: dict[int, list[int]]) -> list[int]:
 
 
 def cpu_seconds(place: str) -> tuple[float, float]:
-    """Of a process or a thread (its directory in /proc): seconds of CPU in all, and inside of system calls."""
+    """(total, system) CPU seconds of a process or thread; `place` is its directory in /proc."""
     fields = read_file(f"{place}/stat").rpartition(b")")[2].split()
     user, system = (int(fields[11]), int(fields[12])) if len(fields) > 12 else (0, 0)
     return (user + system) / os.sysconf("SC_CLK_TCK"), system / os.sysconf("SC_CLK_TCK")
 
 
 def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
-    """What `Activity` of diagnosis/activity.py is made of; `network` are the bytes of the pod's network, which may be the machine's."""
+    """The inputs of `Activity` in diagnosis/activity.py. `network`: bytes of the pod's network, which may be the host's."""
     all_of_it, place = with_descendants(pid, tree), f"/proc/{pid}"
     own, system = cpu_seconds(place)
     fields = stat_fields(pid)
@@ -143,19 +144,19 @@ def read_counters(pid: int, tree: dict[int, list[int]]) -> dict[str, float]:
 
 
 def queued_seconds(pid: int) -> float:
-    """How long its threads were ready to run and had no CPU."""
+    """Seconds that the process's threads were runnable but waited for a CPU."""
     total = 0
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             fields = read_file(f"/proc/{pid}/task/{thread}/schedstat").split()
             total += int(fields[1]) if len(fields) > 1 else 0
     except OSError:
-        pass  # it has gone
+        pass  # the process is gone
     return total / 1e9
 
 
 def moved_bytes(pid: int) -> int:
-    """Of its read and write calls."""
+    """Bytes of the process's read and write calls."""
     return sum(int(number) for number in re.findall(rb"^[rw]char: (\d+)", read_file(f"/proc/{pid}/io"), re.M))
 
 
@@ -165,7 +166,7 @@ def network_bytes(pid: int) -> int:
 
 
 def find_py_spy(pids: list[int]) -> str:
-    """Beside the programs' Python, or on their PATH or ours, or from outside on ours alone; "" where it is nowhere."""
+    """Find py-spy beside the ranks' Python, on their PATH or on ours (from outside only on ours); "" if it is nowhere."""
     inside = [] if is_outside() else pids
     places = [os.path.dirname(read_link(pid, "exe")) for pid in inside]
     for path in [*(read_environ(pid).get("PATH", "") for pid in inside), os.environ.get("PATH", "")]:
@@ -175,9 +176,9 @@ def find_py_spy(pids: list[int]) -> str:
 
 
 def run_py_spy(tool: str, pid: int, *flags: str) -> tuple[list[Any], str]:
-    """The threads, or why there are none. The process is not paused: a pause ends system calls that have a time limit."""
+    """(threads, why there are none). The process is not paused, because a pause interrupts system calls with a timeout."""
     command = [tool, "dump", "--json", "--nonblocking", *flags, "--pid", str(pid)]
-    env = dict(os.environ, RUST_BACKTRACE="0")  # else its last line is not why it failed
+    env = dict(os.environ, RUST_BACKTRACE="0")  # else its last line is not the reason of the failure
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     try:
         output, errors = process.communicate(timeout=DUMP_S)
@@ -196,8 +197,8 @@ def run_py_spy(tool: str, pid: int, *flags: str) -> tuple[list[Any], str]:
 
 
 def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
-    """The main thread, then the others, with their calls. A process that is read while it runs may be caught in a muddle; then it is read
-    again."""
+    """(threads with their calls, the main thread first; why there are none). A dump of a running process may be inconsistent and then has
+    no calls; it is repeated."""
     found: list[Any] = []
     blind = "py-spy is not in the image (`pip install py-spy` puts it there)"
     for _ in range(TRIES if tool else 0):
@@ -210,7 +211,7 @@ def dump_threads(tool: str, pid: int) -> tuple[list[Any], str]:
 
 
 def short_thread(thread: dict[str, Any], with_calls: bool) -> dict[str, Any]:
-    """What `parse_stack` reads of it."""
+    """The fields of a thread that `parse_stack` reads."""
     frames = frames_of(thread) if with_calls else []
     calls = [{name: frame.get(name) for name in ("name", "filename", "line")} for frame in frames[:MOST_CALLS]]
     return {"thread_name": thread.get("thread_name"), "active": thread.get("active"), "frames": calls}
@@ -221,7 +222,7 @@ def calls_of(threads: list[Any]) -> list[Any]:
 
 
 def look_at(tool: str, pids: list[int]) -> tuple[list[dict[int, tuple[list[Any], str]]], float]:
-    """Looks at all of them, two at least; no more once all were met at another line, or none can be seen. And over how many seconds."""
+    """(dumps by pid, seconds they took): at least two dumps of each process; more until all were seen at another line or failed."""
     began = time.monotonic()
     looks = [{pid: dump_threads(tool, pid) for pid in pids}]
     for pause in PAUSES_S:
@@ -234,7 +235,7 @@ def look_at(tool: str, pids: list[int]) -> tuple[list[dict[int, tuple[list[Any],
 
 
 def earlier_look(looks: list[dict[int, tuple[list[Any], str]]], pid: int) -> list[Any]:
-    """The look before the last one that differs from it, in the main thread first of all; else the first one."""
+    """An earlier dump that differs from the last one, preferably in the main thread. If none does, the last one (or an empty one)."""
     last, earlier = looks[-1][pid][0], [look[pid][0] for look in looks[:-1]]
     for part in (1, None):
         for threads in earlier:
@@ -244,12 +245,12 @@ def earlier_look(looks: list[dict[int, tuple[list[Any], str]]], pid: int) -> lis
 
 
 def read_error(pid: int, path: str) -> str:
-    """What the process itself wrote into torch's error file; "" for a file that is older than the process, and for what is no file."""
+    """The end of torch's error file; "" if it is older than the process or not a regular file."""
     return read_end(f"/proc/{pid}/root{path}", since=start_time(pid) - 1)
 
 
 def read_end(place: str, since: float = 0.0) -> str:
-    """The end of a regular file that was written since then; "" for anything else."""
+    """The end of a regular file modified after `since` (seconds since the epoch); "" for any other."""
     try:
         found = os.stat(place)
         if not stat.S_ISREG(found.st_mode) or found.st_mtime < since:
@@ -262,7 +263,8 @@ def read_end(place: str, since: float = 0.0) -> str:
 
 
 def read_earlier_error(pid: int) -> dict[str, Any]:
-    """How often torchrun has started a rank again and, for the first rank of a pod, what the first that failed before the last time wrote."""
+    """How often torchrun has restarted a rank; for a pod's first rank also the error of the rank that failed first in the previous
+    attempt."""
     env = read_environ(pid)
     found = re.match(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+$", env.get(ERROR_FILE, ""))
     if not found or not int(found[2]):
@@ -276,7 +278,7 @@ def read_earlier_error(pid: int) -> dict[str, Any]:
 
 
 def read_meeting(tool: str, pid: int, threads: list[Any]) -> dict[str, Any]:
-    """What a rank was told of the others that waits for them to come: the variables of torch's calls, or torchrun's command line."""
+    """For a rank that waits in a rendezvous: the local variables of torch's functions, or torchrun's command line; else {}."""
     calls = {str(call.get("name")).rpartition(".")[2] for thread in threads for call in thread["frames"]}
     if calls.isdisjoint(MEETINGS):
         return {}
@@ -301,14 +303,14 @@ def frames_of(thread: Any) -> list[dict[str, Any]]:
 
 
 def start_time(pid: int) -> float:
-    """When a process began, in seconds since 1970."""
+    """When a process started, in seconds since the epoch."""
     fields = stat_fields(pid)
     began = int(fields[19]) / os.sysconf("SC_CLK_TCK") if len(fields) > 19 else 0.0
     return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - began)
 
 
 def read_errors(pids: list[int]) -> dict[int, str]:
-    """Of ranks that have an error file of their own: MPI's launchers give all the same, and nobody knows whose it is."""
+    """Pid → content of the error file, for ranks with a file of their own: MPI's launchers give all ranks the same file."""
     paths = {pid: read_environ(pid).get(ERROR_FILE, "") for pid in pids}
     own = [pid for pid, path in paths.items() if path.startswith("/") and list(paths.values()).count(path) == 1]
     return {pid: read_error(pid, paths[pid]) for pid in own}

@@ -1,7 +1,7 @@
 """The client of the job operators. A write returns when the cache shows it, so that no decision is made on an older view.
 
-The loop waits for the newest revision that *any* kind has reached, which is enough for a store in one process. A real
-cluster tells of each kind by a watch of its own: jobs may be ahead of pods, and a pod that was just made would be missed.
+The loop waits for the newest revision that *any* kind has reached, which is enough for a store in one process. On a real cluster each kind
+has its own watch: jobs may be ahead of pods, and a decision would miss a pod that was just created.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rowlock.objects import Object, uid
 
 
 class OperatorClient(ReadYourWrites):
-    """Its deletes mean the object that the cache shows."""
+    """A client whose deletes apply only to the object (by uid) that the cache shows."""
 
     def __init__(self, api: Api, cache: Cache) -> None:
         super().__init__(api, cache)

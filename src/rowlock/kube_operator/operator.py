@@ -29,14 +29,14 @@ from rowlock.training.controller import JobController
 
 log = logging.getLogger("rowlock.operator")
 START_PATIENCE_S = 3.0
-"""Seconds that Kubeflow's operator has to answer at the start of a server: idle it takes a tenth of one."""
+"""Seconds to wait at server start for an answer of Kubeflow's operator. An idle operator answers within 0.1 s."""
 PATIENCE_S, LOOK_INTERVAL_S = 10.0, 60.0
 EVENT_SOURCE = "rowlock-operator"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorTimes:
-    """Seconds: of the Lease, between looks for another operator, and how long one has to answer."""
+    """Times in seconds: of the Lease, between two checks for another operator, and how long a check waits for its answer."""
 
     lease: LeaseTimes = field(default_factory=LeaseTimes)
     look_interval: float = LOOK_INTERVAL_S
@@ -72,7 +72,7 @@ class KubeOperator:
         self._kube, self._times = kube, times or OperatorTimes()
         self._probe = process.rsplit("_", 1)[-1].lower()
         self._is_alone = False
-        """Nobody else had the jobs when this process looked last, before it may have lost the cluster."""
+        """No other operator was there when this process last looked, possibly in an earlier term."""
         self.election = LeaderElection(kube, OPERATOR_LEASE, process, self._times.lease)
 
     async def refuse_second(self) -> None:
@@ -84,15 +84,15 @@ class KubeOperator:
             )
 
     async def run(self) -> None:
-        """Take part in the election, and act on jobs as long as this process leads and nobody else does."""
+        """Take part in the election, and act on jobs while this process leads and Kubeflow's operator is absent."""
         await supervise("the job operators", self._run_elected)
 
     async def _run_elected(self) -> None:
         await self.election.run(self._lead)
 
     async def _lead(self) -> None:
-        """One term: act while Kubeflow's operator is absent, and look for it all the time. Who was alone in an earlier term has
-        jobs that have waited long enough: it looks while it acts."""
+        """One term: act while Kubeflow's operator is absent, and keep looking for it. If it was absent in an earlier term, act at once and
+        look at the same time: jobs have already waited."""
         while True:
             was_alone = self._is_alone
             if not was_alone and (found := await self._look()):

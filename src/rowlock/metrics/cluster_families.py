@@ -1,4 +1,4 @@
-"""Figures of the cluster: jobs and pods by phase, queues, gangs that wait, nodes and their GPUs."""
+"""Metrics of the cluster: jobs and pods by phase, queues, pending gangs, nodes and their GPUs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rowlock.scheduling.controller import Scheduler
 from rowlock.scheduling.model.resources import WHOLE_GPU, ResourceVector
 
 _NODE_UNITS = {"cpu": "core", "memory": "byte", "pods": "integer", "nvidia.com/gpu": "integer"}
-"""Resources of a node that are told, and their unit, as kube-state-metrics has it."""
+"""Exported resources of a node → their unit, as in kube-state-metrics."""
 _UNLIMITED = -1
 
 
 def job_families(phases: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]:
-    """`phases`: how many jobs there are by namespace, kind and Run:ai's phase."""
+    """Jobs by phase. `phases`: number of jobs by (namespace, kind, Run:ai's phase)."""
     family = GaugeMetricFamily("rowlock_jobs", "Jobs by kind and phase.", labels=("namespace", "kind", "phase"))
     for labels, count in sorted(phases.items()):
         family.add_metric(labels, count)
@@ -27,7 +27,7 @@ def job_families(phases: Mapping[tuple[str, str, str], int]) -> Iterator[Metric]
 
 
 def pod_families(pods: Iterable[Object]) -> Iterator[Metric]:
-    """Pods by phase: a sum, where kube-state-metrics has a series for each pod."""
+    """Number of pods by phase; kube-state-metrics has a series for each pod instead."""
     counts = Counter((namespace(pod), phase(pod) or "Pending") for pod in pods)
     family = GaugeMetricFamily("rowlock_pods", "Pods by phase.", labels=("namespace", "phase"))
     for labels, count in sorted(counts.items()):
@@ -36,7 +36,7 @@ def pod_families(pods: Iterable[Object]) -> Iterator[Metric]:
 
 
 def node_families(nodes: Iterable[Object]) -> Iterator[Metric]:
-    """What nodes offer, under kube-state-metrics' names."""
+    """Capacity and allocatable resources of nodes under kube-state-metrics' names, and whether each is ready."""
     labels = ("node", "resource", "unit")
     families = {
         "capacity": GaugeMetricFamily("kube_node_status_capacity", "What the node has.", labels=labels),
@@ -61,7 +61,7 @@ def _parse_amount(text: object) -> float | None:
     try:
         return None if text is None else float(quantity.parse(str(text)))
     except (BadRequest, ValueError):
-        return None  # users who may write to nodes may write nonsense
+        return None  # a node's status may hold any text
 
 
 def _label_of(resource: str) -> str:
@@ -69,7 +69,7 @@ def _label_of(resource: str) -> str:
 
 
 def scheduler_families(scheduler: Scheduler) -> Iterator[Metric]:
-    """Cycles, gangs that wait, cards in use."""
+    """The scheduler's cycles, pending gangs and their pods by queue, and GPUs in use by node."""
     session = scheduler.tracker.planner.session
     yield CounterMetricFamily(
         "rowlock_scheduler_cycles_total", "Plans that the scheduler made.", value=scheduler.cycles
@@ -95,7 +95,7 @@ def scheduler_families(scheduler: Scheduler) -> Iterator[Metric]:
 
 
 def queue_families(scheduler: Scheduler) -> Iterator[Metric]:
-    """Queues under KAI's names. -1 is no limit."""
+    """Metrics of queues under KAI's names. The value -1 means unlimited."""
     families: dict[str, GaugeMetricFamily] = {}
 
     def tell(metric: str, text: str, queue: str, value: float) -> None:

@@ -1,8 +1,8 @@
-"""`/metrics`: everything that is counted, as Prometheus' text or as OpenMetrics.
+"""`/metrics`: all metrics in Prometheus' text format or OpenMetrics.
 
-The figures are read from what is there anyway (the store or a cache, the scheduler's session, counters of the server) when somebody asks:
-between two scrapes nothing is kept up to date. The client library is imported for the first scrape; the families are
-made on the event loop, one after the other with others' turns in between, and the text in a thread.
+A scrape reads existing state (the store or a cache, the scheduler's session, the server's counters); nothing is maintained between scrapes.
+The client library is imported at the first scrape. Families are built on the event loop, which runs other tasks between two of them, and
+the text is encoded in a thread.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 JobPhases = Callable[[], Awaitable[Mapping[tuple[str, str, str], int]]]
-"""How many jobs there are by namespace, kind and phase."""
+"""Returns the number of jobs by (namespace, kind, phase)."""
 ObjectsNow = Callable[[], Iterable[Object]]
-"""All objects of one kind, as they are known when somebody asks."""
+"""Returns all currently known objects of one kind."""
 
 
 @dataclass(frozen=True)
 class MetricSources:
-    """Where the figures come from: an embedded cluster, or a server over a real one."""
+    """The sources of the metrics, for an embedded cluster or for a server of a real one."""
 
     pods: ObjectsNow
     nodes: ObjectsNow
@@ -42,20 +42,20 @@ class MetricSources:
     clock: TurnClock
     watchdog: LoopWatchdog = field(kw_only=True)
     store: Store | None = field(default=None, kw_only=True)
-    """The embedded cluster's; a real one has figures of its own."""
+    """The store of the embedded cluster; None for a real one, which exports its own metrics."""
     database: Path | None = field(default=None, kw_only=True)
     scheduler: Callable[[], Scheduler | None] = field(default=lambda: None, kw_only=True)
-    """Ours, while it works in this process."""
+    """Returns rowlock's scheduler while it runs in this process, else None."""
     usage: UsageSampler | None = field(default=None, kw_only=True)
-    """What pods use; None where nobody measures it."""
+    """Samples of what pods use; None if pods are not measured."""
     silent_seconds: Callable[[], float] | None = field(default=None, kw_only=True)
-    """How long a real cluster has not answered; None for the embedded one."""
+    """Returns the seconds since a real cluster last answered; None for the embedded cluster."""
     errors: ErrorLog = field(default_factory=lambda: ERRORS, kw_only=True)
     reconciles: ReconcileStats = field(default_factory=lambda: RECONCILES, kw_only=True)
 
 
 async def render_metrics(sources: MetricSources, accept: str) -> tuple[bytes, str]:
-    """The text and its media type, as the Accept header wants it."""
+    """The metrics as (text, media type), in the format that the Accept header prefers."""
     exposition = await asyncio.to_thread(_import_library)
     families: list[Metric] = []
     for group in await _family_groups(sources):
@@ -66,7 +66,7 @@ async def render_metrics(sources: MetricSources, accept: str) -> tuple[bytes, st
 
 
 def _import_library() -> Any:
-    """A tenth of a second, and some MiB, that a server which nobody scrapes need not spend."""
+    """Import the client library: it costs a tenth of a second and some MiB, which a server without scrapes saves."""
     from prometheus_client import exposition
 
     from rowlock.metrics import cluster_families, server_families, usage_families  # noqa: F401 (they import the library)
@@ -101,7 +101,7 @@ async def _family_groups(sources: MetricSources) -> list[Iterator[Metric]]:
 
 
 class _Families:
-    """What the library's encoders take for a registry."""
+    """The part of a registry that the library's encoders need."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

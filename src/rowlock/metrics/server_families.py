@@ -1,4 +1,4 @@
-"""Figures of the server itself: requests, the event loop, background errors, controllers, the store."""
+"""Metrics of the server itself: requests, the event loop, background errors, controllers, the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESOURCE_LABELS = ("verb", "group", "version", "resource", "subresource", "scop
 
 
 def build_families() -> Iterator[Metric]:
-    """Which version this is."""
+    """The versions of rowlock and of the Kubernetes API."""
     info = GaugeMetricFamily("rowlock_build_info", "1, labelled with the versions.", labels=("version", "kubernetes"))
     info.add_metric((__version__, KUBERNETES), 1.0)
     yield info
@@ -71,7 +71,7 @@ def request_families(stats: RequestStats) -> Iterator[Metric]:
 
 
 def loop_families(clock: TurnClock, watchdog: LoopWatchdog) -> Iterator[Metric]:
-    """What the watchdog of the event loop counted."""
+    """Stalls of the event loop, counted by its watchdog."""
     yield CounterMetricFamily(
         "rowlock_event_loop_stalls_total",
         "Turns of the event loop longer than 50 ms; the log names them.",
@@ -88,7 +88,7 @@ def loop_families(clock: TurnClock, watchdog: LoopWatchdog) -> Iterator[Metric]:
 
 
 def error_families(errors: ErrorLog) -> Iterator[Metric]:
-    """Errors of background work, which is tried again."""
+    """Errors of background tasks, which are retried."""
     family = CounterMetricFamily(
         "rowlock_background_errors_total",
         "Errors of background work, by what raised them; the log has them.",
@@ -125,7 +125,7 @@ def controller_families(stats: ReconcileStats) -> Iterator[Metric]:
 
 
 def silence_families(seconds: float) -> Iterator[Metric]:
-    """Whether a real cluster answers this server."""
+    """How long a real cluster has not answered this server."""
     yield GaugeMetricFamily(
         "rowlock_cluster_silent_seconds",
         "Seconds since a real cluster answered last; 0 while it answers. What the server shows is as old.",
@@ -134,7 +134,7 @@ def silence_families(seconds: float) -> Iterator[Metric]:
 
 
 def store_families(store: Store, database: Path | None) -> Iterator[Metric]:
-    """What the store holds."""
+    """Objects, revisions and size of the store."""
     stored = GaugeMetricFamily("apiserver_resource_objects", "Objects in the store.", labels=("group", "resource"))
     for kind, count in store.view.counts().items():
         stored.add_metric((kind.group, kind.plural), count)

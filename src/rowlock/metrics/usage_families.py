@@ -1,4 +1,4 @@
-"""What each pod uses, under the names of a kubelet's resource metrics and of cAdvisor where those have one."""
+"""Resource usage of each pod, under the kubelet's or cAdvisor's metric names where they have one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NETWORK: tuple[tuple[str, str, Callable[[LatestUsage], float]], ...] = (
 
 
 def pod_usage_families(pods: PodUsages) -> list[Iterator[Metric]]:
-    """Each can be made in a turn of its own: pods may be thousands."""
+    """The families as iterators, so that each can be built in its own turn of the event loop: there may be thousands of pods."""
     with_network = [(card, usage) for card, usage in pods if not math.isnan(usage.sample.net_receive)]
     return [
         *(iter([_counter(*row, pods)]) for row in _COUNTERS),

@@ -1,9 +1,7 @@
-"""What is refused by admission because no cycle could schedule it: invalid shares of a GPU, queues that are their own
-ancestors, sub-groups without a parent. And what is admitted with a warning, as in a real cluster: a queue that does not
-exist (yet).
+"""Admission of what the scheduler reads. Refused is what no cycle could schedule: invalid shares of a GPU, queues that are their own
+ancestors, sub-groups without a parent. Admitted with a warning, as in a real cluster, is a queue that does not exist (yet).
 
-Whatever KAI's webhooks refuse, this refuses, in their words, with the field and the remedy added. Pure: `find_queue` looks a
-queue up by name.
+It refuses what KAI's webhooks refuse, in their words, and adds the field and the remedy. Pure: `find_queue` looks a queue up by name.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ _SHARE_ANNOTATIONS = (FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_AN
 _A_DURATION = 'a duration such as "90s", "10m" or "1h30m"'
 _WHOLE_GPU_FIELD = f"resources.limits[{GPU_RESOURCE}]"
 _MAX_DEVICES = 1024
-"""More devices than this no machine has."""
+"""No machine has more devices."""
 
 
 # ---------------------------------------------------------------- shares of a GPU
 
 
 def share_refusal(annotations: Mapping[str, str], spec: Mapping[str, Any], path: str = "metadata.annotations") -> str:
-    """Why the annotations of a pod (or template) ask for no share of a GPU that there could be; "" = they may stand."""
+    """Why the annotations of a pod (or template) request an invalid share of a GPU; "" if they are valid or request none."""
     shares = {note: str(annotations[note]) for note in _SHARE_ANNOTATIONS if note in annotations}
     if not shares:
         return ""
@@ -72,7 +70,7 @@ def _share_rules(
 
 
 def share_warning(annotations: Mapping[str, str], path: str = "metadata.annotations") -> str:
-    """An admitted share that counts as another one; "" when it counts as it stands."""
+    """The warning for a share that is rounded to hundredths; "" if it is exact."""
     text = annotations.get(FRACTION_ANNOTATION)
     counted = (Decimal(text) * 100).quantize(Decimal(1), "ROUND_HALF_UP") / 100 if text else Decimal(0)
     if not text or counted == Decimal(text):
@@ -91,7 +89,7 @@ def _check_fraction_container(annotations: Mapping[str, str], spec: Mapping[str,
 
 
 def _portion_error(text: str) -> str:
-    """What to write instead; "" when the portion may stand."""
+    """What to write instead of an invalid portion; "" if it is valid."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -104,7 +102,7 @@ def _portion_error(text: str) -> str:
 
 
 def _parse_count(text: str) -> int:
-    """A positive whole number, 0 when it is none."""
+    """Parse a positive whole number; 0 if it is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
@@ -116,12 +114,12 @@ def _requests_whole_gpus(spec: Mapping[str, Any]) -> bool:
                 if quantity.parse((resources.get(part) or {}).get(GPU_RESOURCE, 0)) > 0:
                     return True
             except BadRequest:
-                continue  # the API server's own validation names it
+                continue  # the API server's validation reports it
     return False
 
 
 def denial_message(reason: str) -> str:
-    """The API server's sentence for a refusal (403 Forbidden)."""
+    """The API server's message for a refusal (403 Forbidden)."""
     return f'admission webhook "{WEBHOOK}" denied the request: {reason}'
 
 
@@ -129,7 +127,7 @@ def denial_message(reason: str) -> str:
 
 
 def queue_causes(queue: Object, find_queue: FindQueue) -> Iterator[Cause]:
-    """A circle, numbers and durations that mean nothing."""
+    """Why a Queue is invalid: a cycle of parents, invalid amounts and durations."""
     cycle = _parent_cycle(queue, find_queue)
     parent = str(dig(queue, "spec.parentQueue") or "")
     if cycle:
@@ -155,7 +153,7 @@ def _invalid(field: str, value: Any, reason: str) -> Cause:
 
 
 def _parent_cycle(queue: Object, find_queue: FindQueue) -> list[str]:
-    """The names from the queue up to itself; [] when its parents end somewhere, or turn in a circle without it."""
+    """The names from the queue up to itself; [] if it is not in a cycle of parents."""
     path, queue_name = [name(queue)], str(dig(queue, "spec.parentQueue") or "")
     while queue_name and queue_name not in path:
         path.append(queue_name)
@@ -164,7 +162,7 @@ def _parent_cycle(queue: Object, find_queue: FindQueue) -> list[str]:
 
 
 def group_causes(group: Object) -> Iterator[Cause]:
-    """Sub-groups are a tree, each with a name of its own."""
+    """Why a PodGroup is invalid: its sub-groups must form a tree and have unique names."""
     groups = list(dig(group, "spec.subGroups") or ())
     parents = {str(g.get("name") or ""): str(g.get("parent") or "") for g in groups}
     names: set[str] = set()
@@ -195,7 +193,7 @@ def _ancestors(start: str, parents: Mapping[str, str]) -> set[str]:
 
 
 def queue_warning(queue_name: str, find_queue: FindQueue, all_queues: Iterable[Object]) -> str:
-    """What is wrong with the queue that a job names; "" when jobs may run in it. A real KAI admits such a job."""
+    """The warning about a job's queue that is missing or a department; "" if jobs may run in it. KAI also admits such a job."""
     queue = find_queue(queue_name)
     if queue is None:
         return f'queue "{queue_name}" does not exist: the pods wait until it does (kubectl get queues shows those there are)'
@@ -207,7 +205,7 @@ def queue_warning(queue_name: str, find_queue: FindQueue, all_queues: Iterable[O
 
 
 def duration_warnings(annotations: Mapping[str, str]) -> Iterator[str]:
-    """What a job, a pod or a PodGroup says to the scheduler of times, and cannot be read. A real cluster admits it."""
+    """Warnings about malformed durations in the annotations of a job, pod or PodGroup. The scheduler ignores them; KAI admits them."""
     for note in DURATION_ANNOTATIONS:
         text = str(annotations.get(note) or "")
         if text and not quantity.DURATION_PATTERN.fullmatch(text):

@@ -1,7 +1,7 @@
 """`Scheduler`: the controller around the planner. One constant key; a decision is one cycle.
 
-Changes are noted, the session follows the View, and a cycle runs only when something changed or a timer is due. Writes
-are bounded: binds and evictions always, words about waiting only when they change, a few per cycle and gang.
+Changes are noted, the session follows the View, and a cycle runs only when something changed or a timer is due. All binds and evictions of
+a cycle are written; explanations only when they change, and a limited number per cycle.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ from rowlock.scheduling.snapshot_tracker import SnapshotTracker, stands_still
 
 SCHEDULER_KEY = Key("", "scheduler")
 MAX_HOLDS_PER_CYCLE = 512
-"""How many of those who wait one cycle looks at; their heads come first, and the next cycles look at the others (`HoldSweep`)."""
+"""Maximum of holds that one cycle examines; the first of each group come first, and later cycles examine the rest (`HoldSweep`)."""
 SWEEP_INTERVAL = 0.25
-"""Seconds until the next cycle looks at the others."""
+"""Seconds until the next cycle examines the remaining holds."""
 MAX_STATUS_WRITES_PER_CYCLE = 64
-"""How many writes about waiting one cycle may make; the rest follows in the next."""
+"""Maximum of status writes per cycle; the rest follows in the next cycle."""
 SAME_REASON_INTERVAL = 10.0
-"""A sentence whose numbers changed, but not its reason, is written again after this many seconds."""
+"""Seconds after which an explanation is written again if its numbers changed, but not its reason."""
 LARGE_GANG_PODS = 32
-"""Pods of larger gangs are told only the reason: numbers change, and each change would be a write per pod."""
+"""In larger gangs the pods' conditions have only the reason: numbers change often, and each change would be a write per pod."""
 QUEUE_STATUS_INTERVAL = 2.0
-"""Seconds between two writings of queue statuses."""
+"""Seconds between two writes of queue statuses."""
 PIPELINED_QUIET_SECONDS = 3.0
-"""A pipelined gang that starts within this many seconds needs no words."""
+"""Seconds before a pipelined gang gets an explanation: most start earlier."""
 PENDING_QUIET_SECONDS = 1.0
-"""A gang's PodGroup and pods are told that it waits when it has waited this long: most start at once."""
+"""Seconds before a waiting gang gets an explanation: most start at once."""
 NOT_READY_QUIET_SECONDS = 2.0
-"""… and that some of its pods are not made yet. Creation times are whole seconds, so this is one second at least."""
+"""The same for a gang that lacks pods of its own. Creation times are whole seconds, so this means at least one second."""
 
 
 @dataclass(slots=True)
 class LastExplanation:
-    """What a gang was told last; `reason` is the attempt's own, before it was refined."""
+    """The last explanation written for a gang; `reason` is that of the attempt, before it was refined."""
 
     reason: Reason
     message: str
     written_at: float
     is_outdated: bool = False
-    """Something has changed since, too soon to tell again; it is told when `SAME_REASON_INTERVAL` is over, though nothing changes then."""
+    """The cluster has changed since; the explanation is updated once `SAME_REASON_INTERVAL` is over, even without another change."""
 
 
 @dataclass(slots=True)
 class HoldSweep:
-    """How far the look at those who wait has come: of thousands, one cycle looks at a part, and the next goes on behind it."""
+    """Progress of the sweep over holds: of thousands, one cycle examines a part, and the next continues after it."""
 
     position: int = 0
-    """How many holds the cycles before have looked at; 0 = a new sweep begins."""
+    """Number of holds that earlier cycles of this sweep have examined; 0 = a new sweep begins."""
     changed: bool = False
-    """Something has changed since the sweep before: what gangs were told may be outdated."""
+    """The cluster has changed since the previous sweep, so explanations may be outdated."""
     repeats: bool = False
-    """Something has changed in the middle of this sweep: those at its beginning have to be looked at again."""
+    """The cluster has changed during this sweep, so another sweep must follow."""
 
     def note_change(self) -> None:
         self.repeats = self.repeats or self.position > 0
         self.changed = True
 
     def advance(self, count: int, *, is_complete: bool) -> bool:
-        """This cycle has looked at `count` holds, and that was all when `is_complete`. True: another look is due."""
+        """Note that this cycle has examined `count` holds, all remaining ones if `is_complete`. True: another cycle must continue."""
         if not is_complete:
             self.position += count
             return True
@@ -89,24 +89,24 @@ class Scheduler:
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     identity: SchedulerIdentity = EMBEDDED
     stopwatch: Callable[[], float] = stands_still
-    """Ends slices of work, so that others have their turn (`SnapshotTracker`)."""
+    """Ends slices of work, so that the event loop can run other tasks (`SnapshotTracker`)."""
     name: str = "scheduler"
     kinds: tuple[Kind, ...] = field(init=False)
     tracker: SnapshotTracker = field(init=False)
     last_explanations: dict[str, LastExplanation] = field(default_factory=dict)
     sweep: HoldSweep = field(default_factory=HoldSweep)
     queue_status_dirty: bool = False
-    """Queue statuses may have changed since they were written last, at `queue_status_written_at`."""
+    """Queue statuses may have changed since their last write at `queue_status_written_at`."""
     queue_status_written_at: float = 0.0
     next_cycle_at: float | None = None
-    """When time alone may change the plan."""
+    """When the plan may change without any change of the cluster (seconds since the epoch); None = never."""
     usage: QueueUsage = field(init=False)
     usage_saved_at: float = 0.0
     """When the queues' usage was saved last."""
     cycles: int = 0
     """Plans made so far."""
     has_unplanned_changes: bool = False
-    """`snapshot` or `keys` took in changes that no cycle has seen yet."""
+    """`snapshot` or `keys` applied changes that no cycle has planned with yet."""
 
     def __post_init__(self) -> None:
         self.tracker = SnapshotTracker(self.settings, self.identity, self.stopwatch)
@@ -123,9 +123,7 @@ class Scheduler:
         changed = self.tracker.sync(view, now) or self.has_unplanned_changes
         self.has_unplanned_changes = changed
         if self.tracker.is_behind:
-            return api.Decision(
-                tuple(usage_writes), 0.0
-            )  # the plan waits for the rest, and others have their turn meanwhile
+            return api.Decision(tuple(usage_writes), 0.0)  # the rest follows in another turn
         for name, q in self.tracker.planner.session.queues.items():
             q.usage = self.usage.shares.get(name, q.queue.usage)
         self.queue_status_dirty = self.queue_status_dirty or changed
@@ -149,7 +147,8 @@ class Scheduler:
         return api.Decision((*plan_writes, *explanation_writes, *queue_writes, *usage_writes), next_cycle_in)
 
     def _measure_usage(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
-        """With time-based fair share: what queues held until now; once a minute it is saved, and shares are redone."""
+        """With time-based fair share: update the queues' usage, and save it once per `SAVE_INTERVAL`. Returns (writes, seconds until the
+        next save)."""
         if self.settings.half_life <= 0:
             return [], None
         session = self.tracker.planner.session
@@ -164,7 +163,7 @@ class Scheduler:
         return list(queue_status.usage_writes(self.usage, session, view)), SAVE_INTERVAL
 
     def snapshot(self, view: View, now: float) -> Snapshot:
-        """What the next cycle would see: for `rowlock scheduler snapshot` and for `what_if.py`."""
+        """The snapshot that the next cycle would plan from, for `rowlock scheduler snapshot` and `what_if.py`."""
         self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
         while self.tracker.is_behind:
             self.has_unplanned_changes = self.tracker.sync(view, now) or self.has_unplanned_changes
@@ -202,7 +201,7 @@ class Scheduler:
                 yield writes.stale_write(gang, None if gang.stale else now)
 
     def _gangs_that_stopped_waiting(self) -> Iterator[GangState]:
-        """Elastic gangs whose PodGroup says that they wait, and whose waiting pods are gone: the job was made smaller."""
+        """Elastic gangs whose PodGroup says that they wait, but whose pending pods are gone because the job was scaled down."""
         gangs = self.tracker.planner.session.gangs
         for key in gangs if self.cycles == 1 else self.last_explanations:
             state = gangs.get(key)
@@ -210,14 +209,14 @@ class Scheduler:
                 yield state
 
     def _queue_status_writes(self, view: View, plan: Plan, now: float) -> tuple[list[api.Write], float | None]:
-        """Queue statuses, every few seconds at most; and when to come back for those that changed since."""
+        """(writes of queue statuses, at most once per `QUEUE_STATUS_INTERVAL`; seconds until the next ones are due, or None)."""
         if not self.queue_status_dirty:
             return [], None
         wait = self.queue_status_written_at + QUEUE_STATUS_INTERVAL - now
         if 0 < wait <= QUEUE_STATUS_INTERVAL:
             return [], wait
         if plan.binds or plan.evictions:
-            return [], QUEUE_STATUS_INTERVAL  # these change the figures again; what they become is written then
+            return [], QUEUE_STATUS_INTERVAL  # these change the statuses again; they are written afterwards
         status_patches = list(
             queue_status.status_writes(self.tracker.planner.session, view, MAX_STATUS_WRITES_PER_CYCLE)
         )
@@ -225,7 +224,7 @@ class Scheduler:
         return status_patches, QUEUE_STATUS_INTERVAL if self.queue_status_dirty else None
 
     def _explanation_writes(self, view: View, now: float, changed: bool) -> tuple[list[api.Write], float | None]:
-        """Sentences for those who wait; and when to come back for those who must be told later."""
+        """(writes of explanations for waiting gangs; seconds until the next ones are due, or None)."""
         explanations: list[api.Write] = []
         next_in: float | None = None
         explainer = Explainer(self.tracker.planner.session)
@@ -258,7 +257,7 @@ class Scheduler:
         return explanations, next_in
 
     def _seconds_until_explained(self, hold: Hold, now: float, changed: bool) -> float | None:
-        """None = tell now; else seconds until it should be looked at again (0 = when something changes)."""
+        """None = explain now; else seconds until the hold must be examined again (0 = when something changes)."""
         state = self.tracker.planner.session.gangs.get(hold.gang)
         if state is None:
             return 0.0
@@ -283,8 +282,8 @@ class Scheduler:
     def _gang_explanation_writes(
         self, view: View, state: GangState, explanation: Explanation, now: float, *, is_new_reason: bool
     ) -> Iterator[api.Write]:
-        """The pods of a gang that is not large get an Event when they are told first and when the reason changes, not with every
-        number in it."""
+        """The writes of one explanation. Pods of a gang that is not large get an Event with the first explanation and when the reason
+        changes, but not when only numbers change."""
         gang = state.gang
         is_unchanged = gang.verdict == explanation.message
         message = explanation.kube_message if gang.bare else explanation.message
@@ -293,10 +292,10 @@ class Scheduler:
         if not gang.bare and not is_unchanged:
             yield from writes.pending_writes(state, explanation, now, self.identity.event_source)
         if explanation.reason is Reason.NOT_READY:
-            return  # its pods are still being made: the group says so, once
+            return  # its pods are still being created: only the PodGroup says so
         for t in state.tasks:
             if t.task.status != "Pending" or t.status is Status.ALLOCATED or t.task.verdict == message:
-                continue  # of an elastic gang some pods start in this cycle, and the others wait
+                continue  # some pods of an elastic gang start in this cycle while others wait
             pod = view.get(POD, t.task.namespace, t.task.name)
             if pod is not None and not is_condition_true(pod, "PodScheduled"):
                 yield writes.unschedulable_write(pod, message, now)

@@ -1,7 +1,7 @@
-"""Whose queue a job may name, and what the scheduler alone writes: for writers who are not the cluster's owner. Pure.
+"""Which queues a job may name, and which annotations only the scheduler writes. Applied to all users but the cluster's owner. Pure.
 
-The namespace of a project has the label `runai/queue`: jobs, pods and PodGroups in it use that queue, elsewhere `default`. Otherwise
-a user who may write in one project could use, and evict from, the quota of another.
+Jobs, pods and PodGroups must use the queue in their namespace's label `runai/queue`, or `default` without it. Otherwise a user of one
+project could use another project's quota and evict its pods.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from rowlock.scheduling.model.from_objects import (
 )
 
 PROJECT_LABEL = "project"
-"""On a job it names its queue where no other label does."""
+"""On a job it names the queue if no other label does."""
 RIGHT = "use"
-"""The verb on queues.scheduling.run.ai that lets somebody name a queue of others."""
+"""The verb on queues.scheduling.run.ai that allows a user to name that queue."""
 KINDS = frozenset({kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, *kinds.JOBS})
 
 
 def refusal(
     kind: Kind, old: Object | None, new: Object, namespace_object: Object | None, may_use: Callable[[str], bool]
 ) -> str:
-    """Why this user may not write the object; "" = it may be written. What it named before is not looked at again."""
+    """Why this user may not write the object; "" = the write is allowed. Queues that `old` already named are not checked. `may_use`:
+    whether the user may use a queue."""
     if kind in (kinds.POD, *kinds.JOBS) and _devices(kind, new) - (_devices(kind, old) if old else set()):
         return f"the annotation {DEVICES_ANNOTATION} says which GPUs the scheduler has chosen: leave it out"
     own = str(labels(namespace_object or {}).get(NAMESPACE_QUEUE_LABEL) or DEFAULT_QUEUE)
@@ -47,7 +48,7 @@ def refusal(
 
 
 def named_queues(kind: Kind, obj: Object) -> Iterator[str]:
-    """Each queue that the object names, in any place from which a scheduler reads it."""
+    """All queues that the object names in any field that a scheduler reads."""
     if kind is kinds.NAMESPACE:
         yield from filter(None, (_text(obj, "labels", NAMESPACE_QUEUE_LABEL),))
         return
@@ -65,14 +66,14 @@ def named_queues(kind: Kind, obj: Object) -> Iterator[str]:
 
 
 def _text(obj: Any, field: str, name: str) -> str:
-    """A label or an annotation of an object that has not been validated yet: what is no text there is refused later."""
+    """A label or annotation of an unvalidated object; "" if it is absent or not a string (which is refused later)."""
     entries = dig(obj, f"metadata.{field}")
     value = entries.get(name) if isinstance(entries, dict) else None
     return value if isinstance(value, str) else ""
 
 
 def _templates(job: Object) -> Iterator[tuple[str, Any]]:
-    """The replica types of a job, whatever its framework, and the templates of their pods. Nothing of it has been validated yet."""
+    """(path, pod template) of each replica type of a job of any framework. The job is not validated yet."""
     spec = job.get("spec")
     for field, replicas in spec.items() if isinstance(spec, dict) else ():
         if field.endswith("ReplicaSpecs") and isinstance(replicas, dict):

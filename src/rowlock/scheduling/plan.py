@@ -1,4 +1,4 @@
-"""What a planning cycle decides: binds, evictions, and who is held and why; as values.
+"""What a planning cycle decides, as values: binds, evictions, and holds with their reasons.
 
 `planner.py` makes them, `writes.py` turns them into writes, tests compare them.
 """
@@ -13,7 +13,7 @@ from rowlock.scheduling.model.snapshot import NodeReservation, PipelinedGang
 
 @dataclass(frozen=True, slots=True)
 class PlannedBind:
-    """Put this pod on this node, on these cards (indices)."""
+    """Bind this pod to this node; `devices` are the indices of its GPUs."""
 
     namespace: str
     pod: str
@@ -25,7 +25,7 @@ class PlannedBind:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """Delete this pod. `action` is reclaim, preempt, consolidate, reserve, lost or stale; `preemptor` the gang it makes room for."""
+    """Delete this pod. `action`: reclaim, preempt, consolidate, reserve, lost or stale; `preemptor`: the gang for which it is evicted."""
 
     namespace: str
     pod: str
@@ -43,7 +43,7 @@ class Hold:
     gang: str
     failure: Failure
     equals_ahead: int = 0
-    """How many of its equals stand before it."""
+    """How many equal gangs are before it in the order."""
 
 
 PlanDecision = PlannedBind | PlannedEviction | Hold
@@ -51,12 +51,12 @@ PlanDecision = PlannedBind | PlannedEviction | Hold
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The decisions of one cycle in order, and what the next cycle needs to know of it."""
+    """The decisions of one cycle in order, and what the next cycle needs."""
 
     decisions: tuple[PlanDecision, ...] = ()
     reservations: tuple[PipelinedGang, ...] = ()
     next_cycle_in: float | None = None
-    """When time alone may change the plan: seconds from now."""
+    """Seconds until the plan may change without any change of the cluster; None = never."""
     node_reservations: tuple[NodeReservation, ...] = ()
 
     @property

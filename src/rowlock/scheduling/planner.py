@@ -1,8 +1,8 @@
-"""`plan(snapshot) -> Plan`: who is bound where, who is evicted for whom, who waits and why.
+"""`plan(snapshot) -> Plan`: which pods are bound where, which are evicted for which gang, and why gangs wait.
 
-One cycle: fair shares; allocate, consolidate, reclaim, preempt, evict stale gangs, least disruptive first; all on one
-session with an undo log; at the end the moves that stand are read off as decisions. No clock, no I/O, no chance: the
-same snapshot gives the same plan for ever.
+One cycle: fair shares; then allocate, consolidate, reclaim, preempt and the eviction of stale gangs, least disruptive first, on one session
+with an undo log. At the end the remaining moves become decisions. No clock, no I/O, no randomness: the same snapshot always gives the same
+plan.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ VICTIM_ACTIONS: dict[str, tuple[ActionFilter, VictimAction]] = {
     "reclaim": (can_reclaim_resources, reclaim),
     "preempt": (is_worth_preempting, preempt),
 }
-"""The actions that evict, each with a cheap test whether a pending gang need be tried at all."""
+"""The actions that evict, each with a cheap test whether to try a pending gang at all."""
 
 
 def plan(snapshot: Snapshot) -> Plan:
-    """Decide everything once."""
+    """Plan one cycle of a snapshot."""
     return Planner(open_session(snapshot)).run_cycle()
 
 
 @dataclass(slots=True)
 class Planner:
-    """A session, and what is worth keeping of it between cycles.
-
-    After `run_cycle` the session is as before, unless `keep_plan`: then the caller calls `reset`."""
+    """A session, and data that is kept between cycles. `run_cycle` restores the session, unless `keep_plan`: then the caller must call
+    `reset`."""
 
     session: Session
     placer: Placer = field(init=False)
@@ -60,11 +59,11 @@ class Planner:
     failures: dict[str, Failure] = field(default_factory=dict)
     placed_gangs: list[GangState] = field(default_factory=list)
     timers: list[float] = field(default_factory=list)
-    """Seconds until something that only waits for time."""
+    """Delays in seconds after which the plan may change without any change of the cluster."""
     has_min_runtimes: bool = False
     """Some queue has a min-runtime."""
     eviction_causes: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Why a gang loses pods in this plan: gang → (action, by whom)."""
+    """Key of a gang that loses pods in this plan → (action, key of the preemptor or "")."""
 
     def __post_init__(self) -> None:
         self.placer = Placer(self.session)
@@ -133,7 +132,7 @@ class Planner:
                 order.push_gang(state)
 
     def _may_be_allocated(self, head: GangState) -> bool:
-        """Room only shrinks while allocating: whom the first look refuses need not stand in line."""
+        """Whether the head of a group of equal gangs fits now. Resources only shrink while allocating, so if not, the group is skipped."""
         tasks = tasks_to_allocate(head)
         if not tasks:
             return head.pending_count > 0
@@ -148,13 +147,14 @@ class Planner:
         return False
 
     def _add_placed(self, state: GangState) -> None:
-        """It has planned pods now: a later action of this cycle may take them back."""
+        """Add a gang with planned pods to its queue's running gangs: a later action of this cycle may evict them."""
         assert state.queue is not None
         state.queue.add_running(state)
         self.placed_gangs.append(state)
 
     def _allocate_nominated(self) -> set[str]:
-        """Gangs that come before all queues: half bound ones (a crash fell between the binds), then pipelined ones."""
+        """Allocate gangs that precede all queues: half-bound ones (after a crash between binds), then pipelined ones. Returns their
+        keys."""
         candidates = {
             key: g
             for key, g in self.session.below_minimum_gangs.items()
@@ -203,7 +203,7 @@ class Planner:
             order.refresh_all()
 
     def _run_reserve(self) -> None:
-        """Evict backfilled pods of reserved nodes when the gang they are kept for can start."""
+        """Evict backfilled pods from reserved nodes if the gang with the reservation can start."""
         for reservation in self.session.node_reservations:
             checkpoint = self.session.checkpoint()
             state, retry_in = reserve.evict_backfilled(self.session, self.placer, reservation)
@@ -216,8 +216,8 @@ class Planner:
             self._record_eviction_causes("reserve", state, checkpoint)
 
     def _record_eviction_causes(self, action: str, preemptor: GangState, checkpoint: int) -> bool:
-        """Note why others lose pods since `checkpoint`, and for whom; False when nobody does. Who was only moved had lost nothing
-        before. What was evicted for a gang that is no longer pipelined counts as evicted for this preemptor."""
+        """Record action and preemptor for gangs that lost pods since `checkpoint`; False if there are none. A cause replaces an earlier one
+        of consolidation, which only moved pods. Victims of a gang that is no longer pipelined become this preemptor's."""
         victims = dict.fromkeys(
             task.gang for task, *_ in self.session.undo_log[checkpoint:] if task.gang is not preemptor
         )
@@ -239,7 +239,7 @@ class Planner:
             self.eviction_causes.setdefault(state.gang.key, ("stale", ""))
 
     def _note_protection_end(self, state: GangState, action: str) -> None:
-        """Remember the next end of a min-runtime that protects victims from this preemptor: the planner wakes up then."""
+        """Add a timer for the next end of a min-runtime that protects victims from this preemptor."""
         if not self.has_min_runtimes or action == "consolidate":
             return
         wait = seconds_until_unprotected(self.session, state, action)
@@ -248,8 +248,8 @@ class Planner:
             self.failures[state.gang.key] = Failure(Reason.PROTECTED, state.gang.queue, seconds=wait)
 
     def _allocate_free_pipelined(self, checkpoint: int) -> None:
-        """A pipelined gang that needs nobody to leave is allocated at once. Its room was planned for others in this very cycle;
-        while it is only nominated they could take it back in the next, and so on for ever."""
+        """Allocate pipelined gangs that need no eviction. Their resources had been planned for other gangs in this cycle; if they were only
+        nominated, those could take them back in the next cycle, and so on for ever."""
         session = self.session
         moved = dict.fromkeys(entry[0] for entry in session.undo_log[checkpoint:])
         pipelined = [t for t in moved if t.status is Status.PIPELINED]
@@ -265,7 +265,7 @@ class Planner:
             if allocate_gang(session, self.placer, state, tasks=gang_tasks) is not None or is_pipelined(state):
                 session.rollback(gang_checkpoint)
 
-    # ------------------------------------------------------------ reading the plan off
+    # ------------------------------------------------------------ results
 
     def _collect_decisions(self, checkpoint: int) -> tuple[list[PlanDecision], dict[str, list[tuple[str, str]]]]:
         moved: dict[TaskState, None] = {}
@@ -292,7 +292,7 @@ class Planner:
         return PipelinedGang(key, tuple(nodes), old.since if old else self.session.now)
 
     def head_holds(self) -> Iterator[Hold]:
-        """Those that were tried, one for each group of equals, and those that cannot even be tried."""
+        """The holds of gangs that were tried (one per group of equal gangs), and of gangs that cannot be tried."""
         for group in self.pending_gangs.ready_groups():
             yield from islice(self._group_holds(group), 1)
         for key, text in self.pending_gangs.not_ready.items():
@@ -301,7 +301,7 @@ class Planner:
             yield Hold(key, Failure(Reason.QUEUE_MISSING, g.gang.queue))
 
     def holds(self) -> Iterator[Hold]:
-        """Every gang that waits and why, heads of equal gangs first. Only between `run_cycle(keep_plan=True)` and `reset`."""
+        """All holds, the first of each group of equal gangs first. Valid only between `run_cycle(keep_plan=True)` and `reset`."""
         rest = (islice(self._group_holds(group), 1, None) for group in self.pending_gangs.ready_groups())
         return chain(self.head_holds(), chain.from_iterable(rest))
 
@@ -330,5 +330,5 @@ class Planner:
 
 
 def is_pipelined(state: GangState) -> bool:
-    """Whether some of the gang's pods are pipelined: they wait for pods that are leaving."""
+    """Whether some of the gang's pods are pipelined, which means that they wait for terminating pods."""
     return any(s.active_count > s.allocated_count for s in state.pod_sets.values())

@@ -1,4 +1,4 @@
-"""A story as an SVG: GPUs held over time, stacked by project, and below it the length of the queue.
+"""A simulation's result as an SVG: GPUs held over time, stacked by project, and below it the number of waiting jobs.
 
 Written by hand in plain text, without a drawing library: it opens in every browser and diffs in a review.
 """
@@ -17,9 +17,9 @@ WIDTH, LEFT_MARGIN, RIGHT_MARGIN = 960, 72, 150
 TOP_MARGIN, CHART_HEIGHT, GAP, QUEUE_CHART_HEIGHT = 56, 280, 44, 110
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#994455", "#997700", "#004488")
 TIME_SLICES = 480
-"""Moments that are drawn: what lies between is averaged."""
+"""Number of points on the time axis; each is the mean of its time span."""
 MAX_PROJECTS = 10
-"""Projects with a colour of their own; the rest is one band."""
+"""Maximum of bands: beyond it the smaller projects share one."""
 
 
 def slice_means(
@@ -84,7 +84,7 @@ def render_svg(result: SimulationResult, title: str) -> str:
 
 
 def _project_bands(result: SimulationResult) -> list[tuple[str, tuple[int, ...]]]:
-    """(name, positions in a point): the projects that held most, and the others together."""
+    """(name, indexes of its projects) of each band: the projects that held most, and one band for the rest."""
     held_sums = [sum(p.held[i] for p in result.points) for i in range(len(result.projects))]
     order = sorted(range(len(held_sums)), key=lambda i: (-held_sums[i], i))
     shown = order[: MAX_PROJECTS if len(order) <= MAX_PROJECTS else MAX_PROJECTS - 1]

@@ -1,8 +1,8 @@
-"""A trace played on pretend nodes, event by event, with the real planner deciding at every event.
+"""Discrete-event simulation of a trace on simulated nodes; the real planner decides at every event.
 
-Time jumps from event to event: a job comes, a job has done its work, an evicted pod has left, the planner wants to look
-again. Pods start the moment they are bound and run at full speed; an evicted job keeps its work up to its last
-checkpoint and goes on when it is placed again. Nothing is drawn by chance: the same trace gives the same story.
+Time jumps from event to event: a job arrives, a job completes, an evicted pod has ended, the planner asked for another cycle. Pods start
+the moment they are bound and run at full speed; an evicted job keeps its work up to its last
+checkpoint and continues when it is placed again. Nothing is random: the same trace gives the same result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rowlock.simulator.trace import Trace, TraceJob, TraceProject
 
 NAMESPACE = "sim"
 MAX_CYCLES_PER_EVENT = 8
-"""Cycles at one moment: each may give room that the next uses."""
+"""Maximum of planner cycles at one moment: a cycle may free resources that the next one uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNodes:
-    """The pretended cluster: so many equal nodes."""
+    """The simulated cluster: `nodes` equal nodes, each with `gpus` GPUs, `cpus` cores and `memory` bytes."""
 
     nodes: int
     gpus: int
@@ -37,7 +37,7 @@ class SimulatedNodes:
 
 @dataclass(slots=True)
 class JobRun:
-    """One job on its way. Work is counted in pod-seconds."""
+    """The state of one job in the simulation. Work is measured in pod-seconds, times in simulated seconds."""
 
     job: TraceJob
     gang: Gang
@@ -56,7 +56,7 @@ class JobRun:
         return self.job.duration * self.job.pods
 
     def advance(self, now: float) -> None:
-        """The work done since the last look."""
+        """Add the work done since `advanced_at`."""
         if self.running_pods >= self.job.minimum:
             self.work_done = min(self.total_work, self.work_done + self.running_pods * (now - self.advanced_at))
         self.advanced_at = now
@@ -64,7 +64,7 @@ class JobRun:
 
 @dataclass(slots=True)
 class UsagePoint:
-    """The cluster from this moment on: hundredths of GPUs per project, and who waits."""
+    """The cluster's usage from the time `at` (seconds) on: hundredths of GPUs by project, and the number of waiting jobs."""
 
     at: float
     held: tuple[float, ...]
@@ -75,22 +75,22 @@ class UsagePoint:
 
 @dataclass(slots=True)
 class SimulationResult:
-    """What happened."""
+    """The result of a simulation."""
 
     projects: tuple[TraceProject, ...]
     nodes: SimulatedNodes
     runs: dict[str, JobRun]
     points: list[UsagePoint] = field(default_factory=list)
     evictions_by_action: dict[str, int] = field(default_factory=dict)
-    """Evicted gangs by act."""
+    """Number of evicted gangs by the action that evicted them."""
     cycles: int = 0
     end: float = 0.0
     never_started: dict[str, str] = field(default_factory=dict)
-    """Jobs that never started, and the scheduler's sentence."""
+    """Name of a job that never started → the scheduler's explanation."""
 
 
 ProgressCallback = Callable[[int, int, float], None]
-"""(jobs over, jobs in all, simulated seconds)."""
+"""Called with (jobs completed, all jobs, simulated seconds)."""
 
 
 class Simulation:
@@ -225,7 +225,7 @@ class Simulation:
         self._update_gang(run)
 
     def _restore_checkpoint(self, run: JobRun) -> None:
-        """A gang that falls below its minimum goes back to its last checkpoint."""
+        """Reset the work of a gang that has fallen below its minimum to its last checkpoint."""
         step = run.job.checkpoint * run.job.pods
         if step and run.running_pods < run.job.minimum:
             work_kept = run.work_done // step * step
@@ -238,7 +238,7 @@ class Simulation:
     def _job_of(self, key: str) -> TraceJob:
         return self._run_of(key).job
 
-    # ------------------------------------------------------------ what is told
+    # ------------------------------------------------------------ results
 
     def _record_point(self, session: Session) -> None:
         queues = [session.queues[p.name] for p in self.trace.projects]
@@ -277,7 +277,7 @@ def _build_nodes(nodes: SimulatedNodes) -> tuple[Node, ...]:
 
 
 def _build_queues(trace: Trace) -> tuple[Queue, ...]:
-    """Departments without a quota of their own are entitled to what their projects are."""
+    """The trace's queues. A department without a quota gets the sum of its projects' quotas."""
     all_projects: Iterable[TraceProject] = (*trace.departments, *trace.projects)
     sums: dict[str, int] = {}
     for p in trace.projects:

@@ -1,7 +1,7 @@
-"""A story in figures: utilisation, waiting times, fairness, what was taken back. All of it simulated, and said so.
+"""Figures of a simulation: utilisation, waiting times, fairness, evictions. The report says that they are simulated.
 
-Fairness: what a project got (GPU-hours) against what it deserved, its fair share at every moment, as the scheduler
-worked it out, never more than it asked for. Jain's index over these ratios: 1 = all alike, 1/n = one has everything.
+Fairness is the ratio of the GPU-hours that a project held to those that it deserved: the scheduler's fair share over time, at most what it
+requested. Jain's index of these ratios is 1 when all are equal and 1/n when one project has everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """Jain's fairness index of some ratios; 1 for none."""
+    """Jain's fairness index of the values; 1 for an empty list."""
     squares = sum(v * v for v in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
@@ -97,7 +97,7 @@ def _project_summary(result: SimulationResult, at: int) -> dict[str, Any]:
 
 
 def format_seconds(seconds: float) -> str:
-    """For people: 42s, 12m, 3.4h, 2.1d."""
+    """A duration as text: 42s, 12m, 3.4h, 2.1d."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("m", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f}".removesuffix(".0") + unit

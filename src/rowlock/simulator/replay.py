@@ -26,7 +26,7 @@ def decisions(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     plan = planner.run_cycle(keep_plan=True)
     session = planner.session
     holds = list(_hold_records(planner, session))
-    planner.reset()  # sentences of evictions tell what queues held before
+    planner.reset()  # messages of evictions state what queues held before the cycle
     for b in plan.binds:
         cards = f" (card{'s' if len(b.devices) > 1 else ''} {', '.join(map(str, b.devices))})" if b.devices else ""
         text = f"{b.namespace}/{b.pod} starts on {b.node}{cards}."
@@ -65,7 +65,7 @@ def summarize(records: list[dict[str, Any]]) -> str:
 
 
 def read_snapshot(path: str, program: str) -> Snapshot:
-    """Raises SystemExit with one sentence when it is not a snapshot."""
+    """Read a snapshot from a file, or from stdin for `-`. Exits with code 1 and a message on stderr if it cannot be read."""
     try:
         if path == "-":
             raw = sys.stdin.buffer.read()

@@ -22,7 +22,7 @@ from rowlock.simulator.trace import Trace, TraceError, parse_duration, parse_tra
 
 
 def progress_bar(width: int = 30, every: float = 0.1) -> ProgressCallback:
-    """Redraws one line of stderr, ten times a second at most; draws nothing where nobody watches."""
+    """A callback that redraws one line of stderr at most once per `every` seconds; it draws nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         return lambda done, of, now: None
     last = 0.0
@@ -103,12 +103,12 @@ def parse_settings(options: argparse.Namespace) -> SchedulerSettings:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0; 1 with one sentence when the trace is wrong or a file cannot be written."""
+    """Run a simulation and print its report. Exit code 0; 1 with a message when the trace is wrong or a file cannot be written."""
     options = parse_arguments(argv)
     try:
         trace, machines, grace = parse_inputs(options)
         if options.svg:
-            Path(options.svg).write_text("")  # better refused now than after an hour
+            Path(options.svg).write_text("")  # fails now rather than after an hour
         result = Simulation(trace, machines, grace=grace, settings=parse_settings(options)).run(progress_bar())
         summary: dict[str, Any] = metrics.summarize(result)
         title = f"{len(trace.jobs)} jobs on {machines.nodes} nodes × {machines.gpus} GPUs"

@@ -1,6 +1,6 @@
-"""A trace: projects with quotas, and jobs with the moment they come, what they ask for and how long they run.
+"""A trace: projects with quotas, and jobs with their arrival time, requests and duration.
 
-YAML, read strictly: an unknown word is refused with the nearest known one, a value with its place and rule.
+YAML, parsed strictly: the error for an unknown field suggests the nearest known one, the error for a bad value names its place and rule.
 `docs/scheduler.md` shows the format; `trace_generator.py` makes traces from a seed.
 """
 
@@ -24,7 +24,7 @@ MAX_PODS = 10_000
 
 
 class TraceError(Exception):
-    """What is wrong with a trace: where, which rule, what to write instead."""
+    """A trace or a flag is invalid. The message says where, which rule it breaks, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TraceProject:
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """Times in seconds. `parse_duration` is how long it runs with all its pods; fewer pods of an elastic job take longer."""
+    """Times in seconds. `duration` is how long the job runs with all its pods; an elastic job with fewer pods takes longer."""
 
     name: str
     project: str
@@ -53,14 +53,14 @@ class TraceJob:
     priority: int = 50
     preemptible: bool = True
     checkpoint: float = 0.0
-    """Work since the last multiple of this is lost when it is evicted; 0 = nothing is lost."""
+    """Seconds between checkpoints: an evicted job loses the work since its last one; 0 = it loses nothing."""
     declares_duration: bool = False
     """It declares its duration to the scheduler, which may let it run beside a reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A document that was read: quotas of projects and departments, and jobs, each with its submit time in seconds."""
+    """A parsed trace: projects and departments with quotas, and jobs sorted by arrival."""
 
     projects: tuple[TraceProject, ...]
     jobs: tuple[TraceJob, ...]
@@ -119,7 +119,7 @@ _JOB_FIELDS = (
 
 
 class TraceTable:
-    """A mapping of the document, with its place for sentences."""
+    """A mapping of the document, with its path for error messages."""
 
     def __init__(self, value: Any, path: str, fields: Sequence[str]) -> None:
         if not isinstance(value, Mapping):
@@ -184,7 +184,7 @@ def _parse_project(t: TraceTable) -> TraceProject:
 
 
 def _parse_jobs(t: TraceTable, projects: Sequence[str]) -> list[TraceJob]:
-    """One entry; with `count` several, `every` so long after the one before."""
+    """The jobs of one entry: one, or `count` jobs that arrive `every` so often."""
     name, project = t.text("name"), t.text("project")
     if project not in projects:
         raise TraceError(f"{t.path}: there is no project {project!r}{suggest_nearest(project, projects)}")
@@ -223,7 +223,7 @@ def _parse_shape(t: TraceTable) -> Shape:
 
 
 def _parse_priority(t: TraceTable) -> tuple[int, bool]:
-    """(value, preemptible unless the job says otherwise)."""
+    """(priority value, whether a job of this priority is preemptible by default)."""
     value_or_class = t.value.get("priority", "train")
     if isinstance(value_or_class, str):
         if value_or_class not in PRIORITY_CLASS_VALUES:
@@ -245,6 +245,6 @@ def _check_distinct(items: Sequence[TraceProject | TraceJob], section: str) -> N
 
 
 def suggest_nearest(word: str, known: Sequence[str]) -> str:
-    """The end of a sentence about an unknown word: the nearest known one, else all of them."""
+    """The end of an error message about an unknown word: the nearest known word, or all of them."""
     matches = difflib.get_close_matches(word, known, 1, 0.5)
     return f"; did you mean {matches[0]!r}?" if matches else f"; known: {', '.join(known) or 'none'}"

@@ -1,7 +1,7 @@
-"""Traces made from a seed: the mix that shared GPU clusters show.
+"""Random traces from a seed, with the mix of jobs that shared GPU clusters have.
 
-Most jobs are small and short, most GPU time goes to the large and long; teams differ in how much they ask, and they
-submit in bursts. Arrivals are spread so that the cluster is asked for `load` times what it has.
+Most jobs are small and short, and most GPU time goes to large, long ones. Teams differ in how much they request and submit in bursts.
+Arrivals are spread so that the total request is `load` times the cluster's capacity.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rowlock.scheduling.model.snapshot import Shape
 from rowlock.simulator.trace import Trace, TraceError, TraceJob, TraceProject, suggest_nearest
 
 JOB_SIZES = ((1, 1, 0.46), (1, 2, 0.12), (1, 4, 0.12), (1, 8, 0.12), (2, 8, 0.08), (4, 8, 0.06), (8, 8, 0.04))
-"""(pods, GPUs per pod, part of the jobs); what a small cluster cannot hold is made smaller."""
+"""(pods, GPUs per pod, fraction of the jobs). Sizes that exceed the cluster are reduced to it."""
 FRACTION_PART = 0.12
-"""Part of the single-GPU jobs that ask for a share of a card."""
+"""Fraction of the single-GPU jobs that ask for a share of a GPU."""
 DEFAULT_OPTIONS: Mapping[str, float] = {"jobs": 1000, "seed": 1, "projects": 4, "load": 1.2, "build": 0.1}
 
 
@@ -45,7 +45,7 @@ def parse_options(text: str) -> dict[str, float]:
 
 
 def generate_trace(options: Mapping[str, float], nodes: int, gpus: int) -> Trace:
-    """The same options give the same trace."""
+    """Generate a trace for a cluster of `nodes` nodes with `gpus` GPUs each. The same arguments give the same trace."""
     rng = random.Random(int(options["seed"]))
     count = int(options["projects"])
     capacity = nodes * gpus
@@ -86,7 +86,7 @@ def _fields_after_arrival(job: TraceJob) -> tuple[Any, ...]:
 
 
 def _arrival_times(rng: random.Random, count: int, span: float) -> list[float]:
-    """Arrivals: half spread evenly, half in bursts around a few dozen moments."""
+    """Arrival times in seconds, up to `span`: half uniform, half in bursts after random moments."""
     centres = [rng.uniform(0, span) for _ in range(max(1, count // 40))]
     times = []
     for i in range(count):
@@ -97,7 +97,7 @@ def _arrival_times(rng: random.Random, count: int, span: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class JobGenerator:
-    """Draws jobs for one cluster; `interactive_part` is the part of small jobs that are notebooks: not preemptible."""
+    """Draws random jobs for one cluster. `interactive_part`: the fraction of small jobs that are notebooks, which are not preemptible."""
 
     rng: random.Random
     nodes: int
@@ -105,7 +105,7 @@ class JobGenerator:
     interactive_part: float
 
     def generate_job(self, i: int, project: str) -> TraceJob:
-        """The job number `i` of a project, drawn with `rng`: the same seed draws the same jobs."""
+        """Draw job number `i` for a project. The same seed gives the same jobs."""
         rng = self.rng
         pods, gpus_per_pod, _ = rng.choices(JOB_SIZES, [part for *_, part in JOB_SIZES])[0]
         gpus_per_pod, pods = min(gpus_per_pod, self.gpus), min(pods, self.nodes)

@@ -1,7 +1,7 @@
-"""Old Events go. A real API server lets etcd forget them (`--event-ttl`, one hour); here a controller deletes them.
+"""Deletes old Events. A real API server lets etcd expire them (`--event-ttl`, one hour); here a controller does it.
 
-There is a most of them, too, because all are in memory (about 2.4 KiB each): etcd's are on a disk, and its server's
-memory grows with them as ours did, by three quarters of all that it grew in ten busy minutes.
+Their number is limited, too, because all are in memory (about 2.4 KiB each): without a limit Events made up three quarters of the memory
+that the server gained in ten busy minutes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from rowlock.objects import Key, Object
 
 EVENT_TTL = 3_600.0  # seconds
 MAX_EVENTS = 20_000
-"""Events in all namespaces together; beyond, the oldest of the namespace that has most go, a twentieth at a time."""
+"""Maximum of Events in all namespaces. Beyond it the oldest Events of the namespace with the most are deleted."""
 _SWEEP_INTERVAL = 60.0  # seconds between two sweeps
 _EVENTS_PER_SWEEP = 1_000
-"""Events that are looked at in one go: everybody else waits meanwhile."""
+"""Maximum of Events examined in one turn, because the event loop is blocked meanwhile."""
 
 
 class EventExpiry:
-    """Events live an hour (`ttl`, in seconds) after they were last seen. One key; at most once a minute it deletes those
-    whose time is over."""
+    """Deletes Events `ttl` seconds (default: an hour) after they were last seen. One key for all; it sweeps at most once a minute."""
 
     name = "event-expiry"
     kinds: tuple[Kind, ...] = (EVENT,)
@@ -40,9 +39,9 @@ class EventExpiry:
         self._ttl, self._interval = ttl, min(_SWEEP_INTERVAL, ttl / 2)
         self._next_sweep = 0.0
         self._expiries: dict[str, list[tuple[float, Key]]] = {}
-        """A heap for each namespace: when an Event is to be looked at again. It may have been seen later, or be gone, by then."""
+        """Per namespace, a heap of (when to examine an Event again, its key). By then it may have been seen again or be deleted."""
         self._live = Counter[str]()
-        """How many Events each namespace has."""
+        """Number of Events by namespace."""
         self._total = 0
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
@@ -82,7 +81,7 @@ class EventExpiry:
         return Decision(tuple(deletes), requeue_after=self._next_sweep - now)
 
     def _look_at_first(self, heap: list[tuple[float, Key]], view: View, now: float) -> list[Write]:
-        """The first of a heap: it goes, is gone, or was seen later."""
+        """Pop the first Event of the heap: delete it if it has expired, push it back if it was seen again."""
         _, event_key = heapq.heappop(heap)
         event = view.get(EVENT, *event_key)
         if event is None:
@@ -93,11 +92,11 @@ class EventExpiry:
         return [self._delete(heap, event_key, now)]
 
     def _delete(self, heap: list[tuple[float, Key]], event_key: Key, now: float) -> Write:
-        heapq.heappush(heap, (now + self._interval, event_key))  # it is looked at again, should that fail
+        heapq.heappush(heap, (now + self._interval, event_key))  # examined again in case the delete fails
         return Delete(EVENT, *event_key)
 
     def _make_room(self, view: View, now: float, excess: int) -> list[Write]:
-        """Room for others, where there are too many: from who has most, its oldest."""
+        """Delete the oldest Events of the namespace that has the most. `excess`: how many there are too many."""
         ((noisiest, count),) = self._live.most_common(1)
         heap, wanted = self._expiries[noisiest], min(excess + MAX_EVENTS // 20, count, _EVENTS_PER_SWEEP)
         oldest: list[Key] = []
@@ -111,7 +110,7 @@ class EventExpiry:
 
 
 def _last_seen(event: Object) -> float:
-    """Not before it was written: who reports late is heard all the same."""
+    """When the Event was last seen (seconds since the epoch), but not before its creation: a late report also lives for `ttl`."""
     reported = event.get("lastTimestamp") or objects.dig(event, "series.lastObservedTime") or event.get("eventTime")
     created = objects.seconds(objects.meta(event)["creationTimestamp"])
     return max(created, objects.seconds(reported)) if reported else created

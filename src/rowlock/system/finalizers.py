@@ -1,4 +1,4 @@
-"""Finalizers of objects, and patches of metadata that apply to the very object that was looked at."""
+"""Finalizers of objects, and metadata patches that apply only to the revision of the object that was read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def finalizers_of(obj: Object) -> list[str]:
 
 
 def remove_finalizer(kind: Kind, obj: Object, name: str) -> Write:
-    """The write that takes one finalizer off; the object goes when it was the last."""
+    """The write that removes one finalizer. The store deletes an object being deleted when its last finalizer is removed."""
     remaining = [f for f in finalizers_of(obj) if f != name]
     return patch_metadata(kind, obj, {"finalizers": remaining or None})
 
 
 def patch_metadata(kind: Kind, obj: Object, meta: dict[str, Any]) -> Write:
-    """A merge patch of `metadata`; it conflicts when the object has changed or is another one of that name."""
+    """A merge patch of `metadata`. It conflicts when the object has changed or was replaced by another of the same name."""
     checks = {"uid": objects.uid(obj), "resourceVersion": objects.meta(obj).get("resourceVersion")}
     return Patch(kind, objects.namespace(obj), objects.name(obj), {"metadata": checks | meta})

@@ -1,4 +1,4 @@
-"""Dependents of owners that are gone are deleted; foreground and orphaning deletions are carried out.
+"""Deletes dependents whose owners are gone, and carries out foreground and orphaning deletions.
 
 The rules are those of kube-controller-manager's garbage collector (`attemptToDeleteItem`, `attemptToOrphan`). The time
 to live of a finished job is the job operator's business (`training/cleanup.py`).
@@ -46,7 +46,7 @@ class GarbageCollector:
             else []
         )
         references = _references(obj)
-        # A modified object concerns its owners only when it changed hands or began to leave.
+        # A modified object concerns its owners only when its owner references changed.
         if change.type == "Modified" and change.old is not None and references == _references(change.old):
             return own_keys
         return own_keys + [
@@ -66,7 +66,7 @@ class GarbageCollector:
             )
         policy = _deletion_policy(owner) if objects.is_deleting(owner) else ""
         if policy not in (ORPHAN, FOREGROUND):
-            return NOTHING  # its dependents are not looked at: each of a thousand that comes or goes asks
+            return NOTHING  # does not list the dependents: this runs for each of thousands that is created or deleted
         dependents = _dependents(view, key.namespace, uid)
         if policy == ORPHAN:
             release = remove_finalizer(kinds.by_resource(resource), owner, ORPHAN)
@@ -74,8 +74,8 @@ class GarbageCollector:
         return Decision(_delete_in_foreground(view, kinds.by_resource(resource), owner, dependents))
 
     def _first_gone(self, view: View, kind: Kind, obj: Object) -> Key | None:
-        """The first of the object's owners that does not exist: its turn deals with all of them. An object may name thousands
-        that are gone, each has a turn, and each turn would look at all others: what was found is kept while the view is the same."""
+        """The key of the object's first owner that does not exist; its turn handles the object for all missing owners. Cached while the
+        view's revision stays the same: an object may have thousands of missing owners, and each one's turn would search them all."""
         if view.revision != self._gone_at:
             self._gone_at = view.revision
             self._gone_owners.clear()
@@ -87,7 +87,7 @@ class GarbageCollector:
 
 
 def _dependents(view: View, namespace: str, uid: str) -> list[tuple[Kind, Object]]:
-    """What the owner of this uid holds, in its namespace; anywhere where it is in none."""
+    """The dependents of the owner with this uid: in its namespace, or in all of them for a cluster-scoped owner (`namespace` is "")."""
     return [
         (kind, obj) for kind in KINDS for obj in view.by_owner(kind, uid) if namespace in ("", objects.namespace(obj))
     ]
@@ -96,7 +96,7 @@ def _dependents(view: View, namespace: str, uid: str) -> list[tuple[Kind, Object
 def _delete_in_foreground(
     view: View, kind: Kind, owner: Object, dependents: list[tuple[Kind, Object]]
 ) -> tuple[Write, ...]:
-    """Dependents go first; those that block hold the owner."""
+    """Delete the dependents first. The owner keeps its finalizer while one of them has blockOwnerDeletion."""
     uid = objects.uid(owner)
     writes = tuple(w for k, obj in dependents if (w := _delete_or_remove_owner(view, k, obj, uid, "Foreground")))
     blocking = any(
@@ -108,12 +108,12 @@ def _delete_in_foreground(
 
 
 def _delete_or_remove_owner(view: View, kind: Kind, obj: Object, uid: str, propagation: str = "") -> Write | None:
-    """What becomes of a dependent that loses the owner `uid`: it stays if another one holds it."""
+    """The write for a dependent that loses the owner `uid`: delete it, or only remove the reference if another owner still exists."""
     if objects.is_deleting(obj):
         return None
     dangling = {str(r.get("uid")) for r in _references(obj) if not _is_solid_reference(view, obj, r)}
     if len(dangling) < len(_references(obj)):
-        # An owner that waits for its dependents is still there; its name is taken off when it is gone.
+        # In a foreground deletion the owner still exists; its reference is removed once it is gone.
         return None if propagation else _remove_owners(kind, obj, dangling | {uid})
     if propagation and not any(True for k in KINDS for _ in view.by_owner(k, objects.uid(obj))):
         propagation = ""
@@ -126,16 +126,16 @@ def _delete_or_remove_owner(view: View, kind: Kind, obj: Object, uid: str, propa
 
 
 def _is_solid_reference(view: View, obj: Object, reference: dict[str, Any]) -> bool:
-    """True when an owner exists and does not wait for its dependents to go."""
+    """Whether the referenced owner exists and is not in a foreground deletion."""
     owner_key = _reference_key(obj, reference)
     if owner_key is None:
-        return True  # of a kind that lives elsewhere: not ours to judge
+        return True  # of a kind that this cluster does not store
     owner = _owner_of(view, owner_key)
     return owner is not None and not (objects.is_deleting(owner) and _deletion_policy(owner) == FOREGROUND)
 
 
 def _owner_of(view: View, owner_key: Key) -> Object | None:
-    """The object of a key of ours; None when there is none of that name, or it is another one by now."""
+    """The owner that a key of this controller names; None if it is gone or was replaced by another of the same name."""
     resource, name, uid = owner_key.name.split("/")
     owner = view.get(kinds.by_resource(resource), owner_key.namespace, name)
     return owner if owner is not None and objects.uid(owner) == uid else None
@@ -164,9 +164,9 @@ def _owner_key(kind: Kind, obj: Object) -> Key:
 
 
 def _reference_key(obj: Object, reference: dict[str, Any]) -> Key | None:
-    """Where an owner lives; None for a kind outside the fence, and where it could not be found."""
+    """The key of a referenced owner; None for an unknown kind, or for a namespaced owner of a cluster-scoped object."""
     kind = kinds.by_api_version(str(reference.get("apiVersion")), str(reference.get("kind")))
-    if kind is None or (kind.namespaced and not objects.namespace(obj)):  # nor can it lie in some namespace
+    if kind is None or (kind.namespaced and not objects.namespace(obj)):  # a namespaced owner needs a namespace
         return None
     namespace = objects.namespace(obj) if kind.namespaced else ""
     return Key(namespace, f"{kind.resource}/{reference.get('name')}/{reference.get('uid')}")

@@ -29,8 +29,8 @@ _REPORT_INTERVAL = 1.0  # seconds between two reports of what holds a namespace
 
 
 class NamespaceDeleter:
-    """One key per namespace: when it is being deleted, everything in it is; then it may go. What takes long is said in its
-    status, as kube-controller-manager does."""
+    """One key per namespace. Deletes everything in a namespace that is being deleted, then removes its finalizer `kubernetes`. Its status
+    reports what remains, as kube-controller-manager does."""
 
     name = "namespace-controller"
     kinds: tuple[Kind, ...] = KINDS
@@ -63,8 +63,8 @@ class NamespaceDeleter:
         return Decision((Update(NAMESPACE, objects.with_field(namespace, "spec.finalizers", remaining), "finalize"),))
 
     def _report(self, namespace: Object, contents: list[tuple[Kind, Object]], now: float) -> Iterable[Write]:
-        """What holds the namespace: objects that stay though they were told to go. Written once an interval, for each
-        object that leaves would change the count."""
+        """The status conditions about objects that are being deleted but still exist. Written at most once per interval, because each
+        deleted object changes the counts."""
         name = objects.name(namespace)
         leaving = [(kind, obj) for kind, obj in contents if objects.is_deleting(obj)]
         if not leaving or now < self._next_report.get(name, 0.0):
@@ -78,8 +78,8 @@ class NamespaceDeleter:
 def namespace_conditions(
     previous: Iterable[dict[str, Any]], leaving: Iterable[tuple[Kind, Object]], now: float
 ) -> list[dict[str, Any]]:
-    """The conditions of a namespace that is being deleted, as `NamespacedResourcesDeleter` writes them; one that says the
-    same as before keeps its time."""
+    """The conditions of a namespace that is being deleted, as `NamespacedResourcesDeleter` writes them. An unchanged condition keeps its
+    lastTransitionTime."""
     resources: Counter[str] = Counter()
     finalizers: Counter[str] = Counter()
     for kind, obj in leaving:

@@ -1,4 +1,4 @@
-"""The mark of a pod that a controller ends: the condition `DisruptionTarget`, which says who and why."""
+"""The condition `DisruptionTarget` of a pod that a controller is about to delete, with the controller's reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_AT_WORK = ("Pending", "Succeeded", "Failed")
 
 
 def mark_evicted(pod: Object, now: float) -> Patch | None:
-    """What a request for an eviction writes before it deletes the pod; None for one that does not run or goes already."""
+    """The patch that an eviction request applies before it deletes the pod; None for a pod that does not run or is being deleted."""
     if objects.is_deleting(pod) or objects.phase(pod) in _NOT_AT_WORK:
         return None
     return mark_disrupted(pod, "EvictionByEvictionAPI", "Eviction API: evicting", now)

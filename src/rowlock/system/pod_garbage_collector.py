@@ -1,5 +1,5 @@
-"""Pods that no kubelet ends fail and go, as in kube-controller-manager's pod garbage collector: those bound to a node that does
-not exist, and those that were deleted before they were bound and are kept by a finalizer.
+"""Fails and deletes pods that no kubelet will end, as kube-controller-manager's pod garbage collector does: pods bound to a node that does
+not exist, and pods that were deleted before they were bound and are kept by a finalizer.
 
 A Job may wait for the end of such a pod before it makes another one (`podReplacementPolicy: Failed`)."""
 
@@ -22,12 +22,12 @@ from rowlock.kinds import NODE, POD, Kind
 from rowlock.objects import Key, Object
 from rowlock.system.pod_disruption import mark_disrupted
 
-QUARANTINE = 40.0  # seconds that a node may be missing before its pods are given up
+QUARANTINE = 40.0  # seconds that a node may be missing before its pods are failed
 _FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 
 
 class PodGarbageCollector:
-    """One key per node, and one per pod that goes unbound. A node that stays away takes its pods with it: they fail, then they go."""
+    """One key per node, and one per pod that is deleted unbound. The pods of a node that stays missing are failed, then deleted."""
 
     name = "pod-garbage-collector"
     kinds: tuple[Kind, ...] = (NODE, POD)
@@ -35,7 +35,7 @@ class PodGarbageCollector:
     def __init__(self, quarantine: float = QUARANTINE) -> None:
         self._quarantine = quarantine
         self._missing_since: dict[str, float] = {}
-        """Since when; forgotten at a restart, which gives a node more time, never less."""
+        """Missing node → since when (seconds since the epoch). Lost at a restart, which gives a node more time, never less."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is NODE:
@@ -71,7 +71,7 @@ def _goes_unbound(pod: Object) -> bool:
 
 
 def _fail(pod: Object) -> Write:
-    """It is deleted already, and gone as soon as its finalizers are."""
+    """Set the phase of an unbound pod that is being deleted. The pod disappears with its last finalizer."""
     body = {"metadata": {"uid": objects.uid(pod)}, "status": {"phase": "Failed"}}
     return Patch(POD, *objects.key(pod), body, "merge", "status")
 

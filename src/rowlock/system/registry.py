@@ -1,4 +1,4 @@
-"""All controllers of this room: those that remove what nobody needs, and those that add what everybody expects."""
+"""All controllers of this room: those that only delete objects, and those that create or update them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rowlock.system.volume_claims import ClaimProtection, FirstConsumerEvents
 
 
 def deleting_controllers(event_ttl: float = EVENT_TTL) -> tuple[Controller, ...]:
-    """Those that only take away: garbage, emptied namespaces, old Events (`event_ttl` in seconds), pods without a node, unused
+    """The controllers that only delete: garbage, emptied namespaces, old Events (`event_ttl` in seconds), pods without a node, unused
     claims."""
     return (GarbageCollector(), NamespaceDeleter(), EventExpiry(event_ttl), PodGarbageCollector(), ClaimProtection())
 
 
 def controllers(ca_certificate: str = "", event_ttl: float = EVENT_TTL) -> tuple[Controller, ...]:
-    """All. `ca_certificate` is the cluster's CA certificate (PEM)."""
+    """All controllers. `ca_certificate` is the cluster's CA certificate (PEM); `event_ttl` is in seconds."""
     return (
         *deleting_controllers(event_ttl),
         TaintEviction(),

@@ -1,7 +1,7 @@
 """ResourceQuota, decided: what an object costs, which quotas it counts in, and how much of each is used.
 
-Admission asks the first two for every new object (`apiserver/admission/resource_quota.py`); the controller `ResourceQuotaController` writes the third
-into `status`, where `kubectl get quota` reads it. On a real cluster the controller manager does that. Pure.
+Admission uses the first two for every new object (`apiserver/admission/resource_quota.py`). `ResourceQuotaController` writes the third into
+`status`, for `kubectl get quota`, as kube-controller-manager does. Pure.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ COUNTED_KINDS = {
 }
 _BYTE_RESOURCES = ("memory", "storage", "ephemeral-storage")
 _COMPUTE_RESOURCES = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
-"""What every container must say of itself where a quota limits it."""
+"""Resources that every container must specify where a quota limits them."""
 _FINISHED_PHASES = ("Succeeded", "Failed")
 
 
 def usage(kind: Kind, obj: Object) -> dict[str, Decimal]:
-    """What one object costs, by the names that quotas use."""
+    """What one object adds to each resource name that quotas use."""
     count = Decimal(1)
     cost = {f"count/{kind.resource}": count}
     cost.update({name: count for name, counted in COUNTED_KINDS.items() if counted is kind})
@@ -57,7 +57,7 @@ def _container_usage(container: dict[str, Any]) -> dict[str, Decimal]:
 
 
 def unspecified_resources(pod: Object, hard: dict[str, Any]) -> dict[str, list[str]]:
-    """Which containers do not say what a quota limits: their names by resource."""
+    """Names of containers that do not specify a resource that the quota limits, by resource."""
     containers_by_resource: dict[str, list[str]] = {}
     spec = pod.get("spec") or {}
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
@@ -99,7 +99,7 @@ def _matches_scope(scope: dict[str, Any], spec: dict[str, Any]) -> bool:
 
 
 def kind_usage(view: View, quota: Object, kind: Kind) -> dict[str, Decimal]:
-    """What the objects of one kind that count in a quota cost together, by the names that quotas use."""
+    """Total usage of the objects of one kind that count in a quota, by the resource names that quotas use."""
     total: dict[str, Decimal] = {}
     for obj in view.all(kind, objects.namespace(quota)):
         if quota_matches(quota, kind, obj):
@@ -109,7 +109,7 @@ def kind_usage(view: View, quota: Object, kind: Kind) -> dict[str, Decimal]:
 
 
 def quota_usage(view: View, quota: Object) -> dict[str, str]:
-    """How much of every limited thing is in use."""
+    """The quota's `status.used`: the amount in use of each resource in `spec.hard`."""
     hard = objects.dig(quota, "spec.hard", {})
     total = dict.fromkeys(hard, Decimal(0))
     for kind in _counted_kinds(hard):
@@ -143,9 +143,9 @@ class ResourceQuotaController:
     kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind.namespaced)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """Quotas of the namespace that count what has changed: the others would be counted anew for nothing."""
+        """The namespace's quotas that count the changed kind. Recounting the others would be wasted work."""
         quotas = view.all(RESOURCE_QUOTA, objects.namespace(change.object))
-        if not quotas:  # as nearly everywhere
+        if not quotas:  # the common case
             return ()
         return [
             objects.key(quota) for quota in quotas if change.kind is RESOURCE_QUOTA or _counts_kind(quota, change.kind)

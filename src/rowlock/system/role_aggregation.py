@@ -1,7 +1,7 @@
 """A ClusterRole with an aggregationRule has the rules of all ClusterRoles that its selectors choose.
 
-As `ClusterRoleAggregationController` does: sorted by name, each rule once. A rule of thousands of selectors is worked
-through in pieces, a piece a turn. Pure.
+As `ClusterRoleAggregationController` does: roles sorted by name, each rule once. An aggregationRule with thousands of selectors is
+processed in pieces, one per turn. Pure.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rowlock.objects import Key, Object
 from rowlock.selectors import from_label_selector
 
 SELECTORS_PER_TURN = 250
-"""Of one role: each is read, and compared with all roles, in some 20 ms."""
+"""Selectors of one role that a turn parses and matches with all roles: about 20 ms."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class Aggregation:
-    """The rules that a role with an aggregationRule has among all roles, which are sorted by name."""
+    """Collects the rules of a role with an aggregationRule from `roles`, which must be sorted by name."""
 
     def __init__(self, role: Object, roles: list[Object]) -> None:
         self.role, self.roles = role, roles
@@ -35,11 +35,11 @@ class Aggregation:
         self._selectors = iter(objects.dig(role, "aggregationRule.clusterRoleSelectors") or ())
 
     def is_of(self, role: Object, roles: list[Object]) -> bool:
-        """Whether these are the roles that it was begun with."""
+        """Whether this aggregation was started with exactly this role and these roles."""
         return self.role is role and len(roles) == len(self.roles) and all(map(is_, roles, self.roles))
 
     def advance(self, count: int) -> bool:
-        """The next selectors; whether that was all of them."""
+        """Process the next `count` selectors. True when all are done."""
         done = 0
         for entry in islice(self._selectors, count):
             done += 1
@@ -48,7 +48,7 @@ class Aggregation:
             left: list[tuple[dict[str, str], Object]] = []
             for labels, one in self._candidates:
                 if selector.matches(labels):
-                    self._add_rules(one.get("rules") or ())  # all that it will ever bring
+                    self._add_rules(one.get("rules") or ())  # a role that matched once adds nothing more
                 else:
                     left.append((labels, one))
             self._candidates = left
@@ -62,7 +62,7 @@ class Aggregation:
 
 
 def aggregate_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
-    """All rules at once."""
+    """The aggregated rules of the role, computed in one go."""
     aggregation = Aggregation(role, list(roles))
     while not aggregation.advance(SELECTORS_PER_TURN):
         pass
@@ -70,14 +70,14 @@ def aggregate_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
 
 
 class RoleAggregation:
-    """One key per ClusterRole; any change of one may be a change of all that aggregate."""
+    """One key per ClusterRole. A change of any role may change every role that aggregates."""
 
     name = "clusterrole-aggregation"
     kinds: tuple[Kind, ...] = (CLUSTER_ROLE,)
 
     def __init__(self) -> None:
         self._under_way: dict[str, Aggregation] = {}
-        """Name of a role → what is not through yet."""
+        """Name of a role → its unfinished aggregation."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         return [objects.key(role) for role in view.all(CLUSTER_ROLE) if role.get("aggregationRule")]

@@ -1,6 +1,6 @@
-"""Addresses and node ports of Services: what kube-apiserver's allocators give out, keep and take back. Pure.
+"""Addresses and node ports of Services: what kube-apiserver's allocators allocate, keep and release. Pure.
 
-Texts of refusals are the real server's. What of a Service has no effect here is a warning of the answer.
+Error texts are the real server's. Fields of a Service that have no effect here become warnings of the response.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ SERVICE_ADDRESSES = (
     *(f"10.77.0.{number}" for number in range(16, 255)),
     *(f"10.77.255.{number}" for number in range(1, 250)),
 )
-"""Of the pods' network (`kubelet/network/hosts.py`), where no pod and nothing of the gateway is."""
+"""Part of the pods' network (`kubelet/network/hosts.py`) that neither pods nor the gateway use."""
 ADDRESS_RANGE = "10.77.0.16-10.77.0.254, 10.77.255.1-10.77.255.249"
 NODE_PORTS = range(30000, 32768)
-"""As on a cluster without `--service-node-port-range`."""
+"""kube-apiserver's default `--service-node-port-range`."""
 _CLUSTER_DOMAIN = ".svc.cluster.local"
 
 
 def has_address(service: Object) -> bool:
-    """Has it a virtual address of its own?"""
+    """Whether the Service has a virtual address (a clusterIP other than `None`)."""
     return objects.dig(service, "spec.clusterIP") not in (None, "", "None")
 
 
 def keep_allocated(old: Object, new: Object) -> Object:
-    """What a write that names none of them keeps, and what a change of the type takes away: addresses and node ports.
-
-    A write of `clusterIP` alone, as by older clients, changes the list that it begins."""
+    """Carry addresses and node ports over from `old` where `new` leaves them out, and drop them where its type has none. A new `clusterIP`
+    without new `clusterIPs`, as older clients write, replaces the list."""
     before, after = old.get("spec") or {}, dict(new.get("spec") or {})
     given = ("clusterIP", "clusterIPs")
     if after.get("type") == "ExternalName":
@@ -60,8 +59,8 @@ def _keep_node_port(port: Object, numbers: dict[tuple[str, int], int], *, has_on
 
 
 def allocate(old: Object | None, service: Object, view: View | None) -> Object:
-    """The Service with an address, and with node ports where its type has them. Raises Invalid for those that are taken or
-    out of range, Internal when none is left."""
+    """The Service with an address, and with node ports if its type has them. Raises Invalid if one is taken or out of range, Internal when
+    none is left."""
     spec = dict(service.get("spec") or {})
     if spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None":
         return service
@@ -83,7 +82,7 @@ def _has_node_ports(spec: Object) -> bool:
 
 
 def _free_address(service: Object, taken: Collection[str]) -> str:
-    """The same for the same name as long as it is free: a client that kept it finds the Service that was made anew."""
+    """A free address, derived from the Service's name: a client that cached the address finds the Service again after it was recreated."""
     name = f"{objects.namespace(service)}/{objects.name(service)}"
     first = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % len(SERVICE_ADDRESSES)
     for address in (*SERVICE_ADDRESSES[first:], *SERVICE_ADDRESSES[:first]):
@@ -129,13 +128,13 @@ def _with_node_ports(
 
 
 def node_ports(service: Object) -> list[int]:
-    """The ports of this machine that lead to it."""
+    """The node ports of the Service."""
     ports = objects.dig(service, "spec.ports") or ()
     return [port["nodePort"] for port in ports if port.get("nodePort")]
 
 
 def notes(service: Object) -> Iterator[str]:
-    """What of it has no effect on this machine, a sentence each."""
+    """Warnings: one sentence for each field of the Service that has no effect on this machine."""
     spec = service.get("spec") or {}
     if spec.get("type") == "ExternalName":
         name = str(spec.get("externalName")).rstrip(".")

@@ -1,4 +1,4 @@
-"""Pods leave a node that has a `NoExecute` taint which they do not tolerate.
+"""Evicts pods from a node with a `NoExecute` taint that they do not tolerate.
 
 The rules are those of kube-controller-manager's taint-eviction-controller: at once without a toleration, after the shortest
 `tolerationSeconds` of the tolerations that apply, never when none of them sets a limit. A pod is marked with the condition
@@ -27,8 +27,8 @@ class TaintEviction:
 
     def __init__(self) -> None:
         self._tolerated_since: dict[str, float] = {}
-        """uid of a pod → when its time began (seconds since the epoch); forgotten at a restart, as upstream does, which
-        gives a pod more time, never less."""
+        """uid of a pod → when its toleration period began (seconds since the epoch). Lost at a restart, as upstream, which gives a pod more
+        time, never less."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
         if change.kind is NODE:

@@ -1,7 +1,7 @@
-"""Pods of a project that has a Unix account run as that account, whatever they ask for: MustRunAs for a whole namespace.
+"""Runs all pods of a project as its Unix account, whatever they ask for: MustRunAs for a whole namespace.
 
-The annotation `rowlock.dev/unix-account` of a namespace names the account with its numbers, as `id` prints them; only the cluster's owner
-sets it. What would lead around it (another user, privileges, directories of the node that root would mount) is refused. Pure.
+The namespace's annotation `rowlock.dev/unix-account` has the account with its uid and gids in the format of `id`; only the cluster's owner
+sets it. Pods that would bypass it (another user, privileges, directories of the node that root would mount) are refused. Pure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class UnixAccount:
 
     @classmethod
     def parse(cls, text: str) -> UnixAccount | None:
-        """From the annotation; None for what is none."""
+        """Parse the annotation's value; None if it is malformed."""
         match = _VALUE.fullmatch(text)
         if match is None:
             return None
@@ -42,8 +42,8 @@ class UnixAccount:
 
 @dataclass(frozen=True, slots=True)
 class UnixAccountRules:
-    """What this cluster does with accounts: `required`: a namespace without one runs no pods (a machine that people share);
-    `can_switch`: root started the server, so that programs can become somebody."""
+    """The cluster's rules. `required`: a namespace without an account runs no pods (a shared machine). `can_switch`: the server was started
+    by root, so that programs can run as another user."""
 
     required: bool = False
     can_switch: bool = True
@@ -53,7 +53,7 @@ UNRESTRICTED = UnixAccountRules()
 
 
 def check_account(obj: Object, resource: str, namespace: Object | None, rules: UnixAccountRules) -> str | None:
-    """The annotation of the namespace of a job or pod; None where it has none and needs none. Raises Forbidden."""
+    """The account annotation of the namespace of a job or pod; None if it has none. Raises Forbidden if the rules require one."""
     text = objects.annotations(namespace or {}).get(UNIX_ACCOUNT_ANNOTATION)
     if text is None and rules.required:
         raise _forbidden(
@@ -64,7 +64,7 @@ def check_account(obj: Object, resource: str, namespace: Object | None, rules: U
 
 
 def restrict_pod(pod: Object, namespace: Object | None, rules: UnixAccountRules) -> Object:
-    """The pod as its namespace's account. Raises Forbidden with what it may not ask for."""
+    """The pod changed to run as its namespace's account. Raises Forbidden, with the reason, if it asks for something else."""
     text = check_account(pod, "pods", namespace, rules)
     if text is None:
         return pod
@@ -87,7 +87,7 @@ def restrict_pod(pod: Object, namespace: Object | None, rules: UnixAccountRules)
 
 
 def check_annotation_is_kept(old: Object | None, new: Object) -> None:
-    """For namespaces that somebody else than the owner writes. Raises Forbidden."""
+    """For writes of namespaces by users other than the cluster's owner. Raises Forbidden if the annotation changes."""
     before, after = (objects.annotations(one or {}).get(UNIX_ACCOUNT_ANNOTATION) for one in (old, new))
     if before != after:
         name = objects.name(new)
@@ -96,7 +96,7 @@ def check_annotation_is_kept(old: Object | None, new: Object) -> None:
 
 
 def _restrict_context(pod: Object, path: str, context: Mapping[str, Any], account: UnixAccount) -> dict[str, Any]:
-    """The pod's security context: user, group and groups are the account's; its volumes belong to its group."""
+    """The pod's security context with the account's user and groups; fsGroup defaults to the account's group."""
     _check_identity(pod, path, context, account)
     own_groups = {account.gid, *account.groups}
     foreign = [number for number in context.get("supplementalGroups") or () if number not in own_groups]

@@ -1,7 +1,7 @@
-"""Volume claims: which a pod mounts, how long one stays, and what is said of one that waits.
+"""Volume claims: which ones a pod mounts, when a deleted one may go, and the event of one that is not bound yet.
 
-`ClaimProtection` is kube-controller-manager's pvc-protection controller. `FirstConsumerEvents` is the one event of its
-persistent volume controller that people see: a new claim is bound when a pod first uses it.
+`ClaimProtection` is kube-controller-manager's pvc-protection controller. `FirstConsumerEvents` writes the one event of its persistent
+volume controller that users see: a new claim is bound when a pod first uses it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def claims_of(pod: Object) -> set[str]:
 
 
 class ClaimProtection:
-    """One key per claim that is being deleted: it stays for the pods that are placed and not over. One that has lost its
-    finalizer before that gets it back."""
+    """One key per claim. Removes the finalizer of a deleted claim when no bound, unfinished pod mounts it, and restores the finalizer of a
+    claim that is not being deleted."""
 
     name = "pvc-protection-controller"
     kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, POD)
@@ -69,7 +69,7 @@ class ClaimProtection:
 
 
 class FirstConsumerEvents:
-    """One key per claim. What was said already is in the cluster's Events: a restart does not repeat it."""
+    """One key per claim. It looks for an earlier event of the claim in the cluster's Events, so that a restart does not repeat it."""
 
     name = "persistentvolume-controller"
     kinds: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM,)
@@ -89,7 +89,7 @@ class FirstConsumerEvents:
 
 
 def add_protection_finalizer(claim: Object) -> Object:
-    """A claim stays while pods use it: `ClaimProtection` of `system/volume_claims.py` takes the finalizer away."""
+    """The claim with the finalizer that keeps it while pods use it; `ClaimProtection` removes it."""
     own = objects.meta(claim).get("finalizers") or []
     if PVC_PROTECTION_FINALIZER in own:
         return claim
@@ -97,7 +97,7 @@ def add_protection_finalizer(claim: Object) -> Object:
 
 
 def check_not_resized(old: Object, new: Object) -> None:
-    """A bound claim would grow if its storage class let it, and there are none here that do. Raises Forbidden."""
+    """Raises Forbidden if the claim's request grows: no storage class here allows expansion."""
     before, after = (parse(objects.dig(claim, "spec.resources.requests.storage", "0")) for claim in (old, new))
     if after > before:
         why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"

@@ -1,4 +1,5 @@
 """Webhooks of JobSet and Kubeflow Trainer, as the API server calls them: what they fill in, what they refuse, and in which words.
 
-What they decide is in `training/admission`; here it becomes answers. May import `apiserver` and what it may. Begin with `trainer_webhooks.py`.
+The decisions are made in `training/admission`. May import `apiserver` and what it may. Begin with
+`trainer_webhooks.py`.
 """

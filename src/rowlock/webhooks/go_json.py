@@ -1,6 +1,6 @@
-"""JSON as Go writes a struct: fields in the struct's order, and those that are written even when they are empty.
+"""JSON as Go marshals a struct: fields in the struct's order, including empty ones without `omitempty`.
 
-Webhooks of controllers quote values in their refusals, and quote what Go's encoder makes of them.
+Controllers' webhooks quote values in their refusals as Go's encoder writes them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def encode_replicated_jobs(jobs: Any) -> str:
 
 
 def encode_plain(value: Any, *first: str) -> str:
-    """A value whose struct writes nothing that is empty; `first` are its fields in Go's order, of each element where it is a list."""
+    """JSON of a value, or a list of values, whose struct omits all empty fields. `first`: the names of its fields in Go's order."""
     if isinstance(value, list):
         return _compact([_put_first(one, first) for one in value])
     return _compact(_put_first(value, first))
 
 
 def with_empty_structs(job: dict[str, Any]) -> dict[str, Any]:
-    """A replicated job as a webhook in Go hands it on: in the order of its structs, with those that it always writes."""
+    """A replicated job as a webhook in Go returns it: fields in the structs' order, with the empty structs that Go always writes."""
     template = job.get("template") or {}
     spec = template.get("spec") or {}
     pods = spec.get("template") or {}

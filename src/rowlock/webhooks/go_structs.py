@@ -1,6 +1,6 @@
-"""What Go says of a value that the struct of a custom kind cannot hold: a controller's webhook fails so before any schema.
+"""Go's error for a value that does not fit the struct of a custom kind: a controller's webhook fails with it before any schema check.
 
-The CRD's schema tells the types; the names of the structs are here. What lies below a pod template is left to the schema.
+Types come from the CRD's schema, names of structs from the table here. Everything below a pod template is left to the schema.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _STRUCTS: dict[Kind, dict[str, str]] = {
         "spec.replicatedJobs.template": "JobTemplateSpec", "spec.replicatedJobs.template.spec": "JobSpec",
     },
 }  # fmt: skip
-"""By the path of a struct, without indexes of lists."""
+"""Names of Go's structs by their path in the object, without list indexes."""
 
 
 def problem(kind: Kind, spec: Any) -> str:
-    """Go's sentence of the first value of the wrong type; "" where there is none."""
+    """Go's error message for the first value of the wrong type; "" if all fit."""
     node = types.field_schema(types.schema_of(kind), "spec")
     if node is None or not isinstance(spec, dict):
         return ""
@@ -38,7 +38,7 @@ def problem(kind: Kind, spec: Any) -> str:
 
 
 def is_misshapen(kind: Kind, obj: Any) -> bool:
-    """Whether something stands where the schema has an object or a list and is none: nobody can read it, and the schema says so."""
+    """Whether a value in the spec should be an object or a list by the schema and is not. Schema validation reports it."""
     return _is_misshapen(obj.get("spec"), types.field_schema(types.schema_of(kind), "spec") or types.ANYTHING)
 
 
@@ -74,7 +74,7 @@ def _problem(value: dict[str, Any], node: Schema, path: str, structs: dict[str, 
 
 
 def _wrong_type(value: Any, node: Schema) -> tuple[str, str] | None:
-    """What stands there in JSON, and the type that Go wants; None where both fit, or where Go's type is a struct."""
+    """(JSON type found, Go type expected); None if the value fits or Go's type is a struct."""
     expected = node.get("type")
     if expected not in _GO or node.get("x-kubernetes-int-or-string") or value is None:
         return None

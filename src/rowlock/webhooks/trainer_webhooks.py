@@ -1,4 +1,4 @@
-"""`TrainerWebhooks`: those of JobSet and Kubeflow Trainer, at their places in the admission chain."""
+"""`TrainerWebhooks`: the webhooks of JobSet and Kubeflow Trainer, as steps of the admission chain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUNTIMES = (kinds.TRAINING_RUNTIME, kinds.CLUSTER_TRAINING_RUNTIME)
 
 
 class WebhookFailure(BadRequest):
-    """A mutating webhook that cannot read the object; such an answer has no reason."""
+    """A mutating webhook cannot decode the object. The API server's answer has an empty reason."""
 
     reason = ""
 
@@ -33,7 +33,7 @@ class TrainerWebhooks:
     """The `Webhooks` of `apiserver/admission/chain.py`."""
 
     def fill_defaults(self, kind: Kind, old: Object | None, new: Object, now: float) -> Object:
-        """The object as the mutating webhook of its kind hands it on. Raises WebhookFailure for what Go's types cannot hold."""
+        """The object after the mutating webhook of its kind. Raises WebhookFailure if a value does not fit Go's types."""
         if kind not in _DEFAULTERS or (kind is kinds.JOB_SET and old is not None):
             return new
         if problem := go_structs.problem(kind, new.get("spec")):
@@ -48,7 +48,7 @@ class TrainerWebhooks:
         return new
 
     def admit_pod(self, pod: Object, view: View | None, *, has_scheduler: bool) -> Object:
-        """A new pod, with what JobSet's webhook adds to those of sets, and the name of its gang. Raises Forbidden."""
+        """A new pod with what JobSet's webhook adds to the pods of a JobSet, and with the name of its gang. Raises Forbidden."""
         if not pod_webhook.is_of_set(pod):
             return pod
         if has_scheduler and view is not None:

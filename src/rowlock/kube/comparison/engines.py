@@ -1,7 +1,7 @@
 """What `rowlock diff-engines` does: run the same job on two clusters at once, and compare.
 
-In each a namespace is made for it, of one name, and deleted with everything in it at the end. Both are spoken to through
-`Kube`, since the embedded cluster has the same API.
+In each cluster it creates a namespace of the same name, and deletes it at the end. Both are accessed through `Kube`, since the embedded
+cluster has the same API.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIMITS = Limits(qps=0, max_tries=2)
 
 
 def read_job(path: Path) -> Object:
-    """The one job in a file. Raises BadRequest."""
+    """The only job in a YAML file. Raises BadRequest."""
     try:
         found = [obj for obj in yaml.safe_load_all(path.read_text()) if obj]
     except (OSError, yaml.YAMLError) as error:
@@ -46,7 +46,7 @@ def _kind_of(obj: Object) -> kinds.Kind | None:
 
 
 async def run_job(kube: Kube, job: Object, namespace: str, wait: float) -> JobObservation:
-    """What became of it when it had ended, or after `wait` seconds. Raises ApiError."""
+    """Run the job in a new namespace and observe it when it has ended, or after `wait` seconds. Raises ApiError."""
     kind = _kind_of(job)
     assert kind is not None
     await kube.create(kinds.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -68,7 +68,7 @@ async def run_job(kube: Kube, job: Object, namespace: str, wait: float) -> JobOb
 async def compare_engines(
     manifest: Path, embedded_kubeconfig: Path, kubeconfig: Path, *, context: str, wait: float
 ) -> dict[str, list[str]]:
-    """Raises ApiError, ValueError, KeyError, OSError."""
+    """Section → lines that differ between the clusters (see `compare`). Raises ApiError, ValueError, KeyError, OSError."""
     job, namespace = read_job(manifest), f"rowlock-diff-{secrets.token_hex(3)}"
     async with (
         Kube.connect(embedded_kubeconfig, limits=_LIMITS) as embedded,
@@ -89,7 +89,7 @@ async def compare_engines(
 
 
 def print_differences(manifest: str, embedded: str, kubeconfig: str, *, context: str, wait: float) -> int:
-    """As diff: 0 = the same, 1 = different, 2 = they could not be compared, with one sentence. `embedded` is a kubeconfig, too."""
+    """Print the differences. Exit code as of diff: 0 = the same, 1 = different, 2 = not comparable. `embedded`: path of a kubeconfig."""
     clusters = Path(embedded), Path(kubeconfig)
     try:
         differences = asyncio.run(compare_engines(Path(manifest), *clusters, context=context, wait=wait))

@@ -1,4 +1,4 @@
-"""What became of a job in a cluster, without what differs from run to run: names of its making, times, uids. Pure."""
+"""What a cluster made of a job, without what differs from run to run (generated names, times, uids). Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.objects import Object, dig, labels, name
 from rowlock.objects import annotations as annotations_of
 
 _OWN_ANNOTATIONS = ("kubectl.kubernetes.io/", "rowlock.dev/", "scheduling.", "cni.")
-"""Prefixes of annotations that others than the training operator write."""
+"""Prefixes of annotations that are not written by the training operator."""
 _JOB_REASONS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAXJob", "Successful", "Exited", "Failed")
 
 
@@ -65,7 +65,7 @@ def _environment_lines(pod: Object) -> Iterator[str]:
 
 
 def _event_line(job: Object, event: Object) -> str:
-    """Of the job's own controller; what kubelets and schedulers say is each cluster's own."""
+    """The line of an event about the job by its controller; "" for others: events of kubelets and schedulers differ between clusters."""
     regarding = event.get("involvedObject") or {}
     if regarding.get("kind") != job.get("kind") or not str(event.get("reason")).startswith(_JOB_REASONS):
         return ""
@@ -73,7 +73,7 @@ def _event_line(job: Object, event: Object) -> str:
 
 
 def compare(left: JobObservation, right: JobObservation) -> dict[str, list[str]]:
-    """Section → lines that only one of them has: `- ` the left, `+ ` the right; empty where they are the same."""
+    """Section → lines that only one of them has, prefixed with `- ` (left) or `+ ` (right); empty if a section is the same."""
     found = {}
     for section in JobObservation.__slots__:
         ours, theirs = getattr(left, section), getattr(right, section)

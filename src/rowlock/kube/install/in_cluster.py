@@ -1,6 +1,6 @@
 """`--kubeconfig in-cluster`: the cluster that this process runs in, with the service account of its pod.
 
-A kubeconfig is written that names the files which the kubelet keeps current, so that everything else is as outside.
+Writes a kubeconfig that names the files which the kubelet keeps current, so that all other code works as outside a cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE_NAME = "in-cluster.kubeconfig"
 def write_kubeconfig(
     data_dir: Path, environment: Mapping[str, str] = os.environ, account: Path = SERVICE_ACCOUNT
 ) -> Path:
-    """Its path, in the data directory. Raises BadRequest outside of a pod, OSError."""
+    """Write the kubeconfig into the data directory and return its path. Raises BadRequest outside of a pod, OSError."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (account / "token").is_file():
         raise BadRequest(

@@ -1,7 +1,5 @@
-"""Checks of `rowlock doctor` for parts that others have installed: KAI's version, and webhooks whose servers are down.
-Read-only.
-
-Each check answers state (ok, warn, bad), what was found, and the fix.
+"""Checks of `rowlock doctor` for parts that others have installed: KAI's version, and webhooks whose servers are down. Read-only. Each
+check returns (state: ok, warn or bad; what was found; the fix).
 """
 
 from __future__ import annotations
@@ -22,15 +20,15 @@ WEBHOOK_CONFIGURATIONS = tuple(
     for word in ("Mutating", "Validating")
 )  # fmt: skip
 SAFE_KAI = (0, 15)
-"""Releases up to 0.14 panic when an elastic job above its minimum waits while another queue takes room back."""
+"""The first KAI release without a known panic: 0.14 panics when an elastic job above its minimum waits while another queue reclaims."""
 _OURS = frozenset({"", "kubeflow.org", "scheduling.run.ai", "*"})
-"""API groups of what rowlock and the operators write; the core group for pods."""
+"""API groups of the objects that rowlock and the operators write; the core group for pods."""
 _OUR_RESOURCES = frozenset({"pods", "*", "*/*", "pods/*"})
 _TAG = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?")
 
 
 async def ask_kai_version(api: Api) -> Answer:
-    """By the tags of the images of KAI's scheduler."""
+    """Check KAI's version by the image tags of its scheduler."""
     images = [
         str(container.get("image"))
         for deployment in (await api.list(DEPLOYMENT)).items

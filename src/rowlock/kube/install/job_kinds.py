@@ -1,7 +1,7 @@
 """The kinds of jobs for clusters without Kubeflow's operator: the same names, with a looser schema than its own.
 
-Kubeflow's CRDs replace them when its operator is installed later; jobs stay what they are. What its webhooks would refuse,
-rowlock's operators tell in an Event.
+Kubeflow's CRDs replace them when its operator is installed later; existing jobs stay valid. For jobs that its webhooks would refuse,
+rowlock's operators write an Event.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The objects by which Prometheus finds the server's `/metrics`: `rowlock manifests --service-monitor`, `metrics.serviceMonitor` in the chart.
 
-A ServiceMonitor is a kind of the Prometheus operator, so it is only for clusters that have that one.
+A ServiceMonitor is a kind of the Prometheus operator, so it needs that operator.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def metrics_role() -> Object:
 
 
 def service_monitor() -> Object:
-    """Prometheus sends the token of its own service account. The server's certificate is of an authority of its own, which Prometheus
-    does not know, so it is not checked; the network policy is what keeps others away."""
+    """Prometheus sends its own service account's token. It does not verify the server's certificate, whose CA it does not know; the network
+    policy protects the connection."""
     endpoint: dict[str, Any] = {
         "port": "https",
         "scheme": "https",

@@ -1,8 +1,8 @@
 """The objects that run rowlock's server inside a cluster: what `rowlock manifests --image IMAGE` adds, and the Helm chart.
 
-A data directory has one server. So there is one pod, whose volume keeps the archive and the certificates; or there are several
-(`replicas`), whose archive is in a bucket, and none of which keeps anything. The server is no part of any job's life: jobs run on
-while it is upgraded, moved or deleted.
+A data directory belongs to one server. So there is either one pod, whose volume holds the archive and the certificates, or several
+(`replicas`) without state, whose archive is in a bucket. Jobs do not depend on the server: they run on while it is upgraded, moved or
+deleted.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ PORT = 8443
 USER_ID = 65532
 DATA_MOUNT = "/var/lib/rowlock"
 DATA_DIRECTORY = f"{DATA_MOUNT}/server"
-"""The volume itself belongs to root, and a data directory to its user alone."""
+"""A subdirectory, because root owns the volume's own directory and a data directory must belong to its user."""
 TLS_MOUNT = "/etc/rowlock/tls"
 ARCHIVE_MOUNT = "/var/lib/rowlock-archive"
 _SELECTOR = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "server"}
 SERVICE_LABELS = _SELECTOR
-"""By which a ServiceMonitor finds the Service."""
+"""Labels by which a ServiceMonitor selects the Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInstall:
-    """What differs from one installation to the next."""
+    """The parameters of an installation."""
 
     image: str
     scheduler: str = "own"
     storage: str = "10Gi"
     storage_class: str = ""
-    """Of the volume; "" = the cluster's default."""
+    """The volume's storage class; "" = the cluster's default."""
     ingress_host: str = ""
     """A host name under which an Ingress leads to the server; "" = no Ingress."""
     account: str = NAME
     operator: str = "kubeflow"
     replicas: int | str = 1
-    """More than one need an `archive`. A chart has a word in its place."""
+    """More than one need an `archive`. A str is a placeholder of the Helm chart."""
     archive: str = ""
     """The URL of the archive that all replicas share; "" = the volume of the only one."""
     archive_secret: str = ""
-    """The Secret whose keys are the storage's variables (AWS_ACCESS_KEY_ID and so on); "" = none is needed."""
+    """The Secret with the storage's environment variables (AWS_ACCESS_KEY_ID and so on); "" = none."""
     archive_claim: str = ""
     """The PersistentVolumeClaim (ReadWriteMany) that is mounted at `ARCHIVE_MOUNT` in all replicas, for file:// URLs; "" = none."""
     archive_port: int | str = 443
     """The port of the storage, for the NetworkPolicy."""
     tls_secret: str = ""
-    """The Secret with `tls.crt` and `tls.key` that all replicas show to clients that name the server; "" = each has its own."""
+    """The Secret with `tls.crt` and `tls.key` that all replicas serve to clients that send a server name; "" = each has its own."""
     debug_image: str = ""
-    """Of the debug containers that `rowlock why` adds to pods without py-spy; "" = none."""
+    """The image of the debug containers that `rowlock why` adds to pods without py-spy; "" = none."""
 
 
 def server_objects(install: ServerInstall) -> list[Object]:
-    """In the order in which they can be created, behind the namespace and the service account."""
+    """The server's objects in an order in which they can be created, after the namespace and the service account."""
     made = [] if install.archive else [_claim(install)]
     made += [_deployment(install), _service(), _disruption_budget(), _network_policy(install)]
     return [*made, _ingress(install)] if install.ingress_host else made
@@ -113,7 +113,7 @@ def _claim_volume(name: str) -> dict[str, Any]:
 
 
 def _spread() -> list[dict[str, Any]]:
-    """On different nodes, and in different zones, where there are some."""
+    """Constraints that prefer different nodes and zones for the replicas."""
     words = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {"matchLabels": dict(_SELECTOR)}}
     return [{"topologyKey": key, **words} for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")]
 
@@ -164,7 +164,7 @@ def _probe(path: str) -> dict[str, Any]:
 
 
 def _service() -> Object:
-    """A client stays with one replica: it sees there at once what it wrote."""
+    """The Service. Session affinity keeps a client on one replica, where it reads its own writes."""
     ports = [{"name": "https", "port": 443, "targetPort": "https"}]
     return {
         "apiVersion": "v1",
@@ -175,13 +175,13 @@ def _service() -> Object:
 
 
 def _disruption_budget() -> Object:
-    """Drains of nodes may move the server: the scheduler is away for seconds then, and jobs run on."""
+    """Lets node drains move the server: scheduling stops for some seconds, and jobs run on."""
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": dict(_SELECTOR)}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _meta(), "spec": spec}
 
 
 def _network_policy(install: ServerInstall) -> Object:
-    """In: the HTTPS port. Out: names, the API server, whose address nobody knows here; so its usual ports; the archive's storage."""
+    """Ingress: the HTTPS port. Egress: DNS, the API server's usual ports (its address is not known here), and the archive's storage."""
     out = [443, 6443, *([install.archive_port] if install.archive and install.archive_port != 443 else ())]
     spec = {
         "podSelector": {"matchLabels": dict(_SELECTOR)},
@@ -196,12 +196,12 @@ def _network_policy(install: ServerInstall) -> Object:
 
 
 def _ingress(install: ServerInstall) -> Object:
-    """The server speaks TLS of its own, so the controller is told (nginx) to do so, too."""
+    """The Ingress. Its annotation makes nginx use TLS to the server, which serves only HTTPS."""
     backend = {"service": {"name": NAME, "port": {"name": "https"}}}
     paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
     annotations = {
         "nginx.ingress.kubernetes.io/backend-protocol": "HTTPS",
-        "nginx.ingress.kubernetes.io/affinity": "cookie",  # it goes past the Service, so past its affinity
+        "nginx.ingress.kubernetes.io/affinity": "cookie",  # nginx bypasses the Service and so its session affinity
     }
     return {
         "apiVersion": "networking.k8s.io/v1",

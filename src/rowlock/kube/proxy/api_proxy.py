@@ -1,8 +1,7 @@
-"""The Kubernetes API of the real cluster at our address: reads, the streams of pods, and creates, which commands ask for besides the REST
-API.
+"""The Kubernetes API of the real cluster at our address: reads, streams of pods and creates, which commands need besides the REST API.
 
-An ASGI application. Nodes, pods and events are read through it by `rowlock status`, `runai list nodes` and the like, and
-`runai workload submit -f` creates what is beside a job; kubectl has its own kubeconfig, and everything else goes there.
+An ASGI application. `rowlock status`, `runai list nodes` and the like read nodes, pods and events through it, and `runai workload submit
+-f` creates the objects beside a job. kubectl uses its own kubeconfig for everything else.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ from rowlock.kube.connection import Connection, Request
 from rowlock.kube.users.user_connection import UserConnection
 
 ConnectionFor = Callable[[HttpRequest], Awaitable[Connection | UserConnection]]
-"""The cluster with the caller's rights. Raises ApiError: Unauthorized for an unknown caller."""
+"""Returns a connection with the caller's rights. Raises ApiError (Unauthorized for an unknown caller)."""
 _ENDLESS_QUERIES = ("watch", "follow")
 _UPGRADE_MESSAGE = (
     "only exec, attach and port-forward of pods are passed on as streams, by websocket: use kubectl for others"
 )
 _CREATE_PATH = re.compile(r"/(api/v1|apis/[^/]+/[^/]+)/namespaces/[^/]+/[a-z]+")
-"""Of the objects of one kind in a namespace; what is below an object (tokens, evictions) is not created here."""
+"""Paths of the objects of one kind in a namespace; subresources (tokens, evictions) cannot be created here."""
 MAX_BODY = 3 * 1024 * 1024
-"""Bytes of an object, as the API server has it."""
+"""Maximum size of an object in bytes, as of the API server."""
 _STREAM_PATH = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(exec|attach|portforward)")
 
 
 class ApiProxy:
-    """Passes on GETs below /api and /apis, creates in a namespace, and the streams of pods: the owner's with the rights of our kubeconfig,
-    users' with theirs."""
+    """Forwards GETs below /api and /apis, creates in a namespace, and streams of pods: the owner's with the rights of our kubeconfig,
+    users' with their own."""
 
     def __init__(self, connection_for: ConnectionFor) -> None:
         self._connection_for = connection_for
@@ -51,7 +50,7 @@ class ApiProxy:
         await response(scope, receive, send)
 
     async def _relay(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises ApiError for who may not, or for what is no stream of a pod."""
+        """Relay a websocket. Raises ApiError if the caller may not, or if the path is not that of a pod's stream."""
         await receive()  # websocket.connect
         connection = await self._connection_for(HttpRequest({**scope, "type": "http", "method": "GET"}))
         if not _STREAM_PATH.fullmatch(scope["path"]):
@@ -82,7 +81,7 @@ class ApiProxy:
 
 @contextmanager
 def _told_to_caller(connection: Connection | UserConnection) -> Iterator[None]:
-    """Tells the caller, who is the owner, what the cluster refuses to this server."""
+    """Rewrites an error of the owner's request, which used this server's own credentials. Users' errors are raised unchanged."""
     try:
         yield
     except ApiError as error:
@@ -92,7 +91,7 @@ def _told_to_caller(connection: Connection | UserConnection) -> Iterator[None]:
 
 
 async def _create(connection: Connection | UserConnection, request: HttpRequest) -> Response:
-    """Raises BadRequest, TooLarge, and what the cluster answers."""
+    """Forward a create. Raises BadRequest, TooLarge, or the cluster's error."""
     body = decode_json(await read_body(request, MAX_BODY))
     content = await connection.fetch(Request("POST", request.url.path, dict(request.query_params), body))
     return Response(content, 201, media_type="application/json")

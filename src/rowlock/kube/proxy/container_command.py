@@ -1,4 +1,4 @@
-"""One command in a container of a real cluster, by exec, and what it wrote: for what we ask ourselves, without a person's terminal."""
+"""Runs one command in a container of a real cluster, by exec without a terminal, and returns its output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rowlock.kube.proxy.websocket_relay import V4, V5, ClusterWebSocket
 from rowlock.kube.users.user_connection import UserConnection
 
 _STDIN, _STDOUT, _STDERR, _OUTCOME = 0, 1, 2, 3
-"""Channels of the protocol; a message begins with the number of its own."""
+"""Channels of the protocol; the first byte of a message is its channel."""
 MAX_OUTPUT_BYTES = 4 << 20
 _MAX_ERROR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`problem`: why it did not end well, as the container runtime says it; "" when it did."""
+    """`problem`: why the command failed, in the container runtime's words; "" if it succeeded."""
 
     output: bytes
     error_output: str
@@ -40,9 +40,9 @@ async def run_in_container(
     timeout: float,
     stdin: bytes = b"",
 ) -> CommandResult:
-    """Run a command in a container; `place` is its namespace, pod and name. `stdin` stays open behind its last byte: older servers cannot
-    close it, so the command must know how much there is. What it writes beyond `MAX_OUTPUT_BYTES` is not read, and the stream is closed
-    then. Raises ApiError: what the API server says, or that the command did not end in `timeout` seconds."""
+    """Run a command in a container; `place` is (namespace, pod, container). `stdin` stays open after its last byte, because older servers
+    cannot close it, so the command must know its length. After `MAX_OUTPUT_BYTES` of output the stream is closed. Raises ApiError: the API
+    server's error, or Unavailable if the command did not end within `timeout` seconds."""
     namespace, pod, container = place
     streams = ("stdin", "stdout", "stderr") if stdin else ("stdout", "stderr")
     query = urlencode(
@@ -82,7 +82,7 @@ async def _read_result(websocket: ClusterWebSocket) -> CommandResult:
 
 
 def _problem_of(outcome: bytes) -> str:
-    """From the Status at the end of the stream."""
+    """The problem in the Status at the end of the stream; "" for success."""
     try:
         status: Any = msgspec.json.decode(outcome)
     except ValueError:

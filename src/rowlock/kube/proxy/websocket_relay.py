@@ -1,7 +1,7 @@
-"""exec, attach and port-forward on a real cluster: a websocket of ours that goes on as one of its API server.
+"""exec, attach and port-forward on a real cluster: relays a client's websocket to one of the API server.
 
-Messages are carried as they are, both ways, each only as fast as the other side takes it. A refusal of the API server
-is the client's answer, with its code and its sentence.
+Messages are relayed unchanged both ways, with back-pressure. A refusal of the API server is returned to the client with its code and
+message.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from rowlock.kube.users.user_connection import UserConnection
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 CLOSE_CHANNEL = 255
-"""Of v5: a channel has ended. Older versions do not know it."""
+"""The channel on which v5 closes another channel. Older versions do not have it."""
 MAX_MESSAGE_BYTES = 16 << 20
-"""Of one message that the cluster sends in pieces; a larger one ends the stream."""
+"""Maximum size of a fragmented message from the cluster; a larger one ends the stream."""
 _OUTCOME_CHANNEL = b"\x03"
-"""On which it is said how the program of an exec ended."""
+"""The channel with the Status of an exec's program."""
 _CHUNK = 1 << 16
 _MAX_REFUSAL_BYTES = 1 << 16
 _HANDSHAKE_TIMEOUT_S = 30.0
@@ -55,8 +55,8 @@ class ClusterWebSocket:
 
     @classmethod
     async def open(cls, connection: Connection | UserConnection, target: str, versions: Sequence[str]) -> Self:
-        """Raises ApiError: what the API server says, or that it cannot be reached. After a 401 it asks once more, with
-        renewed credentials."""
+        """Open a stream; after a 401 once more, with renewed credentials. Raises ApiError: the API server's error, or Unavailable if it
+        cannot be reached."""
         config = await connection.client_config()
         try:
             return await cls._open_as(config, target, versions)
@@ -113,7 +113,7 @@ class ClusterWebSocket:
                 raise _refusal(code, body)
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What the API server sends, until it ends the stream."""
+        """Yield the API server's messages until it ends the stream."""
         partial = b""
         while True:
             for event in self._websocket.events():
@@ -134,13 +134,13 @@ class ClusterWebSocket:
             self._websocket.receive_data(data)
 
     async def send(self, message: bytes) -> None:
-        """Waits while the API server takes nothing. Raises OSError when it has gone."""
+        """Send a message; waits while the API server does not read. Raises OSError if the connection is lost."""
         self._writer.write(self._websocket.send(BytesMessage(data=message)))
         await self._writer.drain()
 
     async def close(self) -> None:
-        """Say goodbye, and leave."""
-        with suppress(Exception):  # wsproto refuses a goodbye after the other side's, and the socket may be gone
+        """Send a close frame and close the connection."""
+        with suppress(Exception):  # wsproto may refuse the frame after the peer's, and the socket may be gone
             self._writer.write(self._websocket.send(CloseConnection(code=1000)))
         self._writer.close()
         with suppress(OSError):
@@ -150,7 +150,7 @@ class ClusterWebSocket:
 def _refusal(code: int, body: bytes) -> ApiError:
     try:
         status: Any = msgspec.json.decode(body)
-    except ValueError:  # msgspec.DecodeError, or a text that is no UTF-8
+    except ValueError:  # msgspec.DecodeError, or not UTF-8
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
         text = body[:300].decode(errors="replace").strip()
@@ -161,11 +161,11 @@ def _refusal(code: int, body: bytes) -> ApiError:
 
 
 async def relay_stream(connection: Connection | UserConnection, scope: Scope, receive: Receive, send: Send) -> None:
-    """Carry one accepted request to the API server until either side ends it. Raises ApiError before it is accepted."""
+    """Relay one websocket request to the API server until either side ends it. Raises ApiError before the request is accepted."""
     offers = list(scope.get("subprotocols") or ())
     target = f"{quote(scope['path'])}?{scope['query_string'].decode('latin-1')}"
     is_forward = scope["path"].endswith("/portforward")
-    versions = [*offers, *([V4] if is_forward and V4 not in offers else [])]  # real ones forward ports by v4 alone
+    versions = [*offers, *([V4] if is_forward and V4 not in offers else [])]  # API servers forward ports by v4 only
     cluster = await ClusterWebSocket.open(connection, target, versions)
     try:
         await send({"type": "websocket.accept", "subprotocol": offers[0] if offers else None})
@@ -181,7 +181,7 @@ async def relay_stream(connection: Connection | UserConnection, scope: Scope, re
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        with suppress(OSError, RuntimeError):  # a client that has gone cannot be told
+        with suppress(OSError, RuntimeError):  # the client may be gone
             if refused in done and not is_forward:
                 outcome = Unauthorized(refused.result()).status()
                 await send({"type": "websocket.send", "bytes": _OUTCOME_CHANNEL + msgspec.json.encode(outcome)})
@@ -191,7 +191,7 @@ async def relay_stream(connection: Connection | UserConnection, scope: Scope, re
 
 
 async def _wait_until_refused(connection: Connection | UserConnection) -> str:
-    """Returns when the token of a user counts no longer, with what to say then; never for the owner."""
+    """Wait until a user's token is no longer valid, and return the error message. Never returns for the owner."""
     if isinstance(connection, UserConnection):
         return await connection.wait_until_refused()
     await asyncio.Event().wait()

@@ -57,7 +57,7 @@ class _Plan:
 
 
 async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespace) -> _Plan:
-    """Check everything without writing, and return what to create. Raises ApiError with advice."""
+    """Check everything without writing. Returns what to create. Raises ApiError with advice."""
     wanted = MoveOptions(options.name, options.project, options.image)
     request, notes = moved_request(body["request"], body.get("codeRoots") or (), wanted)
     kind = request.framework.kind
@@ -111,7 +111,7 @@ async def _require_free_name(kube: Kube, project: Project, job_name: str) -> Non
 
 
 async def _require_possible(kube: Kube, request: Submission, queues: list[Object]) -> None:
-    """Raises BadRequest for a job that no node, or no limit of its project, can ever hold."""
+    """Raises BadRequest for a job that fits on no node, or never within the limits of its project."""
     nodes = (await kube.list(kinds.NODE)).items
     causes = [infeasible_cause(role.compute, nodes, request.options.pool) for role in (request.worker, request.master)]
     for cause in (*causes, queue_limit_cause(request, queues)):
@@ -151,7 +151,7 @@ async def _require_queue(kube: Kube, dialect: Dialect, job: Object) -> None:
 
 
 async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission) -> tuple[Object, list[str]]:
-    """The job as that cluster's scheduler wants it, and what the mover is told of evictions and of shares of GPUs."""
+    """(the job adapted to that cluster's scheduler, notices about evictions and shares of GPUs). Raises BadRequest."""
     nodes = (await kube.list(kinds.NODE)).items
     for cause in dialect.refusals(job, nodes):
         raise BadRequest(f"that cluster cannot run it: {cause.message}")
@@ -168,7 +168,7 @@ async def _dress(kube: Kube, dialect: Dialect, job: Object, request: Submission)
 
 
 async def carry_out(kube: Kube, plan: _Plan) -> None:
-    """Create the code, which pods need at once, and then the job; if that fails, delete the code. Raises ApiError."""
+    """Create the code first, because pods need it at once, then the job; if that fails, delete the code. Raises ApiError."""
     if plan.code is not None:
         await kube.create(kinds.CONFIG_MAP, plan.code, options=_WRITE)
     try:
@@ -195,7 +195,7 @@ async def _create_gang(kube: Kube, plan: _Plan, job: Object) -> None:
 
 
 async def run(body: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Returns what was, or with a dry run would be, submitted. Raises ApiError, ValueError, KeyError, OSError."""
+    """Move the job. Returns facts about what was (or with a dry run would be) submitted. Raises ApiError, ValueError, KeyError, OSError."""
     limits = Limits(qps=0, max_tries=2)
     async with Kube.connect(options.kubeconfig, options.context or None, limits=limits) as kube:
         plan = await plan_move(kube, body, options)
@@ -207,7 +207,7 @@ async def run(body: dict[str, Any], options: argparse.Namespace) -> dict[str, An
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 1 with one sentence when nothing was submitted."""
+    """Submit the job from stdin and print the answer as JSON. Exit code 1, with a message, if nothing was submitted."""
     logging.getLogger("httpx").setLevel(logging.WARNING)
     parser = argparse.ArgumentParser(prog="python -m rowlock.kube.transfer.move")
     parser.add_argument("--kubeconfig", type=Path, required=True)

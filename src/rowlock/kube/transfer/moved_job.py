@@ -1,8 +1,7 @@
-"""What a job of one cluster becomes on another one: its request led to the code's new place, and the objects that carry
-the code. Pure.
+"""What a job of one cluster becomes on another one: its request with the code's new paths, and the objects with the code. Pure.
 
 The code travels as one packed file in a ConfigMap. An init container with the job's own image unpacks it into an
-emptyDir, so the program may write beside its source, and its words stay as they were but for the paths.
+emptyDir, so the program may write beside its source. Only paths in its command line change.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _CONSOLE_FIELDS = ("stdin", "stdinOnce", "tty", "attach")
 
 @dataclass(frozen=True, slots=True)
 class MoveOptions:
-    """The options of `rowlock move`; "" keeps the value of the run."""
+    """The options of `rowlock move`; "" keeps the original value."""
 
     name: str = ""
     project: str = ""
@@ -39,8 +38,8 @@ class MoveOptions:
 
 
 def moved_request(kept: Object, code_roots: Sequence[str], options: MoveOptions) -> tuple[Submission, list[str]]:
-    """(request for the other cluster, a sentence for each change). `code_roots`: the directories whose files are moved.
-    Raises BadRequest, with advice, for parts of the request that cannot work there."""
+    """(request for the other cluster, a notice for each change). `code_roots`: the directories whose files are moved. Raises BadRequest,
+    with advice, for parts of the request that cannot work there."""
     body = _lead_to_source(kept, code_roots)
     body["name"], body["projectId"] = options.name or body.get("name"), options.project or body.get("projectId")
     had_shell = bool(body.pop("shellEnvironment", None))
@@ -87,8 +86,8 @@ def _is_in(path: str, root: str) -> bool:
 
 
 def _leave_this_machine(role: dict[str, Any], has_code: bool) -> Iterator[str]:
-    """Replace interpreters by their names and remove this machine's working directory. Returns sentences about remaining
-    local paths."""
+    """Replace the interpreter's path by its name, and this machine's working directory. Yields notices about changes and remaining local
+    paths."""
     command = role.get("command")
     words = list(command) if isinstance(command, list) else []
     if words and words[0].startswith("/") and not _is_in(words[0], SOURCE_DIR):
@@ -129,7 +128,7 @@ def owned_by(obj: Object, job: Object) -> Object:
 
 
 def with_code(job: Object, code: Object) -> Object:
-    """The job whose containers find the code in `SOURCE_DIR`."""
+    """The job with an init container and volumes that put the code into `SOURCE_DIR`."""
     field = FRAMEWORKS[_kind(job)].replicas
     replicas = {role: _replica_with_code(replica, name(code)) for role, replica in job["spec"][field].items()}
     return {**job, "spec": {**job["spec"], field: replicas}}

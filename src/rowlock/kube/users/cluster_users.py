@@ -25,19 +25,19 @@ from rowlock.kube.users.user_connection import UserConnection
 
 SELF_REVIEW = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", (), False)
 KNOWN_SECONDS, UNKNOWN_SECONDS = 60.0, 10.0
-"""Seconds for which an answer is cached, as in kube-apiserver's token webhook: for a user, for an invalid token. A token that names an
-earlier end is asked about again then."""
+"""Seconds that an answer is cached, for a valid and for an invalid token, as in kube-apiserver's token webhook; less for a token that
+expires earlier."""
 _LEAST_SECONDS = 1.0
-"""Seconds for which a user is cached whose token the cluster accepts after the end that it names: clocks differ."""
+"""Minimum of seconds that a user is cached, even if the token has expired by our clock: clocks differ."""
 EXPIRY_GRACE_S = 1.0
-"""Seconds for which an answer is still found that ended between the question for it and its use."""
+"""Seconds that an answer is still found after its end, so that it cannot expire between `look_up` and `find`."""
 REVIEW_S = 10.0
-"""Seconds between two looks whether the token behind a stream still counts; the cluster is asked when the cached answer is over."""
+"""Seconds between two checks of the token of an open stream; the cluster is asked once the cached answer has expired."""
 MAKE_TOKEN = "`kubectl create token NAME -n NAMESPACE` makes one for a service account"
 UNKNOWN_TOKEN = f"the cluster does not accept this token: it is wrong, is over or was taken back; sign in again with a new one ({MAKE_TOKEN})"
 MAX_ANSWERS = 4096
 MAX_QUESTIONS = 16
-"""Concurrent reviews at most, so that guessed tokens cannot keep the API server busy."""
+"""Maximum of concurrent reviews, so that guessed tokens cannot keep the API server busy."""
 _ANONYMOUS = "system:anonymous"
 
 
@@ -98,8 +98,8 @@ class ClusterUsers:
         await asyncio.shield(question)  # several requests may await it
 
     async def explain_refusal(self, token: str, error: Unauthorized) -> ApiError:
-        """As `TokenReviews.explain_refusal`. The cluster is asked anew, at once: what it said of the token before may be old, and a 401
-        may be that of a node which does not know its API server."""
+        """As `TokenReviews.explain_refusal`. Asks the cluster again at once: the cached answer may be outdated, and a 401 may come from a
+        node that cannot authenticate its API server."""
         self._answers.pop(_digest(token), None)
         await self.look_up(token)
         if self.find(token) is None:
@@ -110,7 +110,7 @@ class ClusterUsers:
         """As `TokenReviews.wait_until_refused`."""
         while True:
             await asyncio.sleep(REVIEW_S)
-            with suppress(ApiError):  # a cluster that does not answer has refused nobody
+            with suppress(ApiError):  # no answer is not a refusal
                 await self.look_up(token)
                 if self.find(token) is None:
                     return UNKNOWN_TOKEN

@@ -16,18 +16,18 @@ from rowlock.kube.rate_limit import Limits
 
 
 class TokenReviews(Protocol):
-    """Who knows whether a token still counts (`ClusterUsers`)."""
+    """Knows whether a token is still valid; implemented by `ClusterUsers`."""
 
     async def explain_refusal(self, token: str, error: Unauthorized) -> ApiError:
-        """What to say to the user of a token with which a request was refused so. Raises ApiError when the cluster does not answer."""
+        """The error to raise for a user's request that was refused with `error`. Raises ApiError if the cluster does not answer."""
 
     async def wait_until_refused(self, token: str) -> str:
-        """Returns when the cluster accepts the token no longer, with what to say then."""
+        """Wait until the cluster no longer accepts the token, and return the error message."""
 
 
 class UserConnection:
     """A `Connection` with one user's token. It has no state: `base` is shared by all users and has no credentials. Each request raises
-    Unauthorized, with what to do, where the cluster does not accept the token."""
+    Unauthorized, with what to do, if the cluster does not accept the token."""
 
     def __init__(self, base: Connection, token: str, reviews: TokenReviews) -> None:
         self._base, self._token, self._reviews = base, token, reviews
@@ -69,12 +69,12 @@ class UserConnection:
             yield response
 
     async def wait_until_refused(self) -> str:
-        """Returns when the cluster accepts the token no longer, with what to say then: an API server goes on with streams that it once
-        allowed."""
+        """Wait until the cluster no longer accepts the token, and return the error message. Needed because an API server does not end open
+        streams then."""
         return await self._reviews.wait_until_refused(self._token)
 
     async def client_config(self, refused: ClientConfig | None = None) -> ClientConfig:
-        """As `Connection.client_config`. Raises ApiError where it was refused: only the user can get another token."""
+        """As `Connection.client_config`. Raises ApiError if `refused` is given: only the user can get another token."""
         if refused is not None:
             raise await self._reviews.explain_refusal(self._token, Unauthorized("a stream was refused"))
         return replace(await self._base.client_config(), token=self._token)

@@ -16,16 +16,16 @@ from rowlock.kube.client import Kube
 from rowlock.kube.connection import Request
 
 INTERVAL_S, PATIENCE_S = 2.5, 4.0
-"""Seconds between two questions, and for an answer: what is shown is called old seven seconds after the cluster was lost, at the
-latest. One such question costs the API server nothing that can be measured."""
+"""Seconds between two probes, and timeout of one: a lost cluster is reported within seven seconds. The load on the API server is not
+measurable."""
 _QUESTION = Request("GET", "/api/v1/namespaces/kube-system", is_relayed=True)
-"""A read that etcd answers. A refusal is an answer, too; a 500 is none, and asking again would not help."""
+"""A read that reaches etcd. A 403 or 404 counts as an answer, too. Marked as relayed so that a 500 is not retried."""
 _MAX_REASON = 160
 _REFUSED = "refuses the credentials of this server"
 
 
 class ClusterProbe:
-    """Of one cluster. `others` are further clients of it, whose watches are renewed after an outage, too."""
+    """Probes one cluster. `others`: further clients of it, whose watches are also renewed after an outage."""
 
     def __init__(self, kube: Kube, others: Sequence[Kube] = (), *, clock: Callable[[], float] = time.time) -> None:
         self._kube, self._others, self._clock = kube, others, clock
@@ -35,13 +35,13 @@ class ClusterProbe:
         self._answers.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Probe until cancelled."""
         while True:
             self._note(await self._ask())
             await asyncio.sleep(INTERVAL_S)
 
     def silence(self) -> str:
-        """Why what the caches hold may be old, as a sentence; "" while the cluster answers."""
+        """A message that the caches may be outdated, with the reason; "" while the cluster answers."""
         if not self._reason:
             return ""
         then = time.strftime("%H:%M:%S UTC", time.gmtime(self._answered_at))
@@ -54,11 +54,11 @@ class ClusterProbe:
         return self._clock() - self._answered_at if self._reason else 0.0
 
     async def wait_for_answer(self) -> None:
-        """Until the cluster answers; at once where it does. A refusal is an answer."""
+        """Wait until the cluster answers; a refusal is an answer. Returns at once while it does."""
         await self._answers.wait()
 
     async def _ask(self) -> str:
-        """Why there was no good answer; "" when there was one."""
+        """Send one probe. Returns why it failed; "" if it succeeded."""
         try:
             async with asyncio.timeout(PATIENCE_S), self._kube.connection.stream(_QUESTION) as answer:
                 await answer.read()

@@ -1,10 +1,9 @@
-"""Objects of watches out of their JSON, small: what is equal is there once, as in a string pool. Pure but for its memory.
+"""Decodes objects of watches with little memory: equal parts are shared, as in a string pool. Pure but for the pool.
 
-Ten thousand pods of a thousand jobs say the same thing in nearly every field, and two caches of one process (the REST API's, the
-scheduler's) see the same pods. So a part of an object (a toleration, a list of volumes, a phase) that was decoded lately is not decoded
-again, but shared; and an object that some cache still holds is given to the next one as it is, known by its uid and
-resourceVersion: a list of everything after a broken watch then costs a look at each. An object of an `Api` must not be changed: with this
-decoder, a change of one object changes others as well.
+Ten thousand pods of a thousand jobs are equal in nearly every field, and two caches of one process (the REST API's, the scheduler's) see
+the same pods. So a part of an object (a toleration, a list of volumes, a phase) that was decoded recently is not decoded again, but shared.
+An object that some cache still holds, by uid and resourceVersion, is returned as it is, so that a full list after a broken watch is cheap.
+An object of an `Api` must never be modified: with this decoder, that would change other objects as well.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import msgspec
 from rowlock.objects import Object
 
 MAX_POOL_BYTES = 2**20
-"""JSON of parts that one generation of the pool knows: what is not seen again within so much text is forgotten."""
+"""Bytes of JSON in one of the pool's two generations: a part that is not seen again within so much text is dropped."""
 _MAX_PART_BYTES = 4096
-"""Larger parts are not looked for as a whole."""
+"""Maximum size of a part in the pool; of larger ones only their parts are shared."""
 _MAX_DEPTH = 8
-"""Deeper parts are decoded as they come: looking into parts again and again costs depth times size."""
+"""Parts nested deeper are decoded without the pool, since each level scans the text again."""
 _PART_DEPTH = 2
-"""What lies above (the object; its metadata, spec and status) is never the same twice."""
+"""Depth from which parts are shared: the object itself, its metadata, spec and status are never equal."""
 _NEW_OBJECTS = 2048
-"""Objects that are remembered until it is looked whether anybody else still holds those of before."""
+"""New objects between two sweeps, which drop objects that no cache holds any more."""
 _OWN_REFERENCES = 2
-"""What `sys.getrefcount` says of an object that only the decoder knows: that of `_objects`, and its own argument."""
+"""`sys.getrefcount` of an object that only the decoder holds: one in `_objects`, one as the function's argument."""
 
 
 class _Metadata(msgspec.Struct):
@@ -45,19 +44,19 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class ObjectDecoder:
-    """One for all watches of a process, or of a test."""
+    """Shared by all watches of a process."""
 
     def __init__(self, max_pool_bytes: int = MAX_POOL_BYTES) -> None:
         self._max_pool_bytes = max_pool_bytes
         self._objects: dict[tuple[str, str], Object] = {}
-        """By uid and resourceVersion. Dicts cannot be referred to weakly, so those that nobody else holds are swept out."""
+        """(uid, resourceVersion) → object. Dicts have no weak references, so objects that no cache holds are swept."""
         self._sweep_at = _NEW_OBJECTS
         self._young: dict[bytes, Any] = {}
         self._old: dict[bytes, Any] = {}
         self._young_bytes = 0
 
     def decode(self, text: msgspec.Raw | bytes) -> Object:
-        """The object of this JSON, without managedFields. Raises ValueError for what is no object with metadata."""
+        """The object of this JSON, without managedFields. Raises ValueError if it is not an object with metadata."""
         metadata = _head.decode(text).metadata
         identity = metadata.uid, metadata.resourceVersion
         known = self._objects.get(identity)

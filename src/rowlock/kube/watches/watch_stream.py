@@ -43,8 +43,8 @@ _event = msgspec.json.Decoder(_Event)
 
 
 def parse_change(kind: Kind, line: bytes, decoder: ObjectDecoder | None = None) -> tuple[Change, bool]:
-    """The change in a line, its object by `decoder` where there is one, and whether it ends the initial state. Raises
-    what an ERROR event stands for."""
+    """(the change in a line, whether it ends the initial state). Objects are decoded by `decoder` if given. Raises the ApiError of an ERROR
+    event."""
     event = decode_event(line, decoder)
     obj: Object = event.get("object") or {}
     if event.get("type") == "ERROR":
@@ -66,7 +66,7 @@ def decode_event(line: bytes, decoder: ObjectDecoder | None = None) -> dict[str,
         if decoder is not None and (told := _event.decode(line)).type in _TOLD:
             return {"type": told.type, "object": decoder.decode(told.object)}
         event = msgspec.json.decode(line)
-    except ValueError as error:  # msgspec.DecodeError, or a text that is no UTF-8
+    except ValueError as error:  # msgspec.DecodeError, or not UTF-8
         raise Internal(f"a watch sent a line that is not JSON: {error}") from error
     if not isinstance(event, dict):
         raise Internal("a watch sent a line that is not an event")
@@ -94,7 +94,7 @@ _typed_item = msgspec.json.Decoder(_TypedItem)
 
 
 def split_page(kind: Kind, text: bytes) -> RawPage:
-    """The answer to a list. Raises Internal."""
+    """Parse the answer to a list without decoding its items. Raises Internal."""
     try:
         return _page.decode(text)
     except ValueError as error:
@@ -102,7 +102,7 @@ def split_page(kind: Kind, text: bytes) -> RawPage:
 
 
 def decode_item(kind: Kind, text: msgspec.Raw, decoder: ObjectDecoder | None = None) -> Object:
-    """One item of a list, which says its kind: items of a list of pods do not. Raises Internal."""
+    """Decode one item of a list, and add its apiVersion and kind if they are missing, as in lists of pods. Raises Internal."""
     body = bytes(text).lstrip()
     try:
         if not _typed_item.decode(body).kind:
@@ -121,7 +121,7 @@ class InitialState:
         self._objects: dict[tuple[str, str], Change] = {}
 
     def add(self, event: Change) -> None:
-        """Take in one event of the initial state."""
+        """Add one event of the initial state."""
         meta = event.object["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         if event.type == "Deleted":

@@ -1,8 +1,8 @@
-"""One gang's attempt: may its queue have that much, and is there room for all of it at once?
+"""An attempt to allocate one gang: check its queue's limits and quota, then place all its tasks at once.
 
-`allocate_gang` places what the gang wants or changes nothing and returns a `Failure`: the reason and the numbers for the
-sentence. Tasks that fit only where others are still leaving are Pipelined; a gang that cannot wholly start now is
-pipelined wholly, so that half a gang never runs.
+`allocate_gang` places the gang's tasks, or changes nothing and returns a `Failure`: the reason and the numbers for the message. Tasks that
+fit only where other pods are terminating are Pipelined. If the gang cannot reach its minimum now, all its tasks are pipelined, so that half
+a gang never runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.scheduling.policy.topology import candidate_domains
 
 
 class Reason(StrEnum):
-    """Why a gang waits: the one word of lists; the sentence goes with it."""
+    """Why a gang waits, in one word, as lists show it; a message goes with it."""
 
     NOT_READY = "NotReady"
     QUEUE_MISSING = "QueueDoesNotExist"
@@ -41,7 +41,8 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed. `resource`, `bound`, `allocated`, `requested` for capacity; `shape`, `pods_fit`, `pods_needed` for room."""
+    """Why an attempt failed. `resource` (index), `bound`, `allocated`, `requested`: queue capacity; `shape`, `pods_fit`, `pods_needed`:
+    nodes."""
 
     reason: Reason
     queue: str = ""
@@ -54,11 +55,11 @@ class Failure:
     pods_fit: int = 0
     pods_needed: int = 0
     seconds: float = 0.0
-    """How long it lasts at least, where time is the obstacle."""
+    """Minimum of seconds until the obstacle ends, if it is one of time."""
 
 
 def not_ready_message(state: GangState) -> str:
-    """KAI's sentence for a gang whose pods are not all there yet; "" when it is ready."""
+    """KAI's message for a gang that lacks pods of its minimum; "" if it is ready."""
     for pod_set in state.pod_sets.values():
         exist = pod_set.alive_count + pod_set.succeeded_count
         if exist < pod_set.minimum:
@@ -72,7 +73,7 @@ def not_ready_message(state: GangState) -> str:
 
 
 def check_queue_capacity(state: GangState, amount: ResourceVector) -> Failure | None:
-    """Check limits (all gangs) and quotas (non-preemptible gangs) at the queue and its ancestors; None = it may hold that much."""
+    """Check limits (all gangs) and quotas (non-preemptible gangs) of the queue and its ancestors; None = `amount` is within them."""
     if state.queue is None:
         return Failure(Reason.QUEUE_MISSING, state.gang.queue)
     for q in state.queue.path:
@@ -92,13 +93,13 @@ def check_queue_capacity(state: GangState, amount: ResourceVector) -> Failure | 
 
 
 def _check_reserved_quota(state: GangState, amount: ResourceVector) -> Failure | None:
-    """The same for what is left of a limit or quota beside the part that is kept for a gang that waits long (`reserve.py`)."""
+    """The same check with the amounts added that `reserve.py` keeps for gangs that have waited long."""
     assert state.queue is not None
     for q in state.queue.path:
         keys = [key for key, *_ in q.quota_reservations]
         own_index = (
             keys.index(state.gang.key) if state.gang.key in keys else len(keys)
-        )  # two must not wait for each other
+        )  # only earlier ones count, so that two never block each other
         earlier = [(need, fixed) for _, need, fixed in q.quota_reservations[:own_index]]
         if not earlier:
             continue
@@ -135,8 +136,8 @@ def allocate_gang(
     nominated_nodes: Mapping[str, str] | None = None,
     tasks: Sequence[TaskState] | None = None,
 ) -> Failure | None:
-    """Place the gang's next tasks (or `tasks`): allocated where they fit now, else pipelined. None on success; on failure the
-    session is unchanged."""
+    """Place the gang's next tasks (or `tasks`): allocated if they fit now, else pipelined. None on success; on failure the session is
+    unchanged. `nominated_nodes`: name of a pod → the node to try first."""
     tasks = tasks_to_allocate(state) if tasks is None else tasks
     if not tasks:
         return Failure(Reason.NOT_READY)
@@ -149,7 +150,7 @@ def allocate_gang(
 
 
 def _check_lost_nodes(session: Session, state: GangState) -> Failure | None:
-    """A gang that has lost a node gets nothing more: it starts again whole, or the node comes back."""
+    """A Failure for a gang with pods on a lost node: it gets no more pods until it is restarted or the node comes back."""
     if state.gang.key not in session.gangs_on_lost_nodes:
         return None
     nodes = sorted(
@@ -163,7 +164,7 @@ def _check_lost_nodes(session: Session, state: GangState) -> Failure | None:
 
 @dataclass(frozen=True, slots=True)
 class AllocationOptions:
-    """How an attempt is made: only pipelined; on these nodes first, by pod."""
+    """`pipeline_only`: start no task now. `nominated_nodes`: name of a pod → the node to try first."""
 
     pipeline_only: bool
     nominated_nodes: Mapping[str, str]
@@ -172,7 +173,7 @@ class AllocationOptions:
 def _place_in_domains(
     session: Session, placer: Placer, state: GangState, tasks: Sequence[TaskState], options: AllocationOptions
 ) -> Failure | None:
-    """Try one topology domain after another. When only the required level is in the way, the failure says so."""
+    """Try one topology domain after another. Returns a TOPOLOGY failure if the tasks would fit without the required level."""
     most_fit = 0
     try:
         for domain in candidate_domains(session, state, tasks, options.nominated_nodes):
@@ -217,7 +218,7 @@ def _place_tasks(
 
 
 def _pipeline_all(session: Session, tasks: Sequence[TaskState]) -> None:
-    """Pipeline the tasks that could start now, since others of the gang cannot: no half gang runs."""
+    """Pipeline the tasks that could start now, since other tasks of the gang cannot: no half gang runs."""
     for t in tasks:
         if t.status is Status.ALLOCATED:
             session.move_task(t, Status.PIPELINED, t.node, t.devices, origin=t.origin)

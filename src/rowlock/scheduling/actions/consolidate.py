@@ -1,6 +1,5 @@
-"""Consolidation: move running pods closer together so that a waiting gang finds its room in one piece.
-
-Nobody loses anything but time: every pod that is evicted has its new place in the same plan.
+"""Consolidation: move running pods closer together so that a waiting gang fits. Every evicted pod gets a new node in the same plan, so it
+loses only time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from rowlock.scheduling.policy.protection import is_evictable
 
 
 def is_worth_consolidating(session: Session, preemptor: GangState) -> bool:
-    """Would the gang fit if all free resources of the cluster were on one node?"""
+    """Whether the gang may consolidate and would fit if all free resources of the cluster were on one node."""
     if session.settings.max_consolidated == 0 or not preemptor.gang.preemptible or preemptor.queue is None:
         return False
     cpu, _, gpus = session.total_cost(tasks_to_allocate(preemptor))
@@ -27,12 +26,12 @@ def is_worth_consolidating(session: Session, preemptor: GangState) -> bool:
 
 
 def is_bound_in_this_cycle(gang: GangState) -> bool:
-    """This plan binds a pod of it. Moving the others as well would leave that one alone, below the gang's minimum."""
+    """Whether this plan binds a pod of the gang. Moving its other pods would leave that one alone, below the gang's minimum."""
     return any(t.status is Status.ALLOCATED and t.task.status is Status.PENDING for t in gang.tasks)
 
 
 def consolidate(session: Session, placer: Placer, preemptor: GangState) -> bool:
-    """Move running pods so that the pending gang fits; every evicted pod has a new place. False: nothing has changed."""
+    """Move running pods so that the pending gang fits; every evicted pod gets a new node. False: nothing has changed."""
     if (
         not is_worth_consolidating(session, preemptor)
         or check_queue_capacity(preemptor, session.total_cost(tasks_to_allocate(preemptor))) is not None

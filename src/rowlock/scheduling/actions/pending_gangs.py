@@ -1,7 +1,7 @@
-"""Who waits: groups of equal gangs per queue, kept up to date as gangs come and go.
+"""The pending gangs, in groups of equal ones, updated as gangs change.
 
-Two pending gangs with the same signature ask for the same under the same rules; the older is tried first, and when it
-fails the others need not be tried. Ten thousand equal jobs cost a cycle as much as one.
+Pending gangs with the same signature request the same under the same rules. The oldest is tried first, and if it fails the others are
+skipped: ten thousand equal jobs cost a cycle as much as one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rowlock.scheduling.policy.order import GangKey, gang_key, tasks_to_allocate
 
 @dataclass(frozen=True, slots=True)
 class GangSignature:
-    """What decides whether an attempt can succeed, apart from the moment."""
+    """All properties of a gang that decide whether an attempt can succeed."""
 
     queue: str
     priority: int
@@ -33,7 +33,7 @@ class GangSignature:
 
 @dataclass(slots=True)
 class EqualGangs:
-    """Equal gangs in order, with their keys."""
+    """Gangs of one signature in the order of their `keys`, which are sorted."""
 
     keys: list[GangKey] = field(default_factory=list)
     gangs: list[GangState] = field(default_factory=list)
@@ -60,14 +60,14 @@ class PendingGangs:
         self.session = session
         self.groups: dict[GangSignature, EqualGangs] = {}
         self.positions: dict[str, tuple[GangSignature, GangKey]] = {}
-        """Gang → its group and its place in it."""
+        """Key of a gang → its group and its sort key there."""
         self.not_ready: dict[str, str] = {}
-        """Gangs that wait for their own pods, with the sentence."""
+        """Key of a gang that lacks pods of its own → the message."""
         self.without_queue: dict[str, GangState] = {}
         """Gangs whose queue does not exist or may not hold jobs."""
 
     def refill(self) -> None:
-        """Take in every gang of the session."""
+        """Rebuild from all gangs of the session."""
         for name in list(self.positions) + list(self.not_ready) + list(self.without_queue):
             self.drop_gang(name)
         for state in self.session.gangs.values():

@@ -1,4 +1,4 @@
-"""Preempt: inside one queue, a higher priority takes from strictly lower ones."""
+"""Preempt: within one queue, a gang evicts gangs of strictly lower priority."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rowlock.scheduling.policy.protection import is_evictable, is_preempt_protec
 
 
 def is_worth_preempting(session: Session, preemptor: GangState) -> bool:
-    """Is there anybody of lower priority in its queue?"""
+    """Whether a gang of lower priority runs in its queue."""
     queue = preemptor.queue
     return queue is not None and any(priority < preemptor.gang.priority for priority in queue.running_priorities)
 
 
 def preempt(session: Session, placer: Placer, preemptor: GangState) -> bool:
-    """Evict gangs of lower priority in the preemptor's queue until it fits. False: it does not fit, and nothing has changed."""
+    """Evict gangs of lower priority in the preemptor's queue until it fits. False: it does not fit; nothing has changed."""
     queue = preemptor.queue
     if queue is None:
         return False
@@ -31,7 +31,7 @@ def preempt(session: Session, placer: Placer, preemptor: GangState) -> bool:
         return False
 
     def accept(gang: GangState) -> bool:
-        # What other queues give up now goes to whom it was given for: a larger gang of its queue may not be entitled to it.
+        # What a gang reclaims from other queues in this cycle stays with it: a larger gang of its queue may not be entitled to it.
         return is_evictable(gang) and not gang.has_victims and not is_preempt_protected(session, gang)
 
     def validate(tasks: Sequence[TaskState], victims: Sequence[EvictionStep]) -> bool:

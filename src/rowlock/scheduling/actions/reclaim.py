@@ -1,7 +1,7 @@
-"""Reclaim: a queue below its fair share takes back from queues that hold more than theirs.
+"""Reclaim: a queue below its fair share evicts pods of queues that hold more than theirs.
 
-The reclaimer's queue must stay within its fair share; every victim's queue must have been above what it is entitled to
-before the victim left, or the reclaimer be below its quota and the victim's queue above its own. KAI's rules.
+The reclaimer's queue must stay within its fair share. Before each eviction the victim's queue must be above its entitlement, or, if the
+reclaimer's queue stays within its quota, above its own quota. These are KAI's rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rowlock.scheduling.policy.protection import diverging_ancestors, is_evictab
 
 
 def can_reclaim_resources(session: Session, reclaimer: GangState) -> bool:
-    """KAI's `CanReclaimResources`: with the gang its queue stays within its fair share, or, if it is not preemptible, its quota."""
+    """KAI's `CanReclaimResources`: with the gang its queue stays within its fair share and, if not preemptible, its quota."""
     queue = reclaimer.queue
     if queue is None:
         return False
@@ -32,7 +32,7 @@ def can_reclaim_resources(session: Session, reclaimer: GangState) -> bool:
 
 
 def reclaim(session: Session, placer: Placer, reclaimer: GangState) -> bool:
-    """Evict pods of other queues and pipeline the reclaimer onto their nodes. False: no fair set of victims, nothing has changed."""
+    """Evict pods of other queues and pipeline the reclaimer onto their nodes. False: no fair set of victims; nothing has changed."""
     if not can_reclaim_resources(session, reclaimer):
         return False
     queues = _victim_queues(session, reclaimer)
@@ -52,14 +52,14 @@ def reclaim(session: Session, placer: Placer, reclaimer: GangState) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """Queues with more than they are entitled to, by their parent's name; worked out once per state of the session."""
+    """Name of a parent → its queues above their entitlement, and above their quota. Computed once per state of the session."""
 
     over_share: dict[str, list[QueueState]]
     over_quota: dict[str, list[QueueState]]
 
 
 def find_surplus(session: Session) -> Surplus:
-    """The queues above their share and above their quota; kept in `Session.surplus_memo` until something moves."""
+    """The session's `Surplus`, cached in `Session.surplus_memo` until a task moves."""
     if session.surplus_memo is None:
         surplus = Surplus({}, {})
         for q in session.queues.values():
@@ -73,7 +73,7 @@ def find_surplus(session: Session) -> Surplus:
 
 
 def _victim_queues(session: Session, reclaimer: GangState) -> list[QueueState]:
-    """The leaf queues that may lose pods to the reclaimer. Where resources are free, pods of other queues may be moved, too."""
+    """The leaf queues that may lose pods to the reclaimer. If resources are free, pods of any other queue may be moved, too."""
     assert reclaimer.queue is not None
     surplus = find_surplus(session)
     needed = session.total_cost(tasks_to_allocate(reclaimer))
@@ -94,7 +94,7 @@ def _victim_queues(session: Session, reclaimer: GangState) -> list[QueueState]:
 
 
 def _was_consolidation_tried(session: Session, reclaimer: GangState) -> bool:
-    """Where nobody has to lose anything, moving pods was consolidation's chance already."""
+    """Whether consolidation has already tried to move pods for this gang, so that trying it here is useless."""
     return reclaimer.gang.preemptible and "consolidate" in session.settings.actions
 
 
@@ -106,7 +106,7 @@ def _running_leaves(q: QueueState) -> list[QueueState]:
 
 @dataclass(slots=True)
 class ReclaimLedger:
-    """What queues would hold after the evictions of a search. `allocated_before` is what they held when it began."""
+    """What queues would hold after the evictions of a search. `allocated_before`: what each held when it began, by name."""
 
     session: Session
     reclaimer: GangState
@@ -114,18 +114,18 @@ class ReclaimLedger:
     allocated_before: dict[str, ResourceVector]
     remaining: dict[str, ResourceVector] = field(default_factory=dict)
     involved_resources: set[int] = field(default_factory=set)
-    """Resources that the reclaimer wants or a victim loses."""
+    """Indexes of the resources that the reclaimer requests or a victim loses."""
 
     def remaining_of(self, name: str) -> ResourceVector:
         return self.remaining.get(name, self.allocated_before[name])
 
     def is_fair(self, victims: Sequence[EvictionStep]) -> bool:
-        """Whether every victim's queue may lose these tasks to the reclaimer. Tasks that were placed elsewhere lose nothing."""
+        """Whether every victim's queue may lose these tasks to the reclaimer. Tasks that were moved to another node are not lost."""
         self.involved_resources = {r for r in range(3) if self.needed[r] > 0}
         return all(self._subtract_step(step) for step in victims) and self._is_balanced()
 
     def _subtract_step(self, step: EvictionStep) -> bool:
-        """Take one step's tasks off their queue; False when the queue would lose what it is entitled to."""
+        """Subtract one step's tasks from their queue; False if the queue would lose part of its entitlement."""
         lost_tasks = [t for t in step.tasks if t.status in (Status.RELEASING, Status.PENDING)]
         if not lost_tasks:
             return True

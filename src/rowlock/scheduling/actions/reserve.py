@@ -1,10 +1,9 @@
-"""A big gang that waits long gets nodes kept for it, so that small jobs cannot overtake it for ever.
+"""Reserves nodes for a large gang that has waited long, so that small jobs cannot overtake it for ever.
 
-One gang at a time in each node pool, the highest priority and oldest first, that is entitled to the room, is larger than
-one card, and has waited for `reserve_after`. The nodes that will be free soonest are
-*reserved*. From then on only those pods are placed there (*backfilled*, as in Slurm) that can be evicted for it again or
-that declare to end before the nodes open. When only backfilled pods are in the way, they are evicted. So the gang starts
-at the latest when those have ended that ran there before. KAI has nothing like it.
+One gang per node pool has a reservation: the first by priority and age that is entitled to the resources, needs more than one GPU, and has
+waited for `reserve_after`. The nodes that will be free soonest are *reserved*. From then on only pods are placed there (*backfilled*, as in
+Slurm) that can be evicted again or that declare to end before the nodes become free. When only backfilled pods are in the way, they are
+evicted. So the gang starts at the latest when the pods have ended that ran there before. KAI has no such feature.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from rowlock.scheduling.policy.topology import label_value
 
 
 def update_node_reservations(session: Session, placer: Placer, pending_gangs: PendingGangs) -> None:
-    """Keep, drop or choose the reserved nodes. Called once a cycle, after fair shares are computed and before anything is placed."""
+    """Keep, drop or choose node reservations. Called once per cycle, after fair shares are computed and before any gang is placed."""
     if "reserve" not in session.settings.actions or session.settings.reserve_after <= 0:
         session.set_node_reservations(())
         return
@@ -58,7 +57,7 @@ def update_node_reservations(session: Session, placer: Placer, pending_gangs: Pe
 
 
 def _reserve_quota(session: Session) -> None:
-    """The nodes alone would not help where others of its queues use up the limit or the quota."""
+    """Reserve quota in the gang's queues, too: other gangs of these queues could otherwise use up their limit or quota."""
     for q in session.queues.values():
         q.quota_reservations = ()
     for reservation in session.node_reservations:
@@ -71,7 +70,7 @@ def _reserve_quota(session: Session) -> None:
 
 
 def _is_still_valid(session: Session, pending_gangs: PendingGangs, reservation: NodeReservation) -> bool:
-    """Does the gang still wait, may it still have the room, are its nodes there?"""
+    """Whether the gang still waits, is still entitled, and its nodes still exist and suit it."""
     state = session.gangs.get(reservation.gang)
     if state is None or reservation.gang not in pending_gangs.positions or not _is_entitled(session, state):
         return False
@@ -82,7 +81,7 @@ def _is_still_valid(session: Session, pending_gangs: PendingGangs, reservation: 
 
 
 def _is_entitled(session: Session, state: GangState) -> bool:
-    """Below its minimum, larger than one card, and its queues may hold it whole."""
+    """Whether the gang is below its minimum, needs more than one GPU, and fits whole into the bounds of its queues."""
     tasks = tasks_to_allocate(state)
     if not tasks or all(s.shortfall <= 0 for s in state.pod_sets.values()) or state.queue is None:
         return False
@@ -96,8 +95,8 @@ def _is_entitled(session: Session, state: GangState) -> bool:
 
 
 def _is_within_fair_share(session: Session, state: GangState, nodes: Iterable[str]) -> bool:
-    """Would its queues be within their fair share with it, once their own pods have left those nodes? Else others would
-    take the room back at once, and so on in turn."""
+    """Whether its queues stay within their fair share with it, once their own pods have left those nodes. Otherwise other queues would
+    reclaim the nodes at once."""
     needed, reserved = session.total_cost(tasks_to_allocate(state)), set(nodes)
     for q in state.queue.path if state.queue is not None else ():
         queue_gangs = (g for g in session.active_gangs() if g.queue is not None and q in g.queue.path)
@@ -111,12 +110,12 @@ def _is_within_fair_share(session: Session, state: GangState, nodes: Iterable[st
 
 
 def waiting_since(state: GangState) -> float:
-    """A gang that ran and was evicted waits since then."""
+    """Since when the gang waits (seconds since the epoch): its creation, or its last start if it was evicted."""
     return max(state.gang.created, state.gang.started)
 
 
 def _add_reservations(session: Session, placer: Placer, pending_gangs: PendingGangs) -> None:
-    """Keep nodes for one more gang in every pool that has none yet."""
+    """Reserve nodes for one gang in every pool without a reservation."""
     candidates = [
         group[0]
         for group in pending_gangs.ready_groups()
@@ -139,7 +138,7 @@ def _add_reservations(session: Session, placer: Placer, pending_gangs: PendingGa
 
 @dataclass(slots=True)
 class NodeDrain:
-    """When a node will be empty. `unending_pods` counts who can neither be evicted nor says when it ends."""
+    """When a node will be empty. `unending_pods`: number of pods that cannot be evicted and declare no end."""
 
     state: NodeState
     empty_at: float = 0.0
@@ -147,7 +146,7 @@ class NodeDrain:
 
 
 def _choose_nodes(session: Session, state: GangState) -> tuple[str, ...]:
-    """The nodes that would hold the gang, were they empty: those that are empty soonest; () when there are none."""
+    """The nodes that are empty soonest and would, when empty, hold the gang; () if there are none."""
     drains = [NodeDrain(s) for s in session.ordered_nodes]
     for gang in session.active_gangs():
         ends_at = gang.gang.started + gang.gang.lasts if gang.gang.lasts else inf
@@ -168,7 +167,7 @@ def _choose_nodes(session: Session, state: GangState) -> tuple[str, ...]:
 
 
 def _fill_nodes(session: Session, state: GangState, drains: Iterable[NodeDrain]) -> tuple[str, ...]:
-    """Fill empty copies of the nodes, in this order, until the whole gang has its place."""
+    """Place the gang on empty copies of the nodes, in this order. Returns the names of the nodes used; () if it does not fit."""
     tasks = sorted(tasks_to_allocate(state), key=lambda t: -t.task.shape.device_count)
     chosen: list[str] = []
     foreign_tasks = [
@@ -189,7 +188,7 @@ def _fill_nodes(session: Session, state: GangState, drains: Iterable[NodeDrain])
 
 
 def _try_occupy(empty_node: NodeState, task: TaskState) -> bool:
-    """Put the task on the copy, if there is room."""
+    """Place the task on the empty copy of a node; False if it does not fit."""
     shape = task.task.shape
     if obstacle(shape, empty_node.node) or not fits_resources(empty_node, shape, with_releasing=False):
         return False
@@ -201,7 +200,7 @@ def _try_occupy(empty_node: NodeState, task: TaskState) -> bool:
 
 
 def _nodes_free_at(session: Session, reservation: NodeReservation) -> float | None:
-    """When everybody on the nodes will have ended who need not yield; None when somebody does not say."""
+    """When all pods on the nodes will have ended that are not backfilled; None if one of them declares no end."""
     latest, reserved = session.now, set(reservation.nodes)
     for gang in session.active_gangs():
         if (
@@ -217,15 +216,15 @@ def _nodes_free_at(session: Session, reservation: NodeReservation) -> float | No
 
 
 def _is_backfilled(gang: GangState, reservation: NodeReservation) -> bool:
-    """It came after the nodes were kept, and knew: it can be evicted. (Start times are whole seconds.)"""
+    """Whether the gang is preemptible and started after the nodes were reserved. (Start times are whole seconds.)"""
     return gang.gang.preemptible and (gang.gang.started or gang.gang.created) >= int(reservation.since)
 
 
 def evict_backfilled(
     session: Session, placer: Placer, reservation: NodeReservation
 ) -> tuple[GangState | None, float | None]:
-    """Evict backfilled pods when nothing else is in the way. Returns the gang, now pipelined, or None; and the seconds after
-    which to try again, None when time changes nothing."""
+    """Evict backfilled pods if nothing else is in the way. Returns (the gang, now pipelined, or None; seconds after which to try again, or
+    None if waiting does not help)."""
     state = session.gangs.get(reservation.gang)
     if state is None or any(s.active_count > s.allocated_count for s in state.pod_sets.values()):
         return None, None
@@ -248,7 +247,7 @@ def evict_backfilled(
 
 
 def _evict_fewest(session: Session, placer: Placer, state: GangState, backfilled: list[GangState]) -> bool:
-    """Evict as few of the backfilled pods, in this order, as let the gang be pipelined; True on success."""
+    """Evict the fewest backfilled gangs, in this order, that let the gang be pipelined; True on success."""
     checkpoint = session.checkpoint()
     low, high = 0, len(backfilled)
     while low < high:
@@ -274,7 +273,7 @@ def _try_evict(session: Session, placer: Placer, state: GangState, backfilled: I
 
 
 def _protected_seconds(session: Session, state: GangState, victim: GangState) -> float:
-    """Seconds of its queue's min-runtime that are left."""
+    """Seconds of min-runtime that still protect the victim."""
     in_same_queue = victim.queue is state.queue
     return remaining_runtime(
         session,
@@ -284,7 +283,7 @@ def _protected_seconds(session: Session, state: GangState, victim: GangState) ->
 
 
 def is_blocked_by_reservation(session: Session, state: GangState) -> bool:
-    """Is there room for its first pod now on a node that is kept for another, and only there?"""
+    """Whether the gang's first pod would fit now on a node that is reserved for another gang."""
     reservation = session.node_reservation_in(state.pool)
     tasks = tasks_to_allocate(state)
     if reservation is None or reservation.gang == state.gang.key or state.gang.preemptible or not tasks:

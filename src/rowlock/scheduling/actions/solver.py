@@ -1,9 +1,8 @@
-"""The search for victims: one algorithm for reclaim, preempt and consolidation.
+"""The search for victims, shared by reclaim, preempt and consolidation.
 
-For the first 1, 2, ... n pods of the preemptor: begin with the victims found so far; add victim steps in reverse order;
-on each node of the newest victim evict what touches it, virtually place the preemptor and then the victims, in fair
-order; accept what the rule allows, undo everything else. A victim that finds its old place again is not evicted. This is
-KAI's `JobSolver`.
+For the first 1, 2, ... n pods of the preemptor: begin with the victims found so far; add victim steps in reverse order; for each node of
+the newest victim, evict the victims on it in simulation, and place the preemptor and the victims in fair order. Keep the result if the
+action's rule allows it, else undo it. A victim that gets its old place back is not evicted. This is KAI's `JobSolver`.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from rowlock.scheduling.policy.order import JobsOrderByQueues, tasks_to_allocate
 from rowlock.scheduling.policy.placement import Placer
 
 EXACT_SEARCH_PODS = 4
-"""Up to so many pods are searched exactly as KAI does; more are first tried in one sweep."""
+"""Up to so many pods the search is exactly KAI's; for more a greedy sweep is tried first."""
 SIMULATION_BUDGET = 50_000
-"""Placements that one search may simulate: a hopeless one must not hold up the cluster."""
+"""Maximum of placements that one search may simulate, so that a hopeless one does not delay the cycle."""
 
 Validate = Callable[[Sequence[TaskState], Sequence[EvictionStep]], bool]
-"""(preemptor's tasks, steps whose tasks stay evicted or move) → may the action do that?"""
+"""(preemptor's tasks, steps whose tasks stay evicted or move) → whether the action may do that."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimSearch:
-    """What one action (reclaim, preempt, consolidate) gives the solver to search with."""
+    """The input of a search by one action (reclaim, preempt, consolidate)."""
 
     preemptor: GangState
     victims: VictimsQueue
@@ -38,13 +37,13 @@ class VictimSearch:
 
 
 class Solver:
-    """One search at work in a session: evictions and placements are simulated in its log and undone where they do not help."""
+    """Searches victims in a session. Evictions and placements are simulated in its undo log and rolled back if they do not help."""
 
     def __init__(self, session: Session, placer: Placer) -> None:
         self.session, self.placer = session, placer
         self.budget = SIMULATION_BUDGET
         self.start_checkpoint = 0
-        """Where in the log the search began."""
+        """The session's checkpoint at the start of the search."""
 
     def solve(self, search: VictimSearch) -> bool:
         """Find victims for the preemptor. True: the evictions and placements are in the session's log. False: nothing has changed."""
@@ -71,12 +70,12 @@ class Solver:
     def _search(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
         if len(tasks) <= EXACT_SEARCH_PODS:
             return self._search_exact(search, tasks)
-        if search.preemptor.gang.required:  # all of them in one region: pods one by one would wander off
+        if search.preemptor.gang.required:  # all in one domain: pods placed one by one could get different ones
             return self._search_victims(search, tasks, []) is not None
         return self._search_greedy(search, tasks) or self._search_exact(search, tasks)
 
     def _search_exact(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
-        """KAI's way: everything again for each further pod."""
+        """KAI's search: repeat it for each further pod of the preemptor."""
         victims_so_far: list[EvictionStep] = []
         for k in range(1, len(tasks) + 1):
             self.session.rollback(self.start_checkpoint)
@@ -87,7 +86,7 @@ class Solver:
         return True
 
     def _search_greedy(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
-        """For many pods: find the victims pod by pod in one sweep, then simulate once and ask the rule once."""
+        """For many pods: collect victims pod by pod in one sweep, then simulate and validate once."""
         session = self.session
         victims: list[EvictionStep] = []
         steps_by_node: dict[str, list[EvictionStep]] = {}
@@ -111,7 +110,7 @@ class Solver:
     def _evict_from_one_node(
         self, task: TaskState, step: EvictionStep, steps_by_node: dict[str, list[EvictionStep]]
     ) -> list[EvictionStep]:
-        """The steps that, leaving one node of this step together, make room for the task: they stay evicted."""
+        """Evict the steps on one node of `step` so that the task fits there. Returns the evicted steps; [] if no node has enough."""
         for node in step.nodes:
             steps_by_node.setdefault(node, []).append(step)
         checkpoint = self.session.checkpoint()
@@ -126,11 +125,11 @@ class Solver:
         return []
 
     def _has_feasible_nodes(self, tasks: Sequence[TaskState]) -> bool:
-        """Is there, for each shape, a node that could hold it if it were empty?"""
+        """Whether for each shape some node could hold it if the node were empty."""
         return all(self.placer.node_ranking(shape).has_feasible_node() for shape in {t.task.shape for t in tasks})
 
     def _fits_without_victims(self, search: VictimSearch, tasks: Sequence[TaskState]) -> bool:
-        """Would it fit if every possible victim left? If not, nobody need be tried."""
+        """Whether the tasks would fit if all possible victims left. If not, the search is skipped."""
         checkpoint = self.session.checkpoint()
         index = 0
         while (step := search.victims.step(index)) is not None:
@@ -143,7 +142,7 @@ class Solver:
     def _search_victims(
         self, search: VictimSearch, tasks: Sequence[TaskState], victims_so_far: list[EvictionStep]
     ) -> list[EvictionStep] | None:
-        """Victims for the first pods of the preemptor; on success the plan stays in the session."""
+        """Victims for the preemptor's first pods (`tasks`), or None; on success the plan stays in the session."""
         session = self.session
         checkpoint = session.checkpoint()
         for victim in victims_so_far:
@@ -160,7 +159,7 @@ class Solver:
             unrecorded = tuple(t for t in step.tasks if id(t) not in recorded)
             if not unrecorded:
                 continue
-            step = replace(step, tasks=unrecorded)  # of a gang that was partly moved for an earlier pod: the others
+            step = replace(step, tasks=unrecorded)  # the rest of a gang that was partly evicted for an earlier pod
             potential.append(step)
             for node in step.nodes:
                 node_steps = [s for s in potential if node in s.nodes]
@@ -179,7 +178,7 @@ class Solver:
             if t.status in (Status.BOUND, Status.RUNNING):
                 self.session.move_task(t, Status.RELEASING, t.node, t.devices)
             elif t.status is Status.RELEASING:
-                continue  # it leaves already
+                continue  # already evicted
             elif t.origin is not None:
                 self.session.move_task(t, Status.RELEASING, *t.origin)
             else:
@@ -188,7 +187,7 @@ class Solver:
     def _simulate(
         self, search: VictimSearch, tasks: Sequence[TaskState], steps: list[EvictionStep]
     ) -> list[EvictionStep] | None:
-        """Asker and victims compete for the room in fair order. Returns the steps that really lose something."""
+        """Place the preemptor and the victims in fair order. Returns the steps that lose or move tasks; None on failure."""
         session = self.session
         checkpoint = session.checkpoint()
         self.budget -= len(tasks) + sum(len(s.tasks) for s in steps)
@@ -197,7 +196,7 @@ class Solver:
         }
         gangs = {id(s.gang): s.gang for s in steps}
         for t, place in old_places.items():
-            # a task that left its place wants back in: pending again, with its origin still occupied
+            # an evicted task may return: pending again, while its origin stays occupied
             session.move_task(t, Status.PENDING, origin=place)
         order = JobsOrderByQueues(session, [[g] for g in (search.preemptor, *gangs.values())])
         preemptor_placed = False
@@ -223,7 +222,7 @@ class Solver:
     def _restore_returned(
         self, steps: Sequence[EvictionStep], old_places: dict[TaskState, Placement | None]
     ) -> list[EvictionStep]:
-        """Put back who returned to the same place; those who found none are releasing."""
+        """Restore tasks that got their old place back; tasks without a place become releasing. Returns the remaining victims."""
         self._swap_devices(old_places)
         victims: list[EvictionStep] = []
         for step in steps:
@@ -243,7 +242,7 @@ class Solver:
         return victims
 
     def _extend_to_whole_gangs(self, victims: list[EvictionStep]) -> list[EvictionStep]:
-        """Who would be left with less than its minimum leaves wholly: half a gang only holds its cards."""
+        """Evict a gang whole if it would fall below its minimum: half a gang would only hold its GPUs."""
         extended: list[EvictionStep] = []
         for step in victims:
             remaining = [t for t in step.gang.tasks if t.status in ACTIVE_STATUSES and t not in step.tasks]
@@ -254,7 +253,7 @@ class Solver:
         return extended
 
     def _swap_devices(self, old_places: dict[TaskState, Placement | None]) -> None:
-        """A victim that returned to its node but to another whole card swaps with the pod that is pipelined to its own."""
+        """If a victim returned to its node but to another GPU, swap devices with the pod that is pipelined to its old one."""
         session = self.session
         for t, old_place in old_places.items():
             if old_place is None:
@@ -289,7 +288,7 @@ class Solver:
 
 
 def _had_minimum(gang: GangState) -> bool:
-    """Had it its minimum before this cycle?"""
+    """Whether the gang had its minimum before this cycle."""
     return all(
         s.succeeded_count + sum(t.task.status in ACTIVE_STATUSES for t in s.tasks) >= s.minimum
         for s in gang.pod_sets.values()

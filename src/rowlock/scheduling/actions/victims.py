@@ -1,7 +1,6 @@
-"""Whom to evict first: everything in reverse order, as lazily computed steps.
-
-A step is one surplus pod of an elastic gang, or a whole gang. Queues that hold most beyond their share give first; in
-a queue the lowest priority, the surplus, the youngest. The sequence depends only on the session as it was.
+"""The order of victims: the reverse of the allocation order, as lazily computed steps. A step is one surplus pod of an elastic gang, or a
+whole gang. Queues furthest above their share come first; within a queue the lowest priority, then surplus pods, then the youngest. The
+sequence depends only on the session's initial state.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rowlock.scheduling.policy.order import QueueKey, queue_key
 
 
 class VictimsQueue:
-    """Steps of eviction in the reverse order of everything: one surplus pod, or a whole gang. Lazily extended."""
+    """Lazily computed eviction steps of the gangs that `accept` allows. `max_gangs`: maximum of different gangs; -1 = no limit."""
 
     def __init__(
         self,
@@ -38,7 +37,7 @@ class VictimsQueue:
                 self._push_gang(gang)
 
     def step(self, index: int) -> EvictionStep | None:
-        """The index-th step, None when nobody is left."""
+        """The step with this index; None if there are no more victims."""
         while index >= len(self.steps):
             next_step = self._next_step()
             if next_step is None:
@@ -80,7 +79,7 @@ class VictimsQueue:
         return self._take_step(gang)
 
     def _candidates(self) -> dict[str, GangState]:
-        """Every queue with a victim in its subtree, with the one it would give next."""
+        """Name of a queue → the next victim in its subtree, for all queues that have one."""
         candidates: dict[str, GangState] = {}
         for name, heap in self.heaps.items():
             if heap:
@@ -139,15 +138,15 @@ class VictimsQueue:
 
 @dataclass(frozen=True, slots=True)
 class EvictionStep:
-    """Tasks of one gang that leave together; `is_whole_gang`: nothing of the gang stays."""
+    """Tasks of one gang that are evicted together; `is_whole_gang`: no task of the gang remains."""
 
     gang: GangState
     tasks: tuple[TaskState, ...]
     is_whole_gang: bool
     nodes: tuple[str, ...] = ()
-    """Where they were, each once."""
+    """Names of the tasks' nodes, without duplicates."""
 
 
 def _reversed_key(gang: GangState) -> str:
-    """A text that sorts in the opposite order of the gang's uid."""
+    """A text that sorts in the reverse order of the gang's key."""
     return "".join(chr(0x10FFFF - ord(c)) for c in gang.gang.key)

@@ -1,7 +1,7 @@
-"""Why a gang waits: one word, one sentence with numbers, and the record that REST, CLI and describe show.
+"""Why a gang waits: a reason of one word, a message with numbers, and the record that REST, CLI and describe show.
 
-Made from the failure of the very attempt that decided, against the session as it is; nothing is worked out afresh that
-the decision did not see. `what_if.py` answers the same question for a gang that does not exist yet.
+Made from the failure of the attempt that decided and the session at that time, so it states only what the decision was based on.
+`what_if.py` answers the same question for a gang that does not exist yet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rowlock.scheduling.policy.order import tasks_to_allocate
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`kube_message` is the message for a bare pod's condition, in the kube-scheduler's words where those say it all."""
+    """`kube_message` is the message for a bare pod's condition, in kube-scheduler's words where those are sufficient."""
 
     reason: Reason
     message: str
@@ -45,7 +45,7 @@ class Explanation:
 
 
 class Explainer:
-    """Explains holds of one cycle; surveys each shape once."""
+    """Explains the holds of one cycle. The histogram of each shape is computed once."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -75,14 +75,14 @@ class Explainer:
 
     @cached_property
     def gpu_capacity(self) -> int:
-        """All cards of all nodes that take pods, in hundredths."""
+        """The GPUs of all nodes that take pods, in hundredths of a GPU."""
         return (
             sum(s.node.gpus for s in self.session.ordered_nodes if s.node.ready and not s.node.unschedulable)
             * WHOLE_GPU
         )
 
     def _exceeds_capacity(self, state: GangState) -> bool:
-        """Waiting would not help: even an empty cluster has too few cards."""
+        """Whether the gang needs more GPUs than the empty cluster has, so that waiting would not help."""
         return self.session.total_cost(tasks_to_allocate(state))[GPU] > self.gpu_capacity
 
     def _histogram(self, failure: Failure) -> FitHistogram | None:
@@ -93,7 +93,7 @@ class Explainer:
         return self.histograms[failure.shape]
 
     def _refine_failure(self, state: GangState, failure: Failure) -> Failure:
-        """`GangDoesNotFit` has more exact names."""
+        """Replace the reason `GangDoesNotFit` by a more exact one, if there is one."""
         histogram = self._histogram(failure)
         if failure.reason is not Reason.DOES_NOT_FIT or histogram is None or failure.shape is None:
             return failure
@@ -163,7 +163,7 @@ def _queue_record(q: QueueState) -> dict[str, str]:
 
 
 def _over_quota_queues(session: Session, state: GangState) -> list[dict[str, str]]:
-    """Who holds GPUs beyond their quota: the three largest."""
+    """The three queues that hold most GPUs above their quota."""
     candidates = [
         (q.allocated[GPU] - max(0, q.queue.quota[GPU]), q)
         for q in session.queues.values()
@@ -175,8 +175,8 @@ def _over_quota_queues(session: Session, state: GangState) -> list[dict[str, str
 
 
 def _describe_free_share(shape: Shape, histogram: FitHistogram) -> str:
-    """The largest share that is free, in the unit of the request: "at most 1559 MiB free on a GPU (n1)"; "" for other requests,
-    and where hundredths are asked for and none is free."""
+    """The largest free share of a GPU, in the unit of the request: "at most 1559 MiB free on a GPU (n1)"; "" for other requests, or if
+    hundredths are requested and none is free."""
     if not (shape.gpu_memory or histogram.best_share) or not histogram.usable_nodes:
         return ""
     share = int(histogram.best_share) if shape.gpu_memory else histogram.best_share
@@ -187,7 +187,7 @@ def _describe_free_share(shape: Shape, histogram: FitHistogram) -> str:
 
 
 def _describe_request(session: Session, tasks: Sequence[TaskState]) -> str:
-    """What the gang asks for in all, memory of cards as such."""
+    """The total request of the gang, with GPU memory in MiB."""
     cost, memory = session.total_cost(tasks), sum(t.task.shape.gpu_memory * t.task.shape.devices for t in tasks)
     if not memory:
         return describe_resources(cost)
@@ -210,7 +210,7 @@ def _describe_shape(shape: Shape) -> str:
 
 
 def _describe_largest_node(shape: Shape, histogram: FitHistogram) -> str:
-    """What of the lacking resource one node has; GPUs when it is not CPU or memory."""
+    """The largest amount of the lacking resource on one node; of GPUs if CPU and memory suffice."""
     most = {CPU: histogram.most_cpu, MEMORY: histogram.most_memory}
     insufficient = [
         format_amount(r, most[r]) for r, asked in ((CPU, shape.cpu), (MEMORY, shape.memory)) if asked > most[r]
@@ -229,7 +229,7 @@ def _describe_nodes(histogram: FitHistogram) -> str:
 def _failure_sentence(
     session: Session, state: GangState, failure: Failure, histogram: FitHistogram | None
 ) -> tuple[str, str]:
-    """(sentence, hint: what change would let it start)."""
+    """(message, hint: what change would let the gang start)."""
     reason, queue = failure.reason, failure.queue
     match reason:
         case Reason.NOT_READY:
@@ -302,13 +302,13 @@ def _quota_sentence(failure: Failure) -> tuple[str, str]:
 
 
 def _smaller_request(failure: Failure) -> str:
-    """`ask for` what is left below the bound; "" when that is nothing."""
+    """`ask for` the amount left below the bound; "" if nothing is left."""
     room = failure.bound - failure.allocated
     return f"ask for {format_amount(failure.resource, room)}" if room > 0 else ""
 
 
 def _open_node_hint(hint: str, histogram: FitHistogram, *, replace_hint: bool = False) -> str:
-    """What helps where a node that takes no pods could hold it; `replace_hint`: then nothing else does."""
+    """The hint, with the node added that could hold the pod but takes no pods. `replace_hint`: return only that node's hint."""
     if histogram.closed_node is None:
         return hint
     node = f"open node {histogram.closed_node.name}, which {sentences.closed_node_reason(histogram.closed_node)}"

@@ -1,6 +1,6 @@
-"""How the nodes stand against one shape: counts per obstacle, in the kube-scheduler's words, and the room that is left.
+"""Why nodes do not fit one shape: counts per obstacle, in kube-scheduler's words, and the free resources.
 
-`unschedulable_message` is the sentence that kubectl users know: "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had
+`unschedulable_message` is the message that kubectl users know: "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had
 untolerated taint(s). no new claims to deallocate, preemption: ...".
 """
 
@@ -19,34 +19,36 @@ from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_r
 
 @dataclass(slots=True)
 class FitHistogram:
-    """`obstacles` counts nodes per reason (a node may have several); `usable_nodes` are nodes that could ever hold one."""
+    """`obstacles` counts nodes per reason (a node may have several); `usable_nodes` counts nodes that could hold a pod of the shape when
+    empty."""
 
     nodes: int = 0
     obstacles: Counter[str] = field(default_factory=Counter)
     usable_nodes: int = 0
     excluded_nodes: int = 0
-    """Nodes that are out whatever is free: taints, selectors, cordons."""
+    """Number of nodes excluded whatever is free: by taints, selectors, cordons."""
     free_gpus: int = 0
-    """Whole idle GPUs on nodes that are not barred, less those that pipelined pods take."""
+    """Whole idle GPUs on nodes that are not excluded, without those that pipelined pods take."""
     best_free_gpus: int = 0
     best_node: str = ""
     most_gpus: int = 0
-    """GPUs of the largest node that is not barred."""
+    """GPUs of the largest node that is not excluded."""
     most_gpu_memory: int = 0
-    """MiB of the largest card on a node that is not barred."""
+    """MiB of the largest GPU on a node that is not excluded."""
     most_cpu: int = 0
     most_memory: int = 0
     free_pods: int = 0
-    """Pods that the nodes that are not barred still take, whatever they ask for."""
+    """Number of further pods that nodes that are not excluded may hold by their pod limit."""
     best_share: float = 0
-    """Of a shape that shares cards: what is free on each of as many cards of one node as it needs, MiB or hundredths as it asks."""
+    """For a shape that shares GPUs: the largest share free on each of the needed number of GPUs of one node, in MiB or hundredths as
+    requested."""
     best_share_node: str = ""
     closed_node: Node | None = None
-    """The first node that could hold one if it took pods."""
+    """The first node that could hold a pod of the shape if it took pods."""
 
 
 def missing_resources(state: NodeState, shape: Shape) -> list[str]:
-    """What the node lacks now."""
+    """The resources that the node lacks now for the shape, in kube-scheduler's words; [] if it fits."""
     insufficient = []
     if state.idle_cpu < shape.cpu:
         insufficient.append("Insufficient cpu")
@@ -65,7 +67,7 @@ def missing_resources(state: NodeState, shape: Shape) -> list[str]:
 
 
 def build_histogram(session: Session, shape: Shape) -> FitHistogram:
-    """Count, for one shape, the nodes that are out of the question (and why) and those that lack something now (and what)."""
+    """Count, for one shape, the nodes that are excluded (and why) and those that lack something now (and what)."""
     histogram = FitHistogram(nodes=len(session.ordered_nodes))
     for state in session.ordered_nodes:
         exclusion = obstacle(shape, state.node)
@@ -93,7 +95,7 @@ def build_histogram(session: Session, shape: Shape) -> FitHistogram:
 
 
 def _free_share(state: NodeState, shape: Shape) -> float:
-    """How large a share could be that fits the node's cards now, in the unit of the shape; 0 where the shape shares none."""
+    """The largest share that fits the node's GPUs now, in the unit of the shape; 0 if the shape requests no share."""
     if not shape.is_fractional or shape.devices > state.node.gpus:
         return 0
     free = sorted((free_portion(state, d) for d in range(state.node.gpus)), reverse=True)[shape.devices - 1]
@@ -106,7 +108,7 @@ def _is_only_closed(node: Node, shape: Shape) -> bool:
 
 
 def unschedulable_message(histogram: FitHistogram) -> str:
-    """The kube-scheduler's message for a pod that fits nowhere."""
+    """kube-scheduler's message for a pod that fits on no node."""
     if not histogram.nodes:
         return "no nodes available to schedule pods"
     total = histogram.nodes

@@ -1,4 +1,4 @@
-"""A queue's status: what it holds, what it asks for and what it may expect, as Kubernetes quantities.
+"""A queue's status: what it holds, what it requests and its fair share, as Kubernetes quantities.
 
 KAI's fields (`allocated`, `allocatedNonPreemptible`, `requested`, `childQueues`) and one of ours, `fairShare`.
 """
@@ -17,7 +17,7 @@ from rowlock.scheduling.model.session import Session
 from rowlock.scheduling.policy.usage import RESOURCES, QueueUsage
 
 USAGE_TOLERANCE = 0.0005
-"""Parts of the cluster that are the same within this."""
+"""Fractions of the cluster that differ by less count as equal."""
 
 
 def to_quantities(amount: ResourceVector) -> dict[str, str]:
@@ -31,7 +31,7 @@ def to_quantities(amount: ResourceVector) -> dict[str, str]:
 
 
 def queue_status_fields(q: QueueState) -> dict[str, Any]:
-    """The status of KAI's Queue object that the figures of this cycle give; amounts as Kubernetes quantities."""
+    """The status of a KAI Queue object by this cycle's figures; amounts are Kubernetes quantities."""
     fields: dict[str, Any] = {
         "allocated": to_quantities(q.allocated),
         "allocatedNonPreemptible": to_quantities(q.allocated_non_preemptible),
@@ -44,7 +44,7 @@ def queue_status_fields(q: QueueState) -> dict[str, Any]:
 
 
 def usage_writes(usage: QueueUsage, session: Session, view: api.View) -> Iterator[api.Write]:
-    """Save what queues used lately, where it differs from what was saved, or that was saved long ago."""
+    """Writes that save the queues' usage where it differs from the saved one, or where that is old."""
     for name in session.queues:
         stored, current = view.get(QUEUE, "", name), usage.saved_status(name)
         saved = (stored or {}).get("status", {}).get("usage") or {}
@@ -55,7 +55,7 @@ def usage_writes(usage: QueueUsage, session: Session, view: api.View) -> Iterato
 
 
 def status_writes(session: Session, view: api.View, max_writes: int) -> Iterator[api.Write]:
-    """Writes for the queues whose status is not what it should be, at most so many."""
+    """At most `max_writes` writes for the queues whose status is outdated."""
     for name, state in session.queues.items():
         if max_writes <= 0:
             return

@@ -1,7 +1,7 @@
-"""What other quotas would change now: the real planner, twice, on copies of the cluster; nothing is written.
+"""What other quotas would change now: runs the real planner twice on copies of the cluster; nothing is written.
 
-One cycle is planned with the quotas as they are and one with the others. What only the second starts or evicts is their doing: what
-starts anyway, and who has to yield anyway, is not told.
+One cycle is planned with the current quotas and one with the others. The outcome has only what the second cycle starts or evicts and the
+first does not.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Yielding:
 
 @dataclass(frozen=True, slots=True)
 class QuotaOutcome:
-    """What the other quotas would do. `starts_after` are gangs that would start when those who yield have left; `waits` those that
-    would start as things are, and not with the other quotas. `fair_shares` are hundredths of a GPU, by queue."""
+    """The effect of other quotas. `starts_after`: gangs that would start once evicted pods have ended; `waits`: gangs that would start with
+    the current quotas and not with the others; `fair_shares`: hundredths of a GPU, by queue."""
 
     starts: tuple[Gang, ...] = ()
     starts_after: tuple[Gang, ...] = ()
@@ -38,7 +38,7 @@ class QuotaOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Cycle:
-    """What one cycle decided, by the keys of gangs."""
+    """What one cycle decided, by key of the gang (`fair_shares`: by queue)."""
 
     placed: dict[str, Status]
     yields: dict[str, Yielding]
@@ -46,7 +46,7 @@ class _Cycle:
 
 
 def try_quotas(snapshot: Snapshot, gpu_quotas: Mapping[str, int]) -> QuotaOutcome:
-    """The difference that these quotas make; hundredths of a GPU, by the names of queues. Others stay as they are."""
+    """The effect of these GPU quotas (name of a queue → hundredths of a GPU). Other queues keep theirs."""
     queues = tuple(_with_quota(queue, gpu_quotas) for queue in snapshot.queues)
     before, after = _plan_cycle(snapshot), _plan_cycle(replace(snapshot, queues=queues))
     gangs = {gang.key: gang for gang in snapshot.gangs}
@@ -84,11 +84,11 @@ def _plan_cycle(snapshot: Snapshot) -> _Cycle:
     yields: dict[str, Yielding] = {}
     for eviction in plan.evictions:
         if not eviction.preemptor:
-            continue  # it leaves for its own sake: its node is away, or its gang is broken
+            continue  # evicted for no other gang: its node is lost, or its gang is stale
         known = yields.get(eviction.gang)
         gang = session.gangs[eviction.gang].gang
         yields[eviction.gang] = Yielding(gang, known.pods + 1 if known else 1, eviction.action)
-    # A gang that moves is placed again at once: it does not start by that.
+    # A gang that only moves does not count as started.
     placed = {key: status for key, status in placed.items() if key not in yields}
     shares = {name: int(queue.fair_share[GPU]) for name, queue in session.queues.items()}
     planner.reset()

@@ -1,4 +1,4 @@
-"""Sentences about nodes that are kept for a gang, and about pods that must be close together."""
+"""Messages about nodes that are reserved for a gang, and about topology requirements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rowlock.scheduling.policy.order import tasks_to_allocate
 from rowlock.scheduling.policy.topology import label_value
 
 SentenceAndHint = tuple[str, str]
-"""(sentence, hint: what change would let it start)."""
+"""(message, hint: what change would let the gang start)."""
 
 
 def name_for(session: Session, key: str, namespace: str) -> str:
-    """A gang as the readers of a namespace are told of it: those of other namespaces have no name there, but a queue."""
+    """A gang's name for readers of a namespace; for gangs of other namespaces only their queue is shown."""
     state = session.gangs.get(key)
     if key.partition("/")[0] == namespace:
         return f"workload {state.gang.display_name if state is not None else key}"
@@ -31,7 +31,7 @@ def _nodes_are(count: int) -> str:
 
 
 def closed_node_reason(node: Node) -> str:
-    """Why a node takes no pods, and what opens it."""
+    """Why a node takes no pods and, for a cordon, the command that lifts it."""
     return (
         f"is cordoned (`kubectl uncordon {node.name}`)"
         if node.unschedulable
@@ -49,7 +49,7 @@ def _starts_when(session: Session, reservation: NodeReservation) -> str:
 
 
 def reserved_sentence(session: Session, state: GangState, failure: Failure) -> SentenceAndHint:
-    """For those who must stay off the nodes, or leave what a queue may still hold."""
+    """For a gang that must not use nodes or queue capacity reserved for another gang."""
     reservation = session.node_reservation_in(state.pool)
     if failure.shape is None and (q := session.queues.get(failure.queue)) is not None:
         keys = [key for key, *_ in q.quota_reservations if key != state.gang.key]
@@ -71,7 +71,7 @@ def reserved_sentence(session: Session, state: GangState, failure: Failure) -> S
 
 
 def reservation_note(session: Session, state: GangState) -> tuple[str, dict[str, Any]]:
-    """For the gang itself: what to add to its sentence and to its record; ("", {}) when nothing is kept for it."""
+    """For a gang with reserved nodes: (addition to its message, addition to its record); ("", {}) without a reservation."""
     reservation = next((m for m in session.node_reservations if m.gang == state.gang.key), None)
     if reservation is None:
         return "", {}
@@ -83,7 +83,7 @@ def reservation_note(session: Session, state: GangState) -> tuple[str, dict[str,
 
 
 def domain_capacities(session: Session, label: str) -> dict[str, int]:
-    """All cards of each topology domain, in hundredths of a GPU."""
+    """The GPUs of each topology domain, in hundredths of a GPU."""
     capacities: dict[str, int] = {}
     for s in session.ordered_nodes:
         if (v := label_value(s.node, label)) is not None:
@@ -92,7 +92,7 @@ def domain_capacities(session: Session, label: str) -> dict[str, int]:
 
 
 def is_too_large_for_any_domain(session: Session, state: GangState) -> bool:
-    """The gang requires one topology domain, and none could hold it even if it were empty."""
+    """Whether the gang requires one topology domain and none has enough GPUs even when empty."""
     label = state.gang.required
     if not label:
         return False

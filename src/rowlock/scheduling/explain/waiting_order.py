@@ -1,4 +1,4 @@
-"""In which order gangs that wait are considered: the real order of queues and gangs, of a snapshot as it stands."""
+"""The order in which pending gangs of a snapshot are considered, by the planner's own order of queues and gangs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rowlock.scheduling.policy.order import JobsOrderByQueues
 
 
 def waiting_gangs(snapshot: Snapshot) -> list[Gang]:
-    """The gangs with pods to place, as one cycle would take them up when none of them started: first those that nodes were promised
-    to, the longest first; then as the queues compete. Those that cannot be tried (no queue, no pods yet) are not among them."""
+    """The pending gangs in the order in which a cycle would try them if none started: first the pipelined ones, the oldest first, then in
+    the order in which queues compete. Gangs that cannot be tried (no queue, missing pods) are left out."""
     session = open_session(snapshot)
     pending = Planner(session).pending_gangs
     fairshare.set_fair_shares(session)

@@ -1,9 +1,8 @@
-"""What would become of a gang that does not exist yet: the real planner, on a copy of the cluster; nothing is written.
+"""What would happen to a gang that does not exist yet: runs the real planner on a copy of the cluster; nothing is written.
 
-`DryRunPlanner` takes a snapshot and gangs that might be submitted. It plays one cycle with them in the queue as the
-youngest, and reads off where each would start, for whom others would have to leave, or the sentence why it would wait.
-For one that waits it tries smaller or more obedient versions of it, with the same planner, and reports those that
-would start: a hint that was tested, not guessed.
+`DryRunPlanner` takes a snapshot and gangs that might be submitted. It plans one cycle with them as the youngest of their queues, and
+reports where each would start, which pods would be evicted for it, or why it would wait. For a gang that waits it also tries smaller or
+preemptible versions with the same planner, and reports those that would start: a hint that was tested, not guessed.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from rowlock.scheduling.plan import Hold, Plan, PlannedEviction
 from rowlock.scheduling.planner import Planner
 
 STARTS, STARTS_AFTER, WAITS = "starts", "startsAfter", "waits"
-"""It would start now; when those who must yield have left; not now."""
+"""The gang would start now; start once terminating pods have ended; wait."""
 MAX_NODES_NAMED = 8
-"""Nodes that a sentence names; the record has all."""
+"""Maximum of nodes named in a message; the record has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunOutcome:
-    """What would happen to one gang. `places` are (pod, node, cards)."""
+    """What would happen to one gang. `places`: (pod, node, indices of its GPUs)."""
 
     gang: str
     verdict: str
@@ -38,7 +37,7 @@ class DryRunOutcome:
     evicted: tuple[PlannedEviction, ...] = ()
     record: dict[str, Any] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
-    """Changes with which it would start now, each of them tried."""
+    """Changes with which the gang would start, each of them tested."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
@@ -54,13 +53,13 @@ class DryRunOutcome:
 
 
 class DryRunPlanner:
-    """One session, built once, in which gangs are tried and removed again."""
+    """Tries gangs in one session, and removes them again."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.planner = Planner(open_session(snapshot))
 
     def dry_run(self, gangs: Sequence[Gang]) -> list[DryRunOutcome]:
-        """All of them submitted together, in this order."""
+        """The outcomes if all these gangs were submitted together, in this order."""
         outcomes = self._plan_gangs(gangs)
         return [
             replace(outcome, changes=tuple(self._helpful_changes(gang))) if outcome.verdict == WAITS else outcome
@@ -111,7 +110,7 @@ class DryRunPlanner:
     # ------------------------------------------------------------ what would help
 
     def _helpful_changes(self, gang: Gang) -> Iterator[str]:
-        """Changes with which it would start now (or when others have yielded), tried one at a time."""
+        """Changes with which the gang would start now, or once evicted pods have ended; tested one at a time."""
         if not gang.preemptible and self._would_start(replace(gang, preemptible=True, priority=min(gang.priority, 75))):
             yield "submit it as preemptible (it may then be taken back by others within their quota)"
         fewer = self._most_pods_that_start(gang)
@@ -124,7 +123,7 @@ class DryRunPlanner:
         return self._plan_gangs([gang])[0].verdict != WAITS
 
     def _most_pods_that_start(self, gang: Gang) -> int:
-        """The most pods with which it starts, taken off its most numerous equal ones; 0 when none would help."""
+        """The largest number of pods with which the gang would start, reducing its most frequent pod shape; 0 if no number helps."""
         most_common = Counter((t.pod_set, t.shape) for t in gang.tasks).most_common(1)
         if not most_common:
             return 0
@@ -145,7 +144,7 @@ class DryRunPlanner:
 
 
 def shrink_gang(gang: Gang, kind: tuple[str, Shape], count: int) -> Gang:
-    """The gang with only so many of its pods of one set and shape; the set's minimum shrinks with them."""
+    """The gang with at most `count` pods of one (pod set, shape); the set's minimum is reduced accordingly."""
     kept_tasks = [t for t in gang.tasks if (t.pod_set, t.shape) == kind][:count]
     tasks = tuple(t for t in gang.tasks if (t.pod_set, t.shape) != kind or t in kept_tasks)
     removed = len(gang.tasks) - len(tasks)
@@ -154,7 +153,7 @@ def shrink_gang(gang: Gang, kind: tuple[str, Shape], count: int) -> Gang:
 
 
 def _title(gang: Gang) -> str:
-    """For people: the job's name where a job owns it."""
+    """The gang's name for messages: the job's name if a job owns it."""
     return f"{gang.namespace}/{gang.owner[2]}" if gang.owner[2] else gang.display_name
 
 

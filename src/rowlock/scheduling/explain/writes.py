@@ -1,7 +1,7 @@
-"""Decisions as writes: binds and deletes, and what people read: conditions, events and the PodGroup's status.
+"""Decisions as writes: binds and deletes, and what people read (conditions, events and the PodGroup's status).
 
-A placed pod costs one Bind and one Event. A gang that waits costs one status patch when its sentence changes, and one
-condition per pod; a gang that starts or stops waiting one more patch.
+A placed pod costs one Bind and one Event. A waiting gang costs one status patch and one condition per pod when its message changes; a gang
+that starts or stops waiting one more patch.
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 
 def object_reference(kind: str, version: str, namespace: str, name: str, uid: str) -> Object:
-    """Enough of an object to hang an Event on."""
+    """The parts of an object that an Event needs to refer to it."""
     return {"apiVersion": version, "kind": kind, "metadata": {"namespace": namespace, "name": name, "uid": uid}}
 
 
 def pod_reference(namespace: str, name: str, uid: str) -> Object:
-    """What an Event about the pod names as its object."""
+    """The pod as the involvedObject of an Event."""
     return object_reference("Pod", "v1", namespace, name, uid)
 
 
 def group_reference(gang: Gang) -> Object:
-    """What an Event about the gang names as its object: the PodGroup."""
+    """The gang's PodGroup as the involvedObject of an Event."""
     return object_reference("PodGroup", POD_GROUP.api_version, gang.namespace, gang.name, gang.uid)
 
 
@@ -59,7 +59,7 @@ def bind_writes(session: Session, planned: list[PlannedBind], identity: Schedule
 
 
 def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:
-    """Which cards; for a fraction also KAI's group and kind words."""
+    """Annotations with the assigned GPUs, and KAI's `received-resource-type` and, for a fraction, GPU group."""
     if not bind.devices:
         return {}
     annotations = {DEVICES_ANNOTATION: ",".join(str(d) for d in bind.devices)}
@@ -73,7 +73,7 @@ def device_annotations(session: Session, bind: PlannedBind) -> dict[str, str]:
 
 
 def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
-    """The pod's status with this condition among the others; on the version that was decided on."""
+    """A status update that sets this condition of the pod. It conflicts if the pod has changed since the decision."""
     others = [c for c in dig(pod, "status.conditions") or () if c.get("type") != condition["type"]]
     return api.Update(POD, with_field(pod, "status.conditions", [*others, condition]), "status")
 
@@ -81,7 +81,7 @@ def with_condition(pod: Object, condition: dict[str, Any]) -> api.Write:
 def eviction_writes(
     session: Session, view: api.View, planned: list[PlannedEviction], now: float, source: str
 ) -> Iterator[api.Write]:
-    """First say why (a condition that job controllers respect), then delete gracefully, then tell."""
+    """The writes of evictions: first a DisruptionTarget condition, which job controllers respect, then graceful deletes, then Events."""
     for eviction in planned:
         pod = view.get(POD, eviction.namespace, eviction.pod)
         if pod is None or is_condition_true(pod, DISRUPTION_TARGET):
@@ -100,7 +100,7 @@ def eviction_writes(
         options = api.DeleteOptions(uid=eviction.uid, grace=0) if node_lost else api.DeleteOptions(uid=eviction.uid)
         yield api.Delete(
             POD, eviction.namespace, eviction.pod, options
-        )  # nobody is left on a lost node to confirm the end
+        )  # no kubelet on a lost node can confirm the end
     gangs = {
         eviction.gang: eviction for eviction in planned if eviction.gang in session.gangs and not eviction.moves_to
     }
@@ -123,7 +123,7 @@ def _evicted_node(session: Session, eviction: PlannedEviction) -> str:
 
 
 def eviction_message(session: Session, eviction: PlannedEviction) -> str:
-    """Who yields to whom and why, with both queues' numbers."""
+    """Why a pod was evicted and for which gang; for a reclaim with both queues' numbers."""
     pod = f"Pod {eviction.namespace}/{eviction.pod}"
     victim = session.gangs.get(eviction.gang)
     preemptor = session.gangs.get(eviction.preemptor)
@@ -148,7 +148,7 @@ def eviction_message(session: Session, eviction: PlannedEviction) -> str:
 
 
 def _lost_node_message(session: Session, gang: GangState | None) -> str:
-    """Which node the gang has lost."""
+    """Which node the gang has lost and how, as a part of a message."""
     nodes = (
         sorted({t.task.node for t in gang.tasks if t.task.node and session.is_node_lost(t.task.node)}) if gang else []
     )
@@ -167,7 +167,7 @@ def _queue_line(q: QueueState) -> str:
 
 
 def pending_writes(state: GangState, explanation: Explanation, now: float, source: str) -> Iterator[api.Write]:
-    """A PodGroup's status and Event when its sentence has changed. An elastic gang that waits for more than its minimum runs."""
+    """A PodGroup's status and Events when its explanation has changed. Its phase is Running if its minimum runs and further pods wait."""
     gang = state.gang
     condition = {
         "type": "UnschedulableOnNodePool",
@@ -189,7 +189,7 @@ def pending_writes(state: GangState, explanation: Explanation, now: float, sourc
 
 
 def unschedulable_write(pod: Object, message: str, now: float) -> api.Write:
-    """The pod's PodScheduled=False."""
+    """The write of the pod's condition PodScheduled=False."""
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -208,7 +208,7 @@ def failed_scheduling_event(task: Task, message: str, source: str) -> api.Write:
 
 
 def has_its_minimum(state: GangState) -> bool:
-    """Its minimum of pods has nodes, in the session as it is."""
+    """Whether the gang's minimum of pods has nodes in the session's current state."""
     sets = state.pod_sets.values()
     return any(s.allocated_count for s in sets) and all(
         s.allocated_count + s.succeeded_count >= s.minimum for s in sets
@@ -216,7 +216,8 @@ def has_its_minimum(state: GangState) -> bool:
 
 
 def running_write(state: GangState, now: float) -> api.Write:
-    """The gang runs: no more waiting on its status. When it only grows it keeps its start, and with it no new min-runtime begins."""
+    """Set the PodGroup's phase to Running and clear its explanation. A gang that only grows keeps its startTime, so that no new min-runtime
+    begins."""
     gang = state.gang
     status: dict[str, Any] = {"phase": "Running", "schedulingConditions": None, "explanation": None, "evicted": None}
     if not (gang.started and has_its_minimum(state)):
@@ -225,17 +226,17 @@ def running_write(state: GangState, now: float) -> api.Write:
 
 
 def evicted_write(gang: Gang, action: str, now: float) -> api.Write:
-    """Its room was taken: lists say so until it runs again (`workloads/phase.py`). An Event would be gone in an hour."""
+    """Mark the PodGroup as evicted, for lists, until it runs again (`workloads/phase.py`). An Event would expire after an hour."""
     status = {"evicted": {"action": action, "time": timestamp(now)}}
     return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")
 
 
 def is_marked_evicted(view: api.View, gang: Gang) -> bool:
-    """Whether its PodGroup says that its room was taken."""
+    """Whether the gang's PodGroup is marked as evicted."""
     return bool(dig(view.get(POD_GROUP, gang.namespace, gang.name) or {}, "status.evicted"))
 
 
 def stale_write(gang: Gang, since: float | None) -> api.Write:
-    """Since when it runs below its minimum; None = it is whole again."""
+    """Set the PodGroup's staleSince: since when it runs below its minimum (seconds since the epoch); None clears it."""
     status = {"staleSince": None if since is None else timestamp(since)}
     return api.Patch(POD_GROUP, gang.namespace, gang.name, {"status": status}, subresource="status")

@@ -30,12 +30,12 @@ from rowlock.scheduling.model.snapshot import Gang, Node, PodSet, Queue, Status,
 
 DEVICES_ANNOTATION = "rowlock.dev/devices"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
-"""How long a job runs at most, declared: it may run beside nodes that are kept for a big gang."""
+"""The declared maximum runtime of a job: it may use reserved nodes if it ends before they are needed."""
 _PREEMPTION_DELAY, _STALENESS_GRACE = "kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period"
 FINISHED_ANNOTATION = "rowlock.dev/finished"
-"""On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
+"""Set on the PodGroup of a job that has ended: its pending pods must not start any more."""
 RETIRED_ANNOTATION = "rowlock.dev/retired"
-"""On a node of an earlier start that was not wanted by the next: what closed it, us (`true`) or a person before (`cordoned`)."""
+"""Set on a node that is no longer part of the cluster's configuration: `true` if we cordoned it, `cordoned` if a user already had."""
 POD_GROUP_ANNOTATION = "pod-group-name"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
@@ -51,12 +51,12 @@ PRIORITY_CLASS_VALUES = {
 }
 DEFAULT_PRIORITY = 50
 MAX_AMOUNT = 10**18
-"""More than this no cluster has: such a bound bounds nothing, and sums of larger numbers (1e308) are no numbers any more."""
+"""Larger bounds count as unlimited: no cluster has more, and sums of larger numbers (1e308) would overflow."""
 LEADER_ROLES = frozenset({"master", "launcher", "chief"})
 
 
 def _parse_amount(text: Any, resource: str) -> int:
-    """A quantity in the planner's unit; what cannot be read counts as nothing (admission refuses it first)."""
+    """A quantity in the planner's unit; 0 if it cannot be parsed (admission refuses it first)."""
     try:
         return quantity.millis(str(text)) if resource == "cpu" else quantity.integer_value(str(text))
     except BadRequest:
@@ -75,7 +75,7 @@ def parse_node(obj: Object) -> Node:
     ready_condition = condition(obj, "Ready")
     replicas = device_sharing.replicas_of(labels(obj))
     gpus = _parse_amount(allocatable.get(pod_requests.GPU_RESOURCE, 0), "gpu")
-    if replicas > 1:  # what is announced are replicas, in one or the other name
+    if replicas > 1:  # the advertised devices are replicas, under one of two names
         gpus = (gpus + _parse_amount(allocatable.get(device_sharing.SHARED_RESOURCE, 0), "gpu")) // replicas
     return Node(
         name=name(obj),
@@ -100,18 +100,19 @@ def parse_node(obj: Object) -> Node:
 
 
 def _is_ready(condition: Mapping[str, Any] | None) -> bool:
-    """A node that says nothing is taken at its word."""
+    """Whether the node is ready; one without the condition counts as ready."""
     return condition is None or condition.get("status") == "True"
 
 
 def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
-    """MiB per card; 100 where the node does not say. KAI rounds down to hundreds, so a request for a whole card fits nowhere there."""
+    """MiB per GPU; 100 without the label. The label is not rounded: KAI rounds down to hundreds, so there a request for a whole GPU's
+    memory fits nowhere."""
     text = node_labels.get("nvidia.com/gpu.memory", "")
     return max(100, int(text)) if is_digits(text) else 100
 
 
 def parse_queue(obj: Object) -> Queue:
-    """A KAI Queue object as the planner sees it; negative amounts are unlimited, and absent ones except a GPU quota, which is 0."""
+    """A KAI Queue object as the planner sees it. Negative and absent amounts are unlimited, but an absent GPU quota is 0."""
     spec = obj.get("spec") or {}
     return Queue(
         name=name(obj),
@@ -127,8 +128,8 @@ def parse_queue(obj: Object) -> Queue:
 
 
 def _resource_vector(spec: Mapping[str, Any], field: str, default: int) -> ResourceVector:
-    """KAI counts CPU in millicores, memory in MB, GPUs in units. An absent CPU or memory quota is unlimited: in our
-    projects only GPUs are promised, and a project without a word about CPU must not count as over quota."""
+    """KAI counts CPU in millicores, memory in MB, GPUs in units. An absent CPU or memory quota is unlimited: our projects guarantee only
+    GPUs, and a project without a CPU quota must not count as over quota."""
     amounts: list[int] = []
     for resource, unit in (("cpu", 1), ("memory", 10**6), ("gpu", WHOLE_GPU)):
         value = dig(spec, f"resources.{resource}.{field}")
@@ -149,7 +150,7 @@ def _over_quota_weights(spec: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 DURATION_ANNOTATIONS = (MAX_RUNTIME_ANNOTATION, _PREEMPTION_DELAY, _STALENESS_GRACE)
-"""Annotations of jobs, bare pods and PodGroups whose value is a duration; one that cannot be read counts as absent."""
+"""Annotations of jobs, bare pods and PodGroups whose value is a duration; a malformed one counts as absent."""
 
 
 def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
@@ -178,7 +179,7 @@ def parse_task(pod: Object, pod_sets: frozenset[str]) -> Task:
 
 
 def pod_status(pod: Object) -> Status:
-    """The planner's status of a pod; bound and running pods hold their resources alike."""
+    """The planner's status of a pod."""
     pod_phase = phase(pod)
     if pod_phase in ("Succeeded", "Failed"):
         return Status(pod_phase)
@@ -187,17 +188,17 @@ def pod_status(pod: Object) -> Status:
         return Status.GATED if gated else Status.PENDING
     if is_deleting(pod):
         return Status.RELEASING
-    return Status.RUNNING  # bound or running: it holds its room, and that is all the planner asks
+    return Status.RUNNING  # bound or running: both hold their resources
 
 
 def assigned_devices(pod: Object) -> tuple[int, ...]:
-    """The indices of the cards that the pod was given when it was bound; () for none or unknown ones."""
+    """The indices of the GPUs that the pod was assigned at its bind; () for none or unknown ones."""
     text = annotations(pod).get(DEVICES_ANNOTATION, "")
     return tuple(int(part) for part in text.split(",") if is_digits(part.strip()))
 
 
 def queue_of(obj: Object, group: Object | None, namespace_object: Object | None) -> str:
-    """The queue: the PodGroup's word, then labels on the object or the group, then the namespace, then `default`."""
+    """The name of the queue: the PodGroup's spec.queue, else a label of the object, the group or the namespace, else `default`."""
     if group is not None and dig(group, "spec.queue"):
         return str(group["spec"]["queue"])
     for source in (obj, group or {}):
@@ -208,14 +209,14 @@ def queue_of(obj: Object, group: Object | None, namespace_object: Object | None)
 
 
 def priority_value(class_name: str, classes: Mapping[str, int], default: int = DEFAULT_PRIORITY) -> int:
-    """The value of a priority class: the cluster's PriorityClass, else Run:ai's own four, else `default`."""
+    """The value of a priority class: of the cluster's PriorityClass, else of Run:ai's classes, else `default`."""
     if class_name in classes:
         return classes[class_name]
     return PRIORITY_CLASS_VALUES.get(class_name, default)
 
 
 def is_preemptible(preemptibility: str, priority: int) -> bool:
-    """By the label of its job, else by the value of its priority class."""
+    """Whether a gang is preemptible: by its preemptibility label, else by its priority (below 100)."""
     return preemptibility == "preemptible" if preemptibility in ("preemptible", "non-preemptible") else priority < 100
 
 
@@ -259,7 +260,7 @@ def pod_group_gang(
     *,
     parse: Callable[[Object, frozenset[str]], Task] = parse_task,
 ) -> Gang:
-    """A PodGroup and its pods. `parse` is `parse_task`, or who remembers what that said."""
+    """The gang of a PodGroup and its pods. `parse` is `parse_task` or a function that caches its results."""
     spec = group.get("spec") or {}
     pod_sets = _parse_pod_sets(spec)
     names = frozenset(s.name for s in pod_sets)
@@ -269,7 +270,7 @@ def pod_group_gang(
     if any(dig(g, "topologyConstraint.requiredTopologyLevel") for g in spec.get("subGroups") or ()):
         text = "subGroups[].topologyConstraint is not supported here; put topologyConstraint on the whole PodGroup"
         tasks = tuple(replace(t, shape=replace(t.shape, unsupported=text)) for t in tasks)
-    if pool := pod_requests.node_pool(group):  # a gang lives in one pool: its own label counts for all its pods
+    if pool := pod_requests.node_pool(group):  # a gang is in one pool: its label applies to all its pods
         tasks = tuple(replace(t, shape=replace(t.shape, pool=pool)) for t in tasks)
     owner = controller_of(group) or {}
     return Gang(
@@ -316,14 +317,14 @@ def pod_group_name(pod: Object) -> str:
 
 
 def is_finished(group: Object, pods: Sequence[Object]) -> bool:
-    """Whether the gang's job has ended, or is about to: its leader has, and the room that this leaves is seen before the
-    job's controller says so."""
+    """Whether the gang's job has ended, or its leader has: the scheduler sees the free resources before the job's controller marks the
+    PodGroup."""
     return FINISHED_ANNOTATION in annotations(group) or any(
         phase(p) == "Succeeded" and labels(p).get("training.kubeflow.org/replica-type") in LEADER_ROLES for p in pods
     )
 
 
 def is_kubeflow_pod(pod: Object) -> bool:
-    """Made by a training job: it is scheduled with its PodGroup or not at all."""
+    """Whether a training job created the pod: such a pod is scheduled with its PodGroup or not at all."""
     owner = controller_of(pod)
     return owner is not None and str(owner.get("apiVersion", "")).startswith("kubeflow.org/")

@@ -1,4 +1,4 @@
-"""Queues, gangs, their pod sets and tasks as one session counts them: what runs, what waits, what is held."""
+"""Queues, gangs, their pod sets and tasks with a session's counters of running, pending and held resources."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rowlock.scheduling.model.snapshot import (
 
 ACTIVE_STATUSES = frozenset({Status.ALLOCATED, Status.PIPELINED, Status.BOUND, Status.RUNNING})
 ALLOCATED_STATUSES = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
-"""Holds its resources; counted against its queue."""
+"""Statuses of tasks that hold resources and count against their queue."""
 HOLDING_STATUSES = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING, Status.RELEASING})
 
 Placement = tuple[str, tuple[int, ...]]
-"""A node and the indices of its cards."""
+"""(name of a node, indices of its GPUs)."""
 
 
 class QueueState:
@@ -45,28 +45,28 @@ class QueueState:
         self.queue = queue
         self.children: list[QueueState] = []
         self.path: tuple[QueueState, ...] = (self,)
-        """Itself, its parent, ... its root; empty when a parent is missing or the parents form a circle."""
+        """The queue, its parent, ... up to its root; empty if a parent is missing or the parents form a cycle."""
         self.allocated: ResourceVector = ZERO
         self.allocated_non_preemptible: ResourceVector = ZERO
         """The non-preemptible part of `allocated`."""
         self.requested: ResourceVector = ZERO
-        """Counted and pending together."""
+        """Resources of allocated and pending tasks together."""
         self.fair_share: ResourceVector = ZERO
         self.allocatable_share: ResourceVector = ZERO
-        """What it may hold without being reclaimable: limit, quota and fair share together."""
+        """What it may hold without being reclaimable: the larger of quota and fair share, at most the limit."""
         self.gangs: dict[str, GangState] = {}
         self.running_gangs: dict[str, GangState] = {}
-        """Gangs that had active pods when the cycle began, and those that were placed in it."""
+        """Gangs that had active pods when the cycle began, and gangs placed in this cycle."""
         self.running_priorities: dict[int, int] = {}
-        """How many of them have each priority."""
+        """Priority → number of `running_gangs` with it."""
         self.quota_reservations: tuple[tuple[str, ResourceVector, bool], ...] = ()
-        """Of its limit (True: and of its quota) this much is kept for those gangs, beside the reserved nodes."""
+        """(gang, amount of the limit reserved for it, whether that much of the quota is reserved too), of gangs with reserved nodes."""
         self.rank = 0
         self.usage = queue.usage
-        """The part of the cluster it used lately."""
+        """Its recent, decayed fraction of the cluster per resource."""
 
     def add_running(self, state: GangState) -> bool:
-        """Count the gang among the running; False when it was there."""
+        """Add the gang to `running_gangs`; False if it was there."""
         if state.gang.key in self.running_gangs:
             return False
         self.running_gangs[state.gang.key] = state
@@ -115,13 +115,13 @@ class PodSetState:
 
     @property
     def shortfall(self) -> int:
-        """How many more must be placed for the minimum. A finished pod has done its part."""
+        """How many more tasks must be placed for the minimum; succeeded tasks count as placed."""
         return self.minimum - self.active_count - self.succeeded_count
 
 
 class GangState:
-    """A gang, its sets, its queue. While `domain` names a label and its value, its pods go to such nodes only; `has_victims`:
-    others leave for it in this cycle."""
+    """A gang with its pod sets and queue. `domain`: (label, value) of the nodes to which its pods are restricted; `has_victims`: pods are
+    evicted for it in this cycle."""
 
     __slots__ = ("domain", "gang", "has_victims", "pod_sets", "queue")
 
@@ -138,7 +138,7 @@ class GangState:
 
     @property
     def pool(self) -> str:
-        """A gang lives in one node pool."""
+        """The node pool of the gang; all its tasks are in one."""
         return self.gang.tasks[0].shape.pool if self.gang.tasks else ""
 
     @property
@@ -150,7 +150,7 @@ class GangState:
         return sum(s.pending_count for s in self.pod_sets.values())
 
     def has_pending_tasks(self) -> bool:
-        """Some pod still wants a node (or a gate to open)."""
+        """Whether some pod is pending or gated."""
         return any(s.pending_count for s in self.pod_sets.values()) or any(t.status is Status.GATED for t in self.tasks)
 
     def elasticity(self) -> int:
@@ -164,7 +164,7 @@ class GangState:
 
 
 class TaskState:
-    """A task's present position in the plan. `origin`: it is also still leaving that place (it was evicted there)."""
+    """A task's current status and place in the plan. `origin`: the place from which it was evicted and which it still occupies."""
 
     __slots__ = ("devices", "gang", "node", "origin", "pod_set", "status", "task")
 

@@ -1,7 +1,7 @@
-"""Ports of the node that pods ask for (`hostPort`): kube-scheduler's NodePorts, as amounts of which every node has some.
+"""Ports of the node that pods request (`hostPort`): kube-scheduler's NodePorts, modelled as resource amounts.
 
-Of each port there are `ALL` shares. A pod that takes it on all addresses of the node takes all of them; on one address, one
-share and that address. So two of the first kind meet, or one of each; two of the second only at the same address.
+Each port has `ALL` shares. A pod that requests it on all addresses of the node takes all shares; a pod that requests it on one address
+takes one share and that address. So a pod of the first kind conflicts with any other, and pods of the second kind only at the same address.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_FREE_PORTS = "node(s) didn't have free ports for the requested pod ports"
 
 
 def ports_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The ports of a pod's containers that name one of the node: those of sidecars, too, not of other init containers."""
+    """The container ports with a hostPort, including those of sidecars but not of other init containers."""
     for container in spec.get("containers") or ():
         yield from (p for p in container.get("ports") or () if p.get("hostPort"))
     for container in spec.get("initContainers") or ():
@@ -25,7 +25,7 @@ def ports_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def requested_ports(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What the pod takes of the node's ports, as entries of `Shape.extras`."""
+    """The pod's host ports as entries of `Shape.extras`."""
     amounts: dict[str, int] = {}
     for port in ports_of(spec):
         name, address = f"{_PREFIX}{port['hostPort']}/{port.get('protocol') or 'TCP'}", port.get("hostIP") or ""
@@ -38,7 +38,7 @@ def requested_ports(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def is_port(resource: str) -> bool:
-    """Is this entry of `Shape.extras` a port?"""
+    """Whether this entry of `Shape.extras` is a host port."""
     return resource.startswith(_PREFIX)
 
 

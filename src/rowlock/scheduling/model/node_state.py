@@ -1,4 +1,4 @@
-"""The room on one node: what is idle, and what is coming back."""
+"""The resources of one node: what is idle, and what is being released."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rowlock.scheduling.model.snapshot import Node, Shape
 
 
 class NodeState:
-    """What is idle on a node, and what is coming back (releasing, less what pipelined pods take)."""
+    """What is idle on a node, and what is being released (minus what pipelined pods take)."""
 
     __slots__ = (
         "idle_cpu",
@@ -30,7 +30,7 @@ class NodeState:
     def __init__(self, node: Node, index: int) -> None:
         self.node, self.index = node, index
         self.replicas = replicas_of(dict(node.labels)) if node.gpus else 1
-        """How many pods share each card by the device plugin; 1 = none do."""
+        """Number of replicas per GPU by the device plugin; 1 = GPUs are not shared."""
         self.idle_cpu, self.idle_memory, self.idle_pods = node.cpu, node.memory, node.pods
         self.idle_extras = dict(node.extras)
         self.releasing_cpu = self.releasing_memory = self.releasing_pods = 0
@@ -39,7 +39,7 @@ class NodeState:
         self.releasing_per_device: list[float] = [0] * node.gpus
 
     def device_portion(self, shape: Shape) -> float:
-        """Hundredths of each of its cards that the shape takes here; above 100 it does not fit any."""
+        """Hundredths that the shape takes here of each of its GPUs; above 100 if it fits on none."""
         if shape.gpus:
             return WHOLE_GPU
         memory = shape.gpu_memory
@@ -50,7 +50,7 @@ class NodeState:
         return part if asked <= part else WHOLE_GPU + 1
 
     def occupy(self, shape: Shape, devices: tuple[int, ...], sign: int) -> float:
-        """Returns the hundredths of GPUs taken."""
+        """Add (`sign` +1) or remove (-1) a shape's resources. Returns the change of used GPUs in hundredths."""
         self.idle_cpu -= sign * shape.cpu
         self.idle_memory -= sign * shape.memory
         self.idle_pods -= sign
@@ -64,7 +64,8 @@ class NodeState:
         return 0
 
     def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> float:
-        """sign +1: what it holds is coming back; -1: what is coming back (or idle) is pipelined to it."""
+        """`sign` +1: the shape's resources are being released; -1: released or idle resources are pipelined to it. Returns hundredths of
+        GPUs."""
         self.releasing_cpu += sign * shape.cpu
         self.releasing_memory += sign * shape.memory
         self.releasing_pods += sign
@@ -81,5 +82,5 @@ class NodeState:
         return sum(WHOLE_GPU - u for u in self.used_per_device)
 
     def free_gpu(self) -> float:
-        """Idle and coming back, less what pipelined pods take."""
+        """Hundredths of GPUs that are idle or being released, minus what pipelined pods take."""
         return sum(WHOLE_GPU - u + b for u, b in zip(self.used_per_device, self.releasing_per_device, strict=True))

@@ -1,8 +1,8 @@
-"""What a pod asks for: its spec and annotations as a `Shape`.
+"""What a pod requests: its spec and annotations as a `Shape`.
 
 CPU and memory as the kubelet counts them (the larger of the containers' sum and any init container, plus overhead),
-GPUs as whole devices or KAI's fraction annotations, and where it may go. What we do not do is never ignored: it makes
-the shape `unsupported`, with a sentence.
+GPUs as whole devices or KAI's fraction annotations, and where it may be placed. Unsupported fields are never ignored: they make the shape
+`unsupported`, with a message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,11 +27,11 @@ FRACTION_ANNOTATION, GPU_MEMORY_ANNOTATION, NUM_DEVICES_ANNOTATION = (
 FRACTION_CONTAINER_ANNOTATION = "gpu-fraction-container-name"
 NODE_POOL_LABEL = "kai.scheduler/node-pool"
 IGNORED_RESOURCES = frozenset({"ephemeral-storage"})
-"""Nodes of one machine do not ration it; the kubelet does not either."""
+"""Neither the nodes of one machine nor the kubelet limit it."""
 
 
 def pod_shape(pod: Object) -> Shape:
-    """The pod's shape. Pods of one job ask for the same in the same words: each wording is parsed once."""
+    """The pod's shape, cached: the pods of a job have equal requests, which are parsed once."""
     key = _shape_cache_key(pod)
     cached = _SHAPE_CACHE.get(key)
     if cached is None:
@@ -45,13 +45,13 @@ _SHAPE_CACHE: dict[bytes, Shape] = {}
 
 
 def node_pool(obj: Object) -> str:
-    """The node pool that the label of a pod, a PodGroup or a node names; "" = the default one: nodes without the label."""
+    """The node pool by the label of a pod, PodGroup or node; "" = the default pool, without the label."""
     word = str(labels(obj).get(NODE_POOL_LABEL) or "")
     return "" if word == "default" else word
 
 
 def _shape_cache_key(pod: Object) -> bytes:
-    """Everything that `_parse_shape` reads, as one key."""
+    """A key of everything that `_parse_shape` reads."""
     spec = pod.get("spec") or {}
     containers = [
         [
@@ -85,7 +85,7 @@ _SHAPE_SPEC_FIELDS = (
 
 
 def _parse_shape(pod: Object) -> Shape:
-    """Values that admission should have refused make it unsupported rather than free."""
+    """Parse the shape. Values that admission should have refused make it unsupported, so that they cannot count as 0."""
     spec = pod.get("spec") or {}
     try:
         totals = _total_requests(spec)
@@ -157,12 +157,12 @@ def _add_requests(total: dict[str, Decimal], more: Mapping[str, Decimal]) -> Non
 
 
 def hundredths(portion: str) -> int:
-    """A share of a GPU as the planner counts it. Raises ArithmeticError for what is no number."""
+    """A share of a GPU in hundredths, rounded. Raises ArithmeticError if it is not a number."""
     return int((Decimal(portion) * 100).quantize(Decimal(1), "ROUND_HALF_UP"))
 
 
 def _parse_fraction(pod_annotations: Mapping[str, str], gpus: int) -> tuple[int, int, int, str]:
-    """(hundredths, MiB, devices, what is wrong) from KAI's annotations."""
+    """(hundredths, MiB, devices, error message or "") from KAI's annotations."""
     portion, mebibytes = pod_annotations.get(FRACTION_ANNOTATION), pod_annotations.get(GPU_MEMORY_ANNOTATION)
     if portion is None and mebibytes is None:
         error_alone = f"annotation {NUM_DEVICES_ANNOTATION} needs {FRACTION_ANNOTATION} or {GPU_MEMORY_ANNOTATION}: of how much of each?"
@@ -198,7 +198,7 @@ def _parse_affinity(spec: Mapping[str, Any]) -> tuple[tuple[Requirement, ...], .
 
 
 def parse_selector_terms(terms: Iterable[Mapping[str, Any]]) -> tuple[tuple[Requirement, ...], ...]:
-    """A list of v1.NodeSelectorTerm: alternatives, each of requirements that must all hold."""
+    """Parse a list of v1.NodeSelectorTerm: alternatives, each of requirements that must all hold."""
     return tuple(
         (
             *_parse_requirements(t.get("matchExpressions") or (), on_field=False),

@@ -1,8 +1,8 @@
 """Amounts of the three resources that queues share: (millicores, bytes, hundredths of a GPU).
 
 A `ResourceVector` is a plain tuple, because the planner adds millions of them. -1 in a quota or limit means *unlimited*.
-A whole GPU is 100, so ten tenths fill a card exactly. A request for memory of a card is a float, in steps of a power of two
-(`memory_portion`): sums of such floats are exact, so here too no rounding ever decides who runs.
+A whole GPU is 100, so ten tenths fill a GPU exactly. A request for GPU memory is a float in steps of a power of two (`memory_portion`).
+Sums of such floats are exact, so that rounding never decides what runs.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ NO_LIMIT: ResourceVector = (UNLIMITED, UNLIMITED, UNLIMITED)
 WHOLE_GPU = 100
 """One GPU."""
 _STEPS = 2**28
-"""Parts of a hundredth that memory of a card is counted in: exact for cards below 1.6 TiB, sums for up to 300,000 GPUs."""
+"""Steps per hundredth in which GPU memory is counted: exact for GPUs below 1.6 TiB, and in sums of up to 300,000 GPUs."""
 
 
 def memory_portion(mebibytes: int, card: int) -> float:
-    """Hundredths of a card of so many MiB that the request takes, rounded down to a step: `card // mebibytes` of them fit."""
+    """The request in hundredths of a GPU with `card` MiB, rounded down to a step, so that `card // mebibytes` of them fit."""
     return mebibytes * WHOLE_GPU * _STEPS // max(1, card) / _STEPS
 
 
 def portion_memory(portion: float, card: int) -> int:
-    """The whole MiB that so many hundredths of a card are."""
+    """The whole MiB in `portion` hundredths of a GPU with `card` MiB."""
     return int(portion * card / WHOLE_GPU)
 
 
@@ -53,7 +53,7 @@ def lower_bound(a: float, b: float) -> float:
 
 
 def format_gpus(amount: float) -> str:
-    """250 → "2.5", 400 → "4", -1 → "unlimited"; memory of a card with four places: 2.4522 → "0.0245"."""
+    """250 → "2.5", 400 → "4", -1 → "unlimited"; shares by memory with four places: 2.4522 → "0.0245"."""
     if amount == UNLIMITED:
         return "unlimited"
     places = 2 if amount == int(amount) else 4
@@ -68,7 +68,7 @@ def format_cores(amount: float) -> str:
 
 
 def format_memory(amount: float) -> str:
-    """Bytes as decimal GB, as KAI's sentences count; small amounts in MB."""
+    """Bytes as decimal GB, as in KAI's messages; small amounts in MB."""
     if amount == UNLIMITED:
         return "unlimited"
     if 0 < amount < 10**8:
@@ -77,7 +77,7 @@ def format_memory(amount: float) -> str:
 
 
 def format_amount(resource: int, amount: float) -> str:
-    """One amount as people say it: "2.5 GPUs", "1 GPU", "4 CPU cores", "8 GB of memory"."""
+    """One amount with its unit: "2.5 GPUs", "1 GPU", "4 CPU cores", "8 GB of memory"."""
     if resource == CPU:
         return f"{format_cores(amount)} CPU core{'' if amount == 1000 else 's'}"
     if resource == MEMORY:
@@ -86,6 +86,6 @@ def format_amount(resource: int, amount: float) -> str:
 
 
 def describe_resources(amount: Sequence[float]) -> str:
-    """What is not zero, GPUs first: "2 GPUs, 4 CPU cores"."""
+    """The amounts that are not zero, GPUs first: "2 GPUs, 4 CPU cores"."""
     parts = [format_amount(r, amount[r]) for r in (GPU, CPU, MEMORY) if amount[r]]
     return ", ".join(parts) or "nothing"

@@ -1,8 +1,8 @@
 """The planner's live state: counters over a snapshot, and a log that undoes every move.
 
-All plans are made by `move_task`: a task changes status and place, every counter follows (node, cards, gang, queue and its
-ancestors), and the old position goes to the log. `checkpoint()` and `rollback(mark)` make any attempt harmless, so the same
-code simulates and decides. The session can also follow a changing cluster (`put_*`, `drop_*`), outside of attempts.
+All plans are made by `move_task`: it changes a task's status and place, updates every counter (node, GPUs, gang, queue and its ancestors),
+and appends the old position to the log. `checkpoint` and `rollback` undo any attempt, so the same code simulates and decides. Between
+attempts the session follows a changing cluster (`put_*`, `drop_*`).
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ class Session:
         self.queues: dict[str, QueueState] = {}
         self.gangs: dict[str, GangState] = {}
         self.below_minimum_gangs: dict[str, GangState] = {}
-        """Gangs that ran with less than their minimum when the cycle began, and those marked so."""
+        """Gangs that ran with fewer pods than their minimum when the cycle began, and those marked so."""
         self.gangs_on_lost_nodes: dict[str, GangState] = {}
-        """Gangs with pods on nodes that are not there, or not ready."""
+        """Gangs with pods on nodes that do not exist or are not ready."""
         self.lost_nodes: dict[str, float] = {}
-        """Those nodes, and since when."""
+        """Those nodes → since when (seconds since the epoch)."""
         self.reservations: dict[str, PipelinedGang] = {}
         self.node_reservations: tuple[NodeReservation, ...] = ()
         self.reserved_free_at: dict[str, float | None] = {}
-        """When the nodes reserved for a gang will be free; None = nobody knows."""
+        """Key of a gang → when its reserved nodes will be free (seconds since the epoch); None = unknown."""
         self.undo_log: list[UndoEntry] = []
         self.touched_nodes: list[int] = []
-        """Indices of nodes whose room changed, ever growing within an epoch: placement reads the tail."""
+        """Indices of nodes whose resources changed, appended within an epoch: each `NodeRanking` reads the part that is new to it."""
         self.nodes_epoch = 0
         """Counts changes of the set of nodes or of their properties."""
         self.smallest_gpu_memory = 100
         self.free_gpu: float = 0
-        """Hundredths of all cards that are idle or coming back, less what pipelined pods take."""
+        """Hundredths of all GPUs that are idle or being released, minus what pipelined pods take."""
         self.surplus_memo: object | None = None
-        """A memo of `reclaim.py`, valid until a plan changes what queues hold."""
+        """A cache of `reclaim.py`, valid until a plan changes what queues hold."""
         self.action_memos: dict[str, object] = {}
-        """Memos of the actions, valid until one of them succeeds."""
+        """Caches of the actions, valid until one of them succeeds."""
         self.total: ResourceVector = ZERO
-        """Schedulable capacity less what foreign pods hold."""
+        """Schedulable capacity minus what foreign pods hold."""
 
     # ------------------------------------------------------------ moves
 
@@ -82,7 +82,7 @@ class Session:
         *,
         origin: Placement | None = None,
     ) -> None:
-        """Put a task somewhere else in the plan; undone by `rollback`."""
+        """Change a task's status and place in the plan; undone by `rollback`."""
         self.undo_log.append((task, task.status, task.node, task.devices, task.origin))
         self._set_position(task, status, node, devices, origin)
 
@@ -95,23 +95,23 @@ class Session:
             self._set_position(task, status, node, devices, origin)
 
     def forget_memos(self) -> None:
-        """Drop the memos of the actions: what queues hold has changed."""
+        """Drop the caches of the actions, because what queues hold has changed."""
         self.surplus_memo = None
         self.action_memos.clear()
 
     def set_node_reservations(self, node_reservations: tuple[NodeReservation, ...]) -> None:
-        """Keep nodes for gangs, or none; rankings begin again when that changes."""
+        """Set the node reservations. A change invalidates all rankings."""
         if node_reservations != self.node_reservations:
             self.node_reservations = node_reservations
             self.nodes_epoch += 1
             self.touched_nodes.clear()
 
     def node_reservation_in(self, pool: str) -> NodeReservation | None:
-        """The nodes that are kept for a gang in that pool."""
+        """The node reservation in that pool, if there is one."""
         return next((m for m in self.node_reservations if m.pool == pool), None)
 
     def trim_touched(self) -> None:
-        """Forget a long tail of touched nodes; rankings begin again."""
+        """Clear a long `touched_nodes`, which invalidates all rankings."""
         if len(self.touched_nodes) > 200_000:
             self.touched_nodes.clear()
             self.nodes_epoch += 1
@@ -162,7 +162,7 @@ class Session:
                     q.allocated_non_preemptible = add(q.allocated_non_preemptible, amount)
 
     def resource_cost(self, shape: Shape, node: NodeState | None = None) -> ResourceVector:
-        """What the shape costs its queue; memory of a card counts by the card it sits on, unplaced by the smallest."""
+        """What the shape costs its queue. GPU memory counts as a fraction of the node's GPU, or of the smallest GPU without a node."""
         if shape.gpus:
             return (shape.cpu, shape.memory, shape.gpus * WHOLE_GPU)
         if not shape.devices:
@@ -181,7 +181,7 @@ class Session:
     # ------------------------------------------------------------ following a cluster
 
     def put_nodes(self, nodes: Iterable[Node]) -> None:
-        """The whole set of nodes. Every task's effect is taken off and put back, so counters stay exact."""
+        """Replace all nodes. Every task is removed from the counters and added again, so they stay exact."""
         tasks = [t for g in self.gangs.values() for t in g.tasks]
         for t in tasks:
             self._apply_effect(t, -1)
@@ -196,7 +196,7 @@ class Session:
         self.nodes_epoch += 1
         self.touched_nodes.clear()
         for t in tasks:
-            if not t.devices:  # its node was away: the cards it holds count again from now on
+            if not t.devices:  # its node was missing: its GPUs count again from now on
                 t.devices = t.task.devices
                 t.devices = self._assigned_devices(t)
             self._apply_effect(t, +1)
@@ -206,12 +206,12 @@ class Session:
             self._record_lost_nodes(state)
 
     def is_node_lost(self, node: str) -> bool:
-        """Can nothing be heard of pods there?"""
+        """Whether the node is missing or not ready."""
         state = self.nodes.get(node)
         return state is None or not state.node.ready
 
     def _record_lost_nodes(self, state: GangState) -> None:
-        """Note the nodes that the gang's running pods have lost."""
+        """Update `lost_nodes` and `gangs_on_lost_nodes` for the nodes of the gang's running pods."""
         for t in state.tasks:
             if t.node and t.status in ALLOCATED_STATUSES and self.is_node_lost(t.node):
                 self.gangs_on_lost_nodes[state.gang.key] = state
@@ -220,7 +220,7 @@ class Session:
                 self.lost_nodes[t.node] = self.lost_nodes[t.node] or self.now
 
     def put_queues(self, queues: Iterable[Queue]) -> None:
-        """The whole set of queues; gangs find their queue again."""
+        """Replace all queues, and add all gangs again."""
         gangs = [g.gang for g in self.gangs.values()]
         for gang in gangs:
             self.drop_gang(gang.key)
@@ -267,7 +267,7 @@ class Session:
         return state
 
     def _assigned_devices(self, t: TaskState) -> tuple[int, ...]:
-        """The cards of a running pod; one bound by hand names none, then it counts on the emptiest."""
+        """The GPUs of a running pod; a pod bound by hand names none and is counted on the emptiest ones."""
         node, count = self.nodes.get(t.node), t.task.shape.device_count
         if node is None or not count:
             return ()
@@ -294,13 +294,13 @@ class Session:
             yield from q.running_gangs.values()
 
     def leaf_queue(self, name: str) -> QueueState | None:
-        """The queue of that name if jobs may run in it: it is a leaf and all its ancestors exist."""
+        """The queue of that name if it is a leaf and all its ancestors exist, so that jobs may run in it; else None."""
         queue = self.queues.get(name)
         return queue if queue is not None and queue.path and not queue.children else None
 
 
 def open_session(snapshot: Snapshot) -> Session:
-    """A session from scratch."""
+    """A new session with the content of a snapshot."""
     session = Session(snapshot.settings)
     session.now = snapshot.now
     session.lost_nodes = dict(snapshot.lost)

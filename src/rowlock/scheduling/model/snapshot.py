@@ -1,8 +1,8 @@
 """A snapshot: everything a planning cycle may know, as values.
 
 `Node`, `Queue`, `Gang` (of `PodSet`s and `Task`s) and the settings, at one moment `now`. `from_objects.py` makes
-them from objects, `planner.py` turns them into decisions, and `dumps`/`loads` carry them to a file and back: same snapshot, same
-plan, for ever, so a snapshot is a bug report. Nothing here knows about Kubernetes objects.
+them from objects, `planner.py` turns them into decisions, and `dumps`/`loads` write and read files. The same snapshot always gives the same
+plan, so a snapshot is a bug report. Nothing here knows about Kubernetes objects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One node-affinity expression; `op` is In, NotIn, Exists, DoesNotExist, Gt or Lt. `field` asks metadata.name."""
+    """One node-affinity expression; `op` is In, NotIn, Exists, DoesNotExist, Gt or Lt. `field`: it matches metadata.name, not a label."""
 
     key: str
     op: str
@@ -66,9 +66,8 @@ Alternatives = tuple[tuple[Requirement, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a pod asks for. Two pods of equal shape are interchangeable for placement.
-
-    `gpus` whole devices; or `devices` cards with `portion` hundredths or `gpu_memory` MiB of each.
+    """What a pod requests. Two pods of equal shape are interchangeable for placement. `gpus`: whole GPUs; or `devices` GPUs with `portion`
+    hundredths or `gpu_memory` MiB of each.
     """
 
     cpu: int = 0
@@ -84,18 +83,18 @@ class Shape:
     tolerations: tuple[Toleration, ...] = ()
     pool: str = ""
     volumes: tuple[Alternatives, ...] = ()
-    """For each of the pod's volumes that not every node can mount: where it can be. All must hold."""
+    """For each of the pod's volumes that not every node can mount: the requirements on nodes. All must hold."""
     new_volumes: tuple[Alternatives, ...] = ()
-    """The same for volumes that are made once the pod has a node."""
+    """The same for volumes that are provisioned once the pod has a node."""
     unsupported: str = ""
-    """A sentence: something this pod asks that we do not do. It is held, never silently placed."""
+    """A message about a requested feature that is not supported; "" = none. Such a pod is held, never silently placed."""
 
     waits: str = ""
-    """A sentence: something that must be there before the pod can be placed."""
+    """A message about what must exist before the pod can be placed; "" = nothing."""
 
     @property
     def held_back(self) -> str:
-        """Why no node is looked for; "" = one is."""
+        """Why the pod is not placed at all; "" if it is."""
         return self.unsupported or self.waits
 
     @property
@@ -108,13 +107,13 @@ class Shape:
 
     @property
     def device_count(self) -> int:
-        """On how many devices it sits."""
+        """Number of GPUs that the pod uses, whole or in part."""
         return self.gpus or self.devices
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One pod. `devices` are indices into its node's cards, once it has a node."""
+    """One pod. `devices`: indices of its node's GPUs, once it has a node."""
 
     uid: str
     namespace: str
@@ -128,7 +127,7 @@ class Task:
     """Order inside the gang, higher first (label kai.scheduler/task-priority; a master before its workers)."""
     created: float = 0.0
     verdict: str = field(default="", compare=False)
-    """The message of its PodScheduled=False condition, "" without one: written again only when it changes."""
+    """The message of its PodScheduled=False condition, "" without one. It is written again only when it changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,25 +153,25 @@ class Gang:
     created: float = 0.0
     bare: bool = False
     foreign: bool = False
-    """Bound by somebody else: occupies nodes, belongs to no queue, is never touched."""
+    """Placed by another scheduler: it occupies nodes, belongs to no queue, and is never changed."""
     started: float = field(default=0.0, compare=False)
     """When the gang last began to run; protects it for its queue's min-runtime."""
     stale: float = 0.0
-    """Since when it runs with fewer pods than its minimum; 0 = it does not."""
+    """Since when it runs with fewer pods than its minimum (seconds since the epoch); 0 = it does not."""
     delay: float = 0.0
     """It may evict others only after waiting this long (annotation kai.scheduler/preemption-delay)."""
     verdict: str = field(default="", compare=False)
-    """The sentence on its PodGroup, "" when it was told nothing."""
+    """The explanation in its PodGroup's status; "" = none."""
     owner: tuple[str, str, str, str] = ("", "", "", "")
     """apiVersion, kind, name and uid of the job, which gets the same events as its gang."""
     grace: float | None = None
     """Its own staleness grace in seconds; None = the cluster's."""
     lasts: float = 0.0
-    """It declares that it runs no longer than this, in seconds; 0 = it declares nothing."""
+    """Its declared maximum runtime in seconds; 0 = none declared."""
     required: str = ""
     """All its pods go to nodes with the same value of this label."""
     preferred: str = ""
-    """The same, if it can be had."""
+    """A label whose value should be the same for all its nodes, if possible."""
 
     @property
     def key(self) -> str:
@@ -180,13 +179,13 @@ class Gang:
 
     @property
     def display_name(self) -> str:
-        """For sentences: a bare pod goes by its own name."""
+        """The name for messages; a bare pod's own name."""
         return f"{self.namespace}/{self.name.removeprefix('pod/')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine. `gpu_memory` is MiB per card; `pods` its allocatable pod count."""
+    """A node. `gpu_memory`: MiB per GPU; `pods`: its allocatable number of pods."""
 
     name: str
     cpu: int = 0
@@ -199,10 +198,10 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     retired: bool = False
-    """Unschedulable for good: of an earlier start of the cluster, there for the pods that are on it."""
+    """Unschedulable for good: left from an earlier configuration of the cluster, and kept for the pods on it."""
     ready: bool = True
     unready_since: float = 0.0
-    """Since when it is not ready; 0 = it is, or does not say."""
+    """Since when it is not ready (seconds since the epoch); 0 = it is ready, or unknown."""
     pool: str = ""
 
 
@@ -215,43 +214,43 @@ class Queue:
     quota: ResourceVector = ZERO
     limit: ResourceVector = NO_LIMIT
     weight: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Over-quota weight: its part of what nobody's quota claims."""
+    """Over-quota weights per resource: its part of what remains after all quotas."""
     priority: int = 100
     created: float = 0.0
     usage: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Time-based fair share: its decayed part of what the cluster gave, 0..1 per resource."""
+    """For time-based fair share: its decayed fraction of the cluster's usage per resource, 0 to 1."""
     preempt_min_runtime: float | None = None
     reclaim_min_runtime: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSettings:
-    """How the cluster wants to be planned."""
+    """Settings of the planner."""
 
     gpu: str = "pack"
     cpu: str = "pack"
     cards: str = ""
-    """pack or spread fractions over a node's cards; "" = as `gpu`."""
+    """pack or spread fractions over a node's GPUs; "" = as `gpu`."""
     actions: tuple[str, ...] = ("allocate", "consolidate", "reclaim", "preempt", "reserve", "stale")
     max_consolidated: int = 16
     """Jobs that consolidation may move for one pending gang; -1 = any number, 0 = never consolidate."""
     stale_grace: float = 60.0
     """Seconds a gang may run below its minimum; negative = for ever."""
     node_grace: float = 5.0
-    """Seconds a node may be away before the gangs on it start again elsewhere."""
+    """Seconds that a node may be missing before the gangs on it are evicted."""
     unready_grace: float = 40.0
-    """The same for a node that is there and says, or is said, not to be ready: it often comes back."""
+    """The same for a node that exists and is not ready: it often comes back."""
     usage_weight: float = 1.0
-    """k of time-based fair share."""
+    """The factor k of time-based fair share."""
     half_life: float = 0.0
-    """Seconds in which what a queue used counts half; 0 = the past does not count."""
+    """Half-life of a queue's past usage in seconds; 0 = past usage does not count."""
     reserve_after: float = 300.0
-    """Seconds that an entitled gang waits for room before nodes are kept for it; 0 = never."""
+    """Seconds that an entitled gang waits before nodes are reserved for it; 0 = never."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinedGang:
-    """Nodes nominated in an earlier cycle: this gang's pods (by name) go to them when they are free (`nominatedNodeName`)."""
+    """A gang whose pods were pipelined to nodes in an earlier cycle: (pod, node) pairs to try first (as `nominatedNodeName`)."""
 
     gang: str
     nodes: tuple[tuple[str, str], ...]
@@ -260,19 +259,19 @@ class PipelinedGang:
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """Nodes that are kept for a gang which waited long: gangs that may not be evicted for it are not placed there (`reserve.py`)."""
+    """Nodes reserved for a gang that has waited long: gangs that cannot be evicted for it are not placed there (`reserve.py`)."""
 
     gang: str
     nodes: tuple[str, ...]
     since: float
     pool: str = ""
-    """The gang's node pool: each pool keeps nodes for one gang at a time."""
+    """The gang's node pool; each pool has at most one reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that one planning cycle knows. `now` is in seconds since the epoch; `reservations` are the pipelined gangs of earlier
-    cycles, `earmarks` the nodes reserved for gangs that wait long."""
+    """The whole input of a planning cycle. `now`: seconds since the epoch; `reservations`: pipelined gangs of earlier cycles; `earmarks`:
+    nodes reserved for gangs that have waited long."""
 
     now: float
     nodes: tuple[Node, ...] = ()
@@ -282,7 +281,7 @@ class Snapshot:
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     earmarks: tuple[NodeReservation, ...] = ()
     lost: tuple[tuple[str, float], ...] = ()
-    """Nodes that went away, or became unready, under running pods, and since when."""
+    """(node with running pods that is missing or not ready, since when)."""
 
 
 def dumps(snapshot: Snapshot) -> bytes:
@@ -302,7 +301,7 @@ def loads(text: bytes | str) -> Snapshot:
 
 
 def _find_unknown_field(raw: Any, decoded: Any, path: str) -> str:
-    """Where a word stands that no snapshot has: it would be ignored, and the replay be another story."""
+    """An error message for the first unknown field; "" = none. Ignoring it would make the replay differ."""
     if isinstance(raw, dict) and isinstance(decoded, dict):
         for key, value in raw.items():
             if key not in decoded:
@@ -317,7 +316,7 @@ def _find_unknown_field(raw: Any, decoded: Any, path: str) -> str:
 
 
 def _find_errors(snapshot: Snapshot) -> Iterator[str]:
-    """What the types do not say."""
+    """Error messages for values that the types allow but that are invalid."""
     for unknown in set(snapshot.settings.actions) - set(SchedulerSettings().actions):
         yield f"there is no action `{unknown}`; there are {', '.join(SchedulerSettings().actions)} - at `$.settings.actions`"
     for field_ in ("gpu", "cpu", "cards"):

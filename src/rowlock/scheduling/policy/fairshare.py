@@ -1,8 +1,8 @@
-"""Fair shares: what each queue may expect, level by level down the tree, for each resource alone.
+"""Fair shares of queues, computed level by level down the tree and separately for each resource.
 
-First everybody's guaranteed part (quota, as far as it is asked for), then the rest in rounds by over-quota weight, a
-higher queue priority wholly before a lower one, in whole units; last the remainders, one unit each. The steps are
-KAI's; `docs/design/scheduling.md` has a worked example. Writes `fair` and `share` of every queue of a session.
+First each queue's guaranteed part (its quota, at most what it requests), then the rest in rounds by over-quota weight, in whole units, a
+higher queue priority completely before a lower one; last the remainders, one unit each. The steps are KAI's; `docs/design/scheduling.md`
+has a worked example. Sets `fair_share` and `allocatable_share` of every queue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class QueueClaim:
 
 
 def divide_resource(total: float, claims: Sequence[QueueClaim], unit: int, usage_weight: float = 1.0) -> None:
-    """Set `fair` of all claims on one resource. Parts over quota are multiples of `unit` but for the leftovers."""
+    """Set `fair_share` of all claims on one resource. Parts over quota are multiples of `unit`, except the last remainder."""
     for c in claims:
         c.fair_share = min(total if c.quota == UNLIMITED else c.quota, c.requestable_share)
     remaining = total - sum(c.fair_share for c in claims)
@@ -59,7 +59,7 @@ def _divide_over_quota(remaining: float, claims: Sequence[QueueClaim], unit: int
         if weights <= 0:
             break
         parts = {c.order: c.weight / weights for c in unsatisfied}
-        if any(c.usage for c in unsatisfied):  # who used nothing gains by it as well
+        if any(c.usage for c in unsatisfied):  # queues without usage gain by it as well
             normal = parts
             parts = {
                 c.order: max(0.0, (1 + usage_weight) * normal[c.order] - usage_weight * c.usage) for c in unsatisfied
@@ -96,7 +96,7 @@ def _divide_remainders(remaining: float, claims: Sequence[QueueClaim], unit: int
 
 
 def set_fair_shares(session: Session) -> None:
-    """Fair share and allocatable share of every queue, from today's demand."""
+    """Set the fair share and allocatable share of every queue by current requests."""
     roots = [q for q in session.queues.values() if q.path and len(q.path) == 1]
     _set_level_shares(session, roots, session.total)
 
@@ -109,7 +109,7 @@ def _set_level_shares(session: Session, queues: Sequence[QueueState], total: Res
         claims = [_build_claim(q, r) for q in queues]
         divide_resource(max(0, total[r]), claims, WHOLE_GPU if r == GPU else 1, session.settings.usage_weight)
         for at, c in enumerate(claims):
-            whole_request = c.fair_share == c.requestable_share  # memory of cards is no whole number of hundredths
+            whole_request = c.fair_share == c.requestable_share  # GPU memory may not be a whole number of hundredths
             fair_shares[at][r] = c.fair_share if whole_request else int(c.fair_share)
     for q, (cpu, memory, gpu) in zip(queues, fair_shares, strict=True):
         q.fair_share = (cpu, memory, gpu)

@@ -1,8 +1,8 @@
-"""Which gang is considered next: queues compete level by level, and inside a leaf queue the gangs stand in order.
+"""Which gang is considered next: queues compete level by level, and the gangs of a leaf queue are sorted.
 
-A gang that a crash left half bound goes before all others; then gangs that are pipelined since an earlier cycle; then the queues compete
-with their best candidate: below fair share, below quota, priority, smallest dominant share, age. Inside a leaf, equal
-gangs (same shapes, priority, elasticity) stand in one line, so that one failure dismisses the whole line.
+Gangs left half-bound by a crash come first, then gangs pipelined in an earlier cycle; then the queues compete with their best candidate:
+below fair share, below quota, priority, smallest dominant share, age. In a leaf, equal gangs (same shapes, priority, elasticity) form a
+group, so that one failure dismisses the whole group.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ GangKey = tuple[int, int, float, str]
 
 
 def gang_key(state: GangState) -> GangKey:
-    """The order of gangs in one queue, as in KAI: priority, then those below their minimum, then age; small = first."""
+    """The sort key of gangs in one queue, as in KAI: priority, then gangs below their minimum, then age; smallest first."""
     gang = state.gang
     return (-gang.priority, state.elasticity(), gang.created, gang.key)
 
 
 def tasks_to_allocate(state: GangState) -> list[TaskState]:
-    """The tasks the next attempt places: what every set lacks of its minimum; nothing lacking, one more pod."""
+    """The tasks to place in the next attempt: all that pod sets lack of their minimum or, if nothing is lacking, one more pod."""
     tasks: list[TaskState] = []
     for s in state.pod_sets.values():
         if s.shortfall > 0:
@@ -48,7 +48,7 @@ def tasks_to_allocate(state: GangState) -> list[TaskState]:
 def queue_key(
     session: Session, q: QueueState, queue_allocated: ResourceVector, job_request: ResourceVector
 ) -> QueueKey:
-    """Small = first. `queue_allocated` is what the queue holds, `job` what its candidate asks."""
+    """The sort key of a queue, smallest first. `queue_allocated`: what it holds; `job_request`: what its candidate requests."""
     fair_share, allocatable_share, quota, total = q.fair_share, q.allocatable_share, q.queue.quota, session.total
     over_fair_share, over_quota, forbidden = 1.0, 0.0, 0.0
     share_with_job = share_without_job = 0.0
@@ -84,7 +84,7 @@ def _share_or_infinity(share: float) -> float:
 
 @dataclass(slots=True)
 class LeafGangs:
-    """The gangs of one leaf in order. An entry is the head of a group of equals and its position in the group."""
+    """The gangs of one leaf queue as a heap. An entry is a group of equal gangs and the position of its next gang."""
 
     queue: QueueState
     heap: list[tuple[GangKey, int, Sequence[GangState], int]] = field(default_factory=list)
@@ -96,11 +96,9 @@ class LeafGangs:
 
 
 class JobsOrderByQueues:
-    """Pops gangs in fair order. After each pop the caller may change the session; only the popped path is compared
-    again, unless it says `refresh_all()` because other queues changed too.
-
-    Gangs come in groups of equals (oldest first): after a pop the next of the group stands in line, unless the caller
-    says `dismiss_equals()`: what failed for one fails for all."""
+    """Pops gangs in fair order. After each pop the caller may change the session. Only the popped gang's queues are compared again, unless
+    the caller calls `refresh_all` because other queues changed too. Gangs come in groups of equals, oldest first. After a pop the next gang
+    of the group is a candidate, unless the caller calls `dismiss_equals` because the popped gang failed."""
 
     def __init__(self, session: Session, groups: Iterable[Sequence[GangState]]) -> None:
         self.session = session
@@ -108,7 +106,7 @@ class JobsOrderByQueues:
         self.heaps: dict[str, list[tuple[QueueKey, str]]] = {"": []}
         """Per inner queue ("" = above the roots): its children that have candidates."""
         self.popped_leaf: QueueState | None = None
-        """The leaf popped last: its path is out of the heaps until the next call."""
+        """The leaf popped last: its path is not in the heaps until the next call."""
         self.popped_entry: tuple[Sequence[GangState], int] | None = None
         for group in groups:
             self._leaf_gangs(group[0]).push(group)
@@ -123,7 +121,7 @@ class JobsOrderByQueues:
         return leaf_gangs
 
     def refresh_all(self) -> None:
-        """Compare everything again."""
+        """Rebuild all heaps by comparing all queues again."""
         self._restore_popped()
         self.heaps = {"": []}
         level = {id(line.queue): line.queue for line in self.leaves.values() if line.heap}
@@ -146,7 +144,7 @@ class JobsOrderByQueues:
         return leaf_gangs.heap[0][2][leaf_gangs.heap[0][3]] if leaf_gangs.heap else None
 
     def _push_path(self, leaf: QueueState, *, replace: bool = False) -> None:
-        """Put the path of a leaf (back) into the heaps, from the bottom up."""
+        """Push a leaf and its ancestors into the heaps, from the bottom up."""
         previous: GangState | None = None
         request = ZERO
         for q in leaf.path:
@@ -162,7 +160,7 @@ class JobsOrderByQueues:
             heapq.heappush(heap, (queue_key(self.session, q, q.allocated, request), q.queue.name))
 
     def push_gang(self, gang: GangState) -> None:
-        """A gang (again): an elastic one that may grow, a victim that wants back in."""
+        """Add a gang (again): an elastic one that may grow, or a victim to be placed again."""
         leaf_gangs = self._leaf_gangs(gang)
         leaf_gangs.push([gang])
         if self.popped_leaf is not leaf_gangs.queue:
@@ -170,7 +168,7 @@ class JobsOrderByQueues:
             self._push_path(leaf_gangs.queue, replace=True)
 
     def dismiss_equals(self) -> None:
-        """The gang popped last failed; forget its equals too."""
+        """Drop the gangs equal to the one popped last, because it failed."""
         self.popped_entry = None
 
     def _restore_popped(self) -> None:

@@ -1,9 +1,8 @@
-"""One task on the best node and cards, or the reason why there is none.
+"""Places one task on the best node and GPUs, or says why there is none.
 
-A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and reads from the session's `touched` list which
-nodes to look at again: placing a pod costs one node, not all of them. The order is lexicographic where KAI adds tiers
-of scores: a nominated node, one that is not kept for somebody, a shared card with room, free now, CPU jobs on CPU nodes,
-then pack (fullest) or spread (emptiest), then the name.
+A `NodeRanking` keeps the feasible nodes of one shape in a heap, best first, and rescores only the session's `touched_nodes`: placing a pod
+costs one node, not all. The order is lexicographic where KAI adds tiers of scores: a nominated node, not reserved, a shared GPU with room,
+free now, CPU jobs on CPU nodes, then pack (fullest) or spread (emptiest), then the name.
 """
 
 from __future__ import annotations
@@ -85,12 +84,12 @@ def _matches_any(alternatives: Iterable[Iterable[Requirement]], node: Node, labe
 
 
 def could_hold(node: Node, shape: Shape) -> bool:
-    """Would the node hold one pod of this shape if it were empty?"""
+    """Whether the node could hold a pod of this shape if it were empty."""
     return has_amounts(node, shape) and (not shape.wants_gpu or _gives_such_gpus(node, shape))
 
 
 def has_amounts(node: Node, shape: Shape) -> bool:
-    """Whether the empty node has as much of everything as a pod of this shape asks for; its GPUs may be divided too finely."""
+    """Whether the empty node has enough of every resource for the shape, without regard to how its GPUs are divided."""
     extras = dict(node.extras)
     return (
         node.cpu >= shape.cpu
@@ -103,19 +102,20 @@ def has_amounts(node: Node, shape: Shape) -> bool:
 
 
 def _gives_such_gpus(node: Node, shape: Shape) -> bool:
-    """Whether the node's cards are whole, or divided into parts that are large enough."""
+    """Whether the node's GPUs are undivided, or divided into replicas that are large enough for the shape."""
     replicas = replicas_of(dict(node.labels))
     return replicas == 1 or (not shape.gpus and shape.portion <= replica_portion(replicas))
 
 
 def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread: bool) -> tuple[int, ...] | None:
-    """The cards the shape would take on this node, now or (`with_releasing`) when what is releasing has gone."""
+    """The indices of the GPUs that the shape would take on this node now or, with `with_releasing`, once releasing pods have ended; None if
+    it does not fit."""
     if not shape.wants_gpu:
         return ()
     if shape.device_count > state.node.gpus:
         return None
     if shape.gpus:
-        if state.replicas > 1:  # nobody has a whole one there
+        if state.replicas > 1:  # no whole GPUs there
             return None
         return _find_whole_devices(state, shape.gpus, with_releasing)
     amount = state.device_portion(shape)
@@ -139,13 +139,14 @@ def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread
 
 
 def free_portion(state: NodeState, device: int) -> float:
-    """Hundredths of a card that a share may take now: not what is releasing, nor what pipelined pods will take."""
+    """Hundredths of a GPU that are free now, without what is releasing or pipelined."""
     used = state.used_per_device[device]
     return WHOLE_GPU - max(used, used - state.releasing_per_device[device])
 
 
 def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:
-    """A pipelined pod takes cards that are coming back before idle ones: those can start somebody now."""
+    """The indices of `count` whole GPUs, or None. A pipelined pod takes releasing GPUs before idle ones, with which another pod can start
+    now."""
     idle: list[int] = []
     releasing: list[int] = []
     for d, used in enumerate(state.used_per_device):
@@ -156,7 +157,8 @@ def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> t
 
 
 def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> bool:
-    """CPU, memory, pods and other resources; `with_releasing` counts what is releasing, never what is nominated."""
+    """Whether CPU, memory, pods and other resources suffice. `with_releasing` adds what is releasing, without what pipelined pods will
+    take."""
     if state.idle_cpu + state.releasing_cpu < shape.cpu or state.idle_memory + state.releasing_memory < shape.memory:
         return False
     if state.idle_pods + state.releasing_pods < 1:
@@ -171,7 +173,7 @@ def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> b
 
 
 class NodeRanking:
-    """The feasible nodes of one shape, best first; `apart`: without those that are kept for somebody else."""
+    """The feasible nodes of one shape, best first. `avoid_reserved`: without nodes reserved for other gangs."""
 
     __slots__ = (
         "avoid_reserved",
@@ -216,7 +218,7 @@ class NodeRanking:
         return not obstacle(self.shape, node) and not (self.avoid_reserved and node.name in self.reserved_nodes)
 
     def score(self, state: NodeState) -> NodeScore | None:
-        """The node's place in the order; None when the shape does not fit even later."""
+        """The node's sort key, smallest first; None if the shape does not fit even once releasing pods have ended."""
         shape = self.shape
         if not fits_resources(state, shape, with_releasing=True):
             return None
@@ -243,7 +245,7 @@ class NodeRanking:
         return (is_reserved, 0 if shares_device else 1, 0 if fits_now else 1, cpu_node, pack, state.index)
 
     def has_feasible_node(self) -> bool:
-        """Could any node hold one if it were empty?"""
+        """Whether any eligible node could hold a pod of the shape if the node were empty."""
         if self.epoch != self.session.nodes_epoch:
             self._rebuild()
         order = self.session.ordered_nodes
@@ -275,13 +277,13 @@ class NodeRanking:
 
 
 class Placer:
-    """Places tasks in a session; keeps a `NodeRanking` for every shape that was asked for."""
+    """Places tasks in a session; caches a `NodeRanking` for every shape."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.rankings: dict[Shape, NodeRanking] = {}
         self.restricted_rankings: dict[tuple[Shape, TopologyDomain, bool], NodeRanking] = {}
-        """For gangs that must stay in one domain or off the nodes kept for another."""
+        """Rankings for gangs that must stay in one domain or avoid reserved nodes."""
 
     def node_ranking(self, shape: Shape) -> NodeRanking:
         ranking = self.rankings.get(shape)
@@ -307,7 +309,7 @@ class Placer:
         return ranking
 
     def must_avoid_reserved(self, gang: GangState) -> bool:
-        """Must it stay off the nodes that are kept for another? Not who can be evicted, nor who has ended by then."""
+        """Whether the gang must avoid nodes reserved for another: true unless it is preemptible or declares to end before they are free."""
         spec = gang.gang
         reservation = (
             None

@@ -10,12 +10,12 @@ from rowlock.scheduling.model.session import Session
 
 
 def is_evictable(gang: GangState) -> bool:
-    """Preemptible, and it has something to lose: pods that run or were planned earlier in this cycle."""
+    """Whether the gang is preemptible and has pods that run or were planned earlier in this cycle."""
     return gang.gang.preemptible and gang.queue is not None and gang.active_count > 0
 
 
 def _nearest_min_runtime(path: tuple[QueueState, ...], field: str) -> float:
-    """The nearest setting upward from the first queue of the path."""
+    """The first value of `field` along the path, in seconds; 0 if no queue has one."""
     for q in path:
         value: float | None = getattr(q.queue, field)
         if value is not None:
@@ -24,17 +24,17 @@ def _nearest_min_runtime(path: tuple[QueueState, ...], field: str) -> float:
 
 
 def remaining_runtime(session: Session, gang: GangState, seconds: float) -> float:
-    """How long the gang is still protected by a min-runtime of that many seconds."""
+    """Remaining seconds for which a min-runtime of `seconds` protects the gang."""
     return max(0.0, gang.gang.started + seconds - session.now) if gang.gang.started else 0.0
 
 
 def _is_runtime_protected(session: Session, gang: GangState, seconds: float) -> bool:
-    """Protected, unless it has surplus pods to give."""
+    """Whether the min-runtime protects the gang; never if it has pods above its minimum."""
     return remaining_runtime(session, gang, seconds) > 0 and gang.elasticity() < 2
 
 
 def diverging_ancestors(a: QueueState, b: QueueState) -> tuple[QueueState, QueueState]:
-    """The ancestors of both just below their lowest common one."""
+    """The ancestors of `a` and `b` (or themselves) just below their lowest common ancestor."""
     up, down = list(reversed(a.path)), list(reversed(b.path))
     for x, y in zip(up, down, strict=False):
         if x is not y:
@@ -43,7 +43,7 @@ def diverging_ancestors(a: QueueState, b: QueueState) -> tuple[QueueState, Queue
 
 
 def resolve_reclaim_min_runtime(reclaimer: GangState, victim: GangState) -> float:
-    """The victim's protection is looked up one step below the lowest common ancestor, on its side, and upward."""
+    """The victim's min-runtime in seconds: looked up from its ancestor just below the lowest common one upward."""
     assert reclaimer.queue is not None and victim.queue is not None
     return _nearest_min_runtime(diverging_ancestors(reclaimer.queue, victim.queue)[1].path, "reclaim_min_runtime")
 
@@ -54,7 +54,7 @@ def is_reclaim_protected(session: Session, reclaimer: GangState, victim: GangSta
 
 
 def seconds_until_unprotected(session: Session, preemptor: GangState, action: str) -> float | None:
-    """Seconds until the first gang that the action may evict loses its protection; None = nobody is protected."""
+    """Seconds until the first gang that the action could evict loses its protection; None = none is protected."""
     assert preemptor.queue is not None
     delays: list[float] = []
     for gang in session.active_gangs():
@@ -72,7 +72,7 @@ def seconds_until_unprotected(session: Session, preemptor: GangState, action: st
 
 
 def resolve_preempt_min_runtime(victim: GangState) -> float:
-    """Seconds: the setting of the victim's queue, else of its nearest ancestor that has one."""
+    """The min-runtime in seconds of the victim's queue, or of its nearest ancestor that has one."""
     assert victim.queue is not None
     return _nearest_min_runtime(victim.queue.path, "preempt_min_runtime")
 

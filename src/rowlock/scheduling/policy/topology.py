@@ -1,8 +1,8 @@
 """Gangs that want their pods close together: all on nodes with the same value of a label (a rack, a block).
 
-A topology *domain* is one value of such a label. Tried are the domains of the preferred level, then those of the required one,
-then, if nothing is required, the whole cluster; among domains that could hold the gang the one with the least free
-room first, so that large pieces stay whole. A gang that runs grows only where it is.
+A topology *domain* is one value of such a label. The domains of the preferred level are tried first, then those of the required one, then,
+if nothing is required, the whole cluster. Among domains that could hold the gang the one with the least free resources comes first, so that
+large ones stay free. A running gang grows only within its required domain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def label_value(node: Node, label: str) -> str | None:
 def candidate_domains(
     session: Session, state: GangState, tasks: Iterable[TaskState], nominated_nodes: Mapping[str, str]
 ) -> Iterator[TopologyDomain]:
-    """Where to try the gang, best first."""
+    """The domains in which to try the gang, best first."""
     gang = state.gang
     needed = session.total_cost(tasks)[GPU]
     current = [session.nodes[t.node] for t in state.tasks if t.status in ALLOCATED_STATUSES and t.node in session.nodes]
@@ -41,7 +41,7 @@ def candidate_domains(
 
 
 def _domains_by_free_gpus(nodes: Iterable[NodeState], label: str, needed: float) -> Iterator[TopologyDomain]:
-    """The domains of a level that have enough GPUs free or coming back, the fullest first."""
+    """The domains of a level with enough GPUs free or being released, the fullest first."""
     free: dict[str, float] = {}
     for s in nodes:
         if (v := label_value(s.node, label)) is not None and not s.node.unschedulable:
