@@ -147,8 +147,7 @@ class Scheduler:
         return api.Decision((*plan_writes, *explanation_writes, *queue_writes, *usage_writes), next_cycle_in)
 
     def _measure_usage(self, view: View, now: float) -> tuple[list[api.Write], float | None]:
-        """With time-based fair share: update the queues' usage, and save it once per `SAVE_INTERVAL`. Returns (writes, seconds until the
-        next save)."""
+        """With time-based fair share: update the queues' usage. Returns (writes that save it, seconds until the next save)."""
         if self.settings.half_life <= 0:
             return [], None
         session = self.tracker.planner.session

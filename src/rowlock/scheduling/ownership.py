@@ -29,8 +29,7 @@ KINDS = frozenset({kinds.POD, kinds.POD_GROUP, kinds.NAMESPACE, *kinds.JOBS})
 def refusal(
     kind: Kind, old: Object | None, new: Object, namespace_object: Object | None, may_use: Callable[[str], bool]
 ) -> str:
-    """Why this user may not write the object; "" = the write is allowed. Queues that `old` already named are not checked. `may_use`:
-    whether the user may use a queue."""
+    """Why this user may not write the object; "" = allowed. Queues already named in `old` are not checked."""
     if kind in (kinds.POD, *kinds.JOBS) and _devices(kind, new) - (_devices(kind, old) if old else set()):
         return f"the annotation {DEVICES_ANNOTATION} says which GPUs the scheduler has chosen: leave it out"
     own = str(labels(namespace_object or {}).get(NAMESPACE_QUEUE_LABEL) or DEFAULT_QUEUE)

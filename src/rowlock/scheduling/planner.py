@@ -153,8 +153,7 @@ class Planner:
         self.placed_gangs.append(state)
 
     def _allocate_nominated(self) -> set[str]:
-        """Allocate gangs that precede all queues: half-bound ones (after a crash between binds), then pipelined ones. Returns their
-        keys."""
+        """Allocate gangs that precede all queues: half-bound ones (after a crash), then pipelined ones. Returns their keys."""
         candidates = {
             key: g
             for key, g in self.session.below_minimum_gangs.items()

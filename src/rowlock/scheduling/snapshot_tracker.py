@@ -1,7 +1,7 @@
 """Keeps a planner's session in step with a View: changes are noted by key and read when a decision is due.
 
-Only what changed is parsed again. Nothing here is needed for correctness: with an empty cache, after a gap, and every
-half minute everything is compared with the View by resourceVersion, so a lost note heals.
+Only what changed is parsed again. Correctness does not depend on the notes: with an empty cache, after a gap, and every half minute
+everything is compared with the View by resourceVersion, so a lost note is repaired.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from rowlock.scheduling.volume_topology import STORAGE_CLASS, VOLUME_KINDS, Volu
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
 ABSORBED_CHANGES = 64
-"""Changes that are taken in without waiting for a decision, and objects or changes between two looks at the stopwatch."""
+"""Number of noted changes from which they are applied before a decision; also the number of objects or changes between two checks of the
+stopwatch."""
 GANGS_PER_SLICE = 256
-"""Gangs that are read anew in one go at most: a label of a namespace, a priority class or a storage class concerns all of them."""
+"""Maximum of gangs that are rebuilt in one slice: a change of a namespace, priority class or storage class may concern all of them."""
 SLICE_S = 0.005
-"""Seconds for each of three parts of a slice: to compare with the view, to take changes in, to read gangs anew. A gang of ten
-thousand with volumes takes half a millisecond on a busy machine, and nothing may hold the event loop for 50."""
+"""Seconds for each of the three parts of a slice: compare with the view, apply changes, rebuild gangs. With ten thousand gangs with volumes
+one takes half a millisecond on a busy machine, and the event loop must not be blocked for 50."""
 
 
 def stands_still() -> float:
-    """The stopwatch of who has nobody waiting: counts alone end a slice."""
+    """Default stopwatch: never expires, so only counts end a slice."""
     return 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _ParsedTask:
-    """What a pod was, and the task that it is in a gang with these pod sets."""
+    """A cached task: what `pod` was parsed to, for a gang with these pod sets."""
 
     pod: Object
     pod_sets: frozenset[str]
@@ -48,15 +49,15 @@ class _ParsedTask:
 
 @dataclass(slots=True)
 class SnapshotTracker:
-    """One planner that follows one cluster."""
+    """Keeps one planner in step with one cluster."""
 
     settings: SchedulerSettings = field(default_factory=SchedulerSettings)
     identity: SchedulerIdentity = EMBEDDED
     stopwatch: Callable[[], float] = stands_still
-    """Seconds since any moment: only where a slice ends depends on it, never what is planned."""
+    """Returns seconds. Only the length of a slice depends on it, never what is planned."""
     planner: Planner = field(init=False)
     changed_keys: dict[tuple[Kind, Key], int] = field(default_factory=dict)
-    """What changed, and at which revision."""
+    """(kind, key) of a changed object → revision of the change."""
     versions: dict[Kind, dict[Key, int]] = field(default_factory=dict)
     view: View | None = None
     revision: int = -1
@@ -64,33 +65,33 @@ class SnapshotTracker:
     nodes: dict[str, Node] = field(default_factory=dict)
     queues: dict[str, Queue] = field(default_factory=dict)
     pods_of_gang: dict[str, set[Key]] = field(default_factory=dict)
-    """Gang → its pods."""
+    """Key of a gang → keys of its pods."""
     gang_of: dict[Key, str] = field(default_factory=dict)
-    """Pod → its gang ("" = it waits for its PodGroup)."""
+    """Key of a pod → key of its gang."""
     group_of_owner: dict[tuple[str, str], str] = field(default_factory=dict)
     """(namespace, owner's uid) → PodGroup."""
     owners_of_group: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """Gang → the keys that `group_of_owner` got from it."""
+    """Key of a gang → its keys in `group_of_owner`."""
     ungrouped_pods: dict[tuple[str, str], set[Key]] = field(default_factory=dict)
-    """Pods without a PodGroup (yet), by (namespace, their owner's uid or `group/` and the name they give)."""
+    """(namespace, owner's uid or `group/` with the name of a PodGroup) → pods whose PodGroup does not exist (yet)."""
     parsed_tasks: dict[Key, _ParsedTask] = field(default_factory=dict)
-    """Pods of PodGroups as they were parsed last."""
+    """Key of a pod → its last parsed task."""
     classes_epoch: int = 0
-    """Counts changes of storage classes: to forget ten thousand pods one by one would be long."""
+    """Counts changes of storage classes, which invalidate all of `parsed_tasks` at once."""
     volumes: VolumeTopology = field(default_factory=VolumeTopology)
     outdated_gangs: dict[str, None] = field(default_factory=dict)
-    """Those that `sync` or `absorb` have yet to read anew: there were too many for one slice."""
+    """Keys of gangs that must be rebuilt by a later slice."""
     scan: Iterator[None] | None = None
-    """A comparison with the view that `sync` has begun."""
+    """The comparison with the view in progress, if any."""
     is_behind: bool = False
-    """The last `sync` has left something for the next one: a plan must wait."""
+    """The last `sync` did not finish, so no plan may be made yet."""
 
     def __post_init__(self) -> None:
         self.planner = Planner(Session(self.settings))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What it follows."""
+        """The kinds that it must be notified of."""
         return (*KINDS, *VOLUME_KINDS) if self.identity.plans_volumes else KINDS
 
     def note_change(self, change: Change) -> None:
@@ -99,12 +100,13 @@ class SnapshotTracker:
             self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
-        """Bring the session a slice nearer to the view; `is_behind` when that was not all. False when nothing the planner cares about has changed."""
+        """Bring the session one slice closer to the view; sets `is_behind` if more is left. False if nothing relevant to the planner has
+        changed."""
         has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
             self._reset()
         is_due = view is not self.view or has_gap or now - self.scanned_at > RESCAN_INTERVAL or now < self.scanned_at
-        if self.scan is None:  # one that is under way ends first: a cluster that always changes would let none end
+        if self.scan is None:  # a running one ends first: otherwise none would end in a busy cluster
             self.revision = view.revision
             if is_due:
                 self.scan, self.scanned_at = self._scan_view(view), now
@@ -116,8 +118,8 @@ class SnapshotTracker:
         return changed
 
     def absorb(self, view: View) -> bool:
-        """Bring the session up to what was noted so far, where that is much: a decision after ten thousand changes would
-        keep everybody else waiting. False when nothing the planner cares about has changed."""
+        """Apply the changes noted so far, if there are many: a decision after ten thousand changes would block the event loop. False if
+        nothing relevant to the planner has changed."""
         if len(self.changed_keys) < ABSORBED_CHANGES or (self.view is not None and view is not self.view):
             return False
         self.view = view
@@ -136,7 +138,8 @@ class SnapshotTracker:
                 return
 
     def _take_in(self, view: View) -> tuple[bool, bool]:
-        """A slice of what was noted, and one of the gangs: whether the planner cares, and whether more may be noted."""
+        """Apply a slice of the noted changes, and rebuild a slice of gangs. Returns (whether anything relevant changed, whether noted
+        changes are left)."""
         until = self.stopwatch() + SLICE_S
         nodes_changed = queues_changed = has_more = False
         while noted := list(
@@ -156,7 +159,7 @@ class SnapshotTracker:
         self.__init__(self.settings, self.identity, self.stopwatch)  # type: ignore[misc]  # begin again as if new
 
     def _scan_view(self, view: View) -> Iterator[None]:
-        """Note what differs from the view, a few objects at a step. What changes meanwhile is noted by itself, or once too often."""
+        """Note all differences from the view, a few objects per step. Changes during the scan are noted as usual, some of them twice."""
         for kind in self.kinds:
             versions = self.versions.setdefault(kind, {})
             present = set()
@@ -172,7 +175,7 @@ class SnapshotTracker:
             yield
 
     def _apply_changes(self, view: View, changed: Iterable[tuple[Kind, Key]]) -> tuple[bool, bool]:
-        """Note the gangs concerned in `outdated_gangs`: whether nodes have changed, and whether queues have."""
+        """Apply changes, and add the gangs concerned to `outdated_gangs`. Returns (whether nodes changed, whether queues changed)."""
         gangs = self.outdated_gangs
         ungrouped: set[Key] = set()
         namespaces: set[str] = set()
@@ -227,7 +230,7 @@ class SnapshotTracker:
         return old != new
 
     def _apply_group(self, group_key: Key, obj: Object | None, gangs: dict[str, None]) -> set[Key]:
-        """A PodGroup came, changed or went. Pods that it leaves behind: bound ones still take their room."""
+        """Apply a created, changed or deleted PodGroup. Returns the pods of a deleted one: bound ones still hold resources."""
         gang = f"{group_key.namespace}/{group_key.name}"
         gangs[gang] = None
         for old in self.owners_of_group.pop(gang, ()):
@@ -329,7 +332,7 @@ class SnapshotTracker:
         return {name(o): int(o.get("value") or 0) for o in view.all(PRIORITY_CLASS)}
 
     def _read_gang(self, view: View, gang_key: str, classes: dict[str, int]) -> Gang | None:
-        """The gang as it is now; None when it has no pods or must wait for its PodGroup."""
+        """The gang's current value; None if it has no pods or must wait for its PodGroup."""
         pod_keys = self.pods_of_gang.get(gang_key)
         gang_namespace, _, gang_name = gang_key.partition("/")
         if not pod_keys:
@@ -345,14 +348,14 @@ class SnapshotTracker:
         if group is not None and from_objects.is_finished(group, pods):
             pods = [
                 p for p in pods if dig(p, "spec.nodeName")
-            ]  # a pod that starts now would wait for the others for ever
+            ]  # a pod that starts now would wait for ever for the others
         if group is None or not pods:
             return None
         queue = from_objects.queue_of(group, group, namespace_object)
         return from_objects.pod_group_gang(group, pods, queue, classes, self.identity, parse=self._parse_task)
 
     def _parse_task(self, pod: Object, pod_sets: frozenset[str]) -> Task:
-        """A pod's task: of a gang of a thousand, whose pods change one after the other, only what has changed is parsed."""
+        """A pod's task, cached: in a gang of a thousand pods only those that changed are parsed."""
         pod_key = key(pod)
         known = self.parsed_tasks.get(pod_key)
         epoch = self.classes_epoch
@@ -367,13 +370,14 @@ class SnapshotTracker:
         return task
 
     def _waits_for_group(self, pod: Object) -> bool:
-        """Without its PodGroup an unbound pod of a gang is not schedulable yet; a bound one still takes its room."""
+        """Whether the pod waits for its PodGroup: without it an unbound pod of a gang is not schedulable; a bound one still holds
+        resources."""
         needs_group = from_objects.is_kubeflow_pod(pod) or bool(from_objects.pod_group_name(pod))
         return needs_group and from_objects.pod_status(pod) in (Status.PENDING, Status.GATED)
 
 
 def _are_told_the_same(gang: Gang, other: Gang) -> bool:
-    """Equal gangs whose parts that no comparison looks at are the same, too."""
+    """Whether equal gangs also agree in the fields that `==` ignores."""
     return (gang.started, gang.verdict) == (other.started, other.verdict) and all(
         task is known for task, known in zip(gang.tasks, other.tasks, strict=True)
     )

@@ -1,9 +1,8 @@
 """Where pods can run because of their volumes: on a real cluster a volume is often a disk of one node or of one zone.
 
-As kube-scheduler's VolumeBinding has it: a pod goes to nodes that the `nodeAffinity` of each of its volumes allows, and waits while one
-of its claims is not there, or waits for a volume that is made without knowing the pod's node. A claim of a class with
-`WaitForFirstConsumer` waits for us: its volume is made on the node that was chosen for it, else where the class's
-`allowedTopologies` are.
+As in kube-scheduler's VolumeBinding: a pod is placed on nodes that the `nodeAffinity` of each of its volumes allows. It waits while one of
+its claims does not exist, or has no volume yet with immediate binding. The volume of a claim with `WaitForFirstConsumer` is provisioned on
+the node chosen for it, else within the class's `allowedTopologies`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ VOLUME_KINDS: tuple[Kind, ...] = (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, ST
 
 
 def claim_keys(pod: Object) -> tuple[Key, ...]:
-    """The claims that a pod's volumes name, also those that are made for it."""
+    """The claims of a pod's volumes, including those created for its ephemeral volumes."""
     namespace, found = str(dig(pod, "metadata.namespace") or ""), list[Key]()
     for volume in dig(pod, "spec.volumes") or ():
         if named := dig(volume, "persistentVolumeClaim.claimName"):
@@ -37,14 +36,14 @@ def claim_keys(pod: Object) -> tuple[Key, ...]:
 
 @dataclass(slots=True)
 class VolumeTopology:
-    """Which pods use which claims, and what follows for where they can run."""
+    """Tracks which pods use which claims, and adds the resulting node requirements to tasks."""
 
     _claims_of_pod: dict[Key, tuple[Key, ...]] = field(default_factory=dict)
     _pods_of_claim: dict[Key, set[Key]] = field(default_factory=dict)
     _claim_of_volume: dict[str, Key] = field(default_factory=dict)
 
     def note_pod(self, pod_key: Key, pod: Object | None) -> None:
-        """A pod came, changed or (None) went. One that is bound asks for nothing any more."""
+        """Note a created, changed or (None) deleted pod. A bound pod needs no tracking."""
         claims = () if pod is None or dig(pod, "spec.nodeName") else claim_keys(pod)
         known = self._claims_of_pod.pop(pod_key, ())
         for claim in known:
@@ -58,11 +57,11 @@ class VolumeTopology:
                 self._pods_of_claim.setdefault(claim, set()).add(pod_key)
 
     def pods_with_claims(self) -> Iterable[Key]:
-        """The unbound pods for which a storage class may matter."""
+        """The unbound pods that a change of a storage class may concern."""
         return self._claims_of_pod
 
     def pods_concerned(self, kind: Kind, object_key: Key, obj: Object | None) -> Iterable[Key]:
-        """The unbound pods for which a changed claim or volume may matter."""
+        """The unbound pods that a changed claim or volume may concern."""
         claim: Key | None = object_key
         if kind == PERSISTENT_VOLUME:
             claim = self._claim_of_volume.pop(object_key.name, None)
@@ -72,7 +71,7 @@ class VolumeTopology:
         return tuple(self._pods_of_claim.get(claim, ())) if claim is not None else ()
 
     def with_volumes(self, view: View, pod_key: Key, task: Task) -> Task:
-        """The task, with what its volumes ask for in its shape."""
+        """The task with its volumes' node requirements in its shape."""
         claims = self._claims_of_pod.get(pod_key, ())
         if not claims or task.shape.unsupported:
             return task
@@ -96,12 +95,12 @@ class VolumeTopology:
 
 
 def _each_once(places: Iterable[Alternatives | None]) -> tuple[Alternatives, ...]:
-    """In one order, so that pods of equal volumes have equal shapes. None = everywhere."""
+    """Without duplicates and sorted, so that pods with equal requirements have equal shapes. None (= everywhere) is dropped."""
     return tuple(sorted({alternatives for alternatives in places if alternatives is not None}, key=str))
 
 
 def _wait_message(name: str, claim: Object | None, storage_class: Object | None) -> str:
-    """Why a pod of this claim must wait; "" when its volume is there, or is made where the pod goes."""
+    """Why a pod with this claim must wait; "" if its volume exists or will be provisioned for the pod's node."""
     if claim is None:
         return f"PersistentVolumeClaim {name} is not there yet"
     if is_deleting(claim):
@@ -119,7 +118,7 @@ def _waits_for_consumer(storage_class: Object) -> bool:
 
 
 def _places_of_new_volume(claim: Object, storage_class: Object | None) -> Alternatives | None:
-    """Where the volume of this claim can be made; None = everywhere."""
+    """Where the volume of this claim can be provisioned; None = everywhere."""
     if storage_class is None or not _waits_for_consumer(storage_class):
         return None
     if node := annotations_of(claim).get(SELECTED_NODE_ANNOTATION):
@@ -130,5 +129,5 @@ def _places_of_new_volume(claim: Object, storage_class: Object | None) -> Altern
     return tuple(
         tuple(Requirement(str(one.get("key")), "In", tuple(one.get("values") or ())) for one in expressions)
         for expressions in topologies
-        if expressions  # one without any selects no node
+        if expressions  # a term without expressions selects no node
     )

@@ -1,4 +1,4 @@
-"""After the end: which pods go (cleanPodPolicy), and when the job goes (ttlSecondsAfterFinished)."""
+"""After a job's end: which pods are deleted (cleanPodPolicy), and when the job is (ttlSecondsAfterFinished)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ UNFINISHED = ("Running", "Pending")
 
 
 def clean_pods(context: ReconcileContext, policy: str) -> None:
-    """Remove pods and their services. A policy that nobody knows acts like All."""
+    """Delete pods and their services by a cleanPodPolicy; an unknown policy acts like All."""
     context.delete_with_services([pod for pod in context.observed.pods if should_delete_pod(policy, pod)])
 
 
 def should_delete_pod(policy: str, pod: Object) -> bool:
-    """Whether a cleanPodPolicy (None, Running, All) removes this pod; `Running` removes Pending pods, too."""
+    """Whether a cleanPodPolicy (None, Running, All) deletes this pod; `Running` deletes Pending pods, too."""
     if policy == "None":
         return False
     return policy != "Running" or (phase(pod) or "Pending") in UNFINISHED
@@ -27,7 +27,7 @@ def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
     if linger is None or not context.parity.linger:
         linger = context.parity.linger
     remaining = linger - context.observed.finished_for
-    # A submitted job's pod that has its node may have run to its end, and its status be on the way.
+    # A bound pod of a submitted job may have ended already, with its status still to come.
     is_submitted = context.job.policy.linger is not None
     has_ending_pods = any(
         (phase(p) == "Running" or (is_submitted and phase(p) != "Failed" and dig(p, "spec.nodeName")))
@@ -39,8 +39,8 @@ def remaining_cleanup_delay(context: ReconcileContext) -> float | None:
 
 
 def time_to_live(context: ReconcileContext) -> float | None:
-    """Seconds until the finished job is removed; None = never. Without a completionTime it stays for ever, and one that is
-    suspended after its end stays until it is resumed, as in the operator."""
+    """Seconds until the finished job is deleted; None = never: without a TTL or completionTime, or while it is suspended, as in the
+    operator."""
     ttl = context.job.policy.ttl
     if ttl is None or context.job.policy.suspend or context.completion_time is None:
         return None

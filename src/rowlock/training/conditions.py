@@ -1,7 +1,7 @@
 """A job's conditions: Created → Running ⇄ Restarting → {Succeeded, Failed}, and Suspended beside them.
 
-The table below is the whole lifecycle; `set_condition` only looks things up in it. The list is in order of the last change,
-and its last element is what `kubectl get` shows as STATE.
+The table below is the whole lifecycle; `set_condition` only applies it. The list is in order of the last change, and its last element is
+what `kubectl get` shows as STATE.
 
     setting       drops        turns to False
     Running       Restarting
@@ -23,14 +23,14 @@ SUCCEEDED, FAILED, SUSPENDED = "Succeeded", "Failed", "Suspended"
 REPLACED_TYPE = {RUNNING: RESTARTING, RESTARTING: RUNNING}
 FALSE_AFTER = {SUCCEEDED: RUNNING, FAILED: RUNNING}
 FINAL_TYPE = FAILED
-"""Once this is True the list is closed."""
+"""Once this condition is True the list does not change any more."""
 
 Conditions = tuple[Object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What is to be said: a condition without its times."""
+    """A condition to set, without its times."""
 
     type: str
     reason: str
@@ -50,7 +50,7 @@ def is_condition_true(conditions: Sequence[Object], type_: str) -> bool:
 
 
 def set_condition(conditions: Conditions, new: Condition, now: float) -> Conditions:
-    """The list after saying `new`. The same status for the same reason is no news, whatever the message."""
+    """The list after setting `new`. A condition with the same status and reason is not updated, whatever its message."""
     old = find_condition(conditions, new.type)
     if is_condition_true(conditions, FINAL_TYPE):
         return conditions
@@ -66,7 +66,7 @@ def set_condition(conditions: Conditions, new: Condition, now: float) -> Conditi
 
 
 def equal_except_times(one: Sequence[Object], other: Sequence[Object]) -> bool:
-    """Equal but for their times: nothing that anybody would notice has changed."""
+    """Whether two lists of conditions are equal except for their times."""
     times = ("lastUpdateTime", "lastTransitionTime")
     return [{k: v for k, v in c.items() if k not in times} for c in one] == [
         {k: v for k, v in c.items() if k not in times} for c in other

@@ -1,4 +1,4 @@
-"""`JobController`: one kind of job, from a `View` to a `Decision`. Changes of the job and of what it owns wake it."""
+"""`JobController`: reconciles one kind of job, after changes of the job or of objects that it owns."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ PREEMPTION_REASON = "PreemptionByScheduler"
 
 
 def mask_preempted_pod(pod: Object) -> Object:
-    """The pod as the operator judges it. One that the scheduler took back has neither failed nor succeeded, however its
-    program ended: it waits, and its slot is filled anew when it is gone. So a reclaimed job resumes by itself whatever
-    its restartPolicy; on a cluster with KAI, `Never` would stay Failed for ever. A pod that bears the mark but is not
-    being deleted was spared in the end: what becomes of it counts."""
+    """The pod as the operator should judge it. A pod that the scheduler evicted counts as Pending, however its program ended, and is
+    replaced once it is gone. So an evicted job resumes whatever its restartPolicy; on a cluster with KAI, `Never` would leave it Failed. A
+    pod with the condition that is not being deleted was not evicted after all, and is returned unchanged."""
     disruption = condition(pod, "DisruptionTarget") if is_deleting(pod) else None
     if disruption is None or disruption.get("status") != "True" or disruption.get("reason") != PREEMPTION_REASON:
         return pod
@@ -45,11 +44,9 @@ def mask_preempted_pod(pod: Object) -> Object:
 
 
 class JobController:
-    """The operator of one job kind.
-
-    It remembers, for each job, the events of its last look: a cause that continues is told once, not at every look.
-    Those events stand before all other writes, so they are never lost; and forgetting them only tells them again. And
-    it remembers since when a job is finished, to the fraction of a second, for `Parity.linger`."""
+    """The operator of one job kind. It remembers each job's events of the last reconcile, so that an event of a continuing cause is written
+    once. Those events precede all other writes, so they are never lost; after a restart they are only repeated. It also remembers when it
+    first saw a job finished, for `Parity.linger`, which needs fractions of a second."""
 
     def __init__(self, kind: Kind, parity: Parity = DEFAULT) -> None:
         self.framework = FRAMEWORKS[kind]
@@ -63,7 +60,7 @@ class JobController:
         self._reconcile_counts: dict[str, int] = {}
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The job itself, or the job that owns what has changed."""
+        """The job itself, or the job that owns the changed object."""
         job_kind = self.framework.kind
         if change.kind is job_kind:
             self._track_job(change)
@@ -92,7 +89,7 @@ class JobController:
         return self._drop_repeated_events(uid(job), decision) if self.parity.events_once else decision
 
     def observe_job(self, view: View, job: Object) -> Observed:
-        """What the operator sees of a job: its own pods, and all services with its labels."""
+        """What the operator reads of a job: its own pods, all services with its labels, and its other objects."""
         job_namespace, job_name, job_uid = namespace(job), name_of(job), uid(job)
         pods = [
             mask_preempted_pod(p)
@@ -109,7 +106,7 @@ class JobController:
         for kind, name in self.framework.named_objects(parse_job(self.framework, job)):
             if named_object := view.get(kind, job_namespace, name):
                 other_objects.setdefault(kind, {})[name] = named_object
-        for pod in pods:  # clean-up takes the Service of the pod's name, whosever it is
+        for pod in pods:  # cleanup deletes the Service with the pod's name, whatever its owner
             if named_object := view.get(SERVICE, job_namespace, name_of(pod)):
                 other_objects.setdefault(SERVICE, {})[name_of(pod)] = named_object
         as_created = self._first_revisions.get(job_uid, revision(job)) == revision(job)
@@ -127,5 +124,5 @@ class JobController:
 
 
 def controllers(parity: Parity = DEFAULT) -> list[JobController]:
-    """One for each job kind."""
+    """One controller for each job kind."""
     return [JobController(kind, parity) for kind in JOBS]

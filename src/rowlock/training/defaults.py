@@ -1,4 +1,4 @@
-"""A job object → `Job`: the defaults that the operator applies in memory at every look, never in the store.
+"""A job object → `Job`, with the defaults that the operator applies in memory at every reconcile, never in the store.
 
 Order as in the operator: clean-up policy, the framework's own fields, replica types in their canonical case, then
 each replica's number, restart policy and default port.
@@ -16,7 +16,7 @@ from rowlock.training.framework import Framework
 from rowlock.training.model import REQUEST_ANNOTATION, Job, Port, Replica, RunPolicy
 
 LINGER_S = 30.0
-"""What ranks of a submitted job have to end by themselves when rank 0 has ended with 0. They save, evaluate, say goodbye."""
+"""Seconds that other ranks of a submitted job get to end (save, evaluate) after rank 0 has succeeded."""
 
 
 @keep_latest(64)
@@ -31,15 +31,15 @@ def parse_job(framework: Framework, obj: Object) -> Job:
 
 
 def _submitted_policy(policy: RunPolicy, given: Mapping[str, Any]) -> RunPolicy:
-    """The policy of a job that was submitted through rowlock. When it has ended it holds no pods and no GPUs, unless the submit asked
-    for another cleanPodPolicy."""
+    """The policy of a job that was submitted through rowlock: unless it sets a cleanPodPolicy, its running pods are deleted once it has
+    ended, so that it holds no GPUs."""
     if not given.get("cleanPodPolicy"):
         policy = replace(policy, clean_pod_policy="Running", linger=LINGER_S)
     return replace(policy, counts_job_restarts=True)
 
 
 def run_policy(spec: Mapping[str, Any]) -> RunPolicy:
-    """`spec.runPolicy`; MPIJob's older `spec.cleanPodPolicy` counts where the policy has none."""
+    """Parse `spec.runPolicy`."""
     policy = spec.get("runPolicy") or {}
     scheduling = policy.get("schedulingPolicy") or {}
     return RunPolicy(
@@ -72,7 +72,7 @@ def _parse_replica(framework: Framework, type_: str, raw: Object) -> Replica:
 
 
 def with_port(template: Object, container_name: str, port: Port) -> Object:
-    """The template whose main container (else the first) has the port under its name."""
+    """The template with the port added to its main container (else the first), unless it has a port of that name."""
     spec = template.get("spec") or {}
     containers = list(spec.get("containers") or ())
     if not containers:

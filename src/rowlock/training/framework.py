@@ -1,8 +1,7 @@
-"""What a training framework is to the operator: a job kind and the steps of a job's life that are its own.
+"""What the operator knows of a training framework: a job kind, and the lifecycle steps specific to it.
 
-One lifecycle (`job.py`) serves every kind. What differs between PyTorch, TensorFlow and the others is a row of data and
-a few small functions, gathered in one frozen `Framework`. A new framework is one file in `frameworks/` that fills it in,
-and one line in `frameworks/registry.py`.
+All kinds share one lifecycle (`job.py`). What differs between PyTorch, TensorFlow and the others is data and a few small functions in one
+frozen `Framework`. A new framework is one file in `frameworks/` that creates it, and one line in `frameworks/registry.py`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ def do_nothing(_: ReconcileContext) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework(JobKind):
-    """A job kind with the steps of its jobs' life."""
+    """A job kind with its specific lifecycle steps."""
 
     update_job_status: Callable[[ReconcileContext], None]
-    """replicaStatuses → conditions: is it running, succeeded, failed?"""
+    """Sets the job's conditions (Running, Succeeded, Failed) from its replicaStatuses."""
     custom_sync: Callable[[ReconcileContext], bool] | None = None
-    """Makes and counts pods in its own way; False = something is in the way, stop without a status."""
+    """Replaces the usual creation and counting of pods; returns False to stop without updating the status."""
     sync_other_objects: Callable[[ReconcileContext], None] = do_nothing
-    """Objects beside pods and services, kept whatever the job's state."""
+    """Reconciles objects besides pods and services, in every state of the job."""

@@ -19,8 +19,7 @@ from rowlock.scheduling.policy.placement import could_hold, find_devices, fits_r
 
 @dataclass(slots=True)
 class FitHistogram:
-    """`obstacles` counts nodes per reason (a node may have several); `usable_nodes` counts nodes that could hold a pod of the shape when
-    empty."""
+    """`obstacles` counts nodes per reason (a node may have several); `usable_nodes` counts nodes that could hold one when empty."""
 
     nodes: int = 0
     obstacles: Counter[str] = field(default_factory=Counter)
@@ -40,8 +39,7 @@ class FitHistogram:
     free_pods: int = 0
     """Number of further pods that nodes that are not excluded may hold by their pod limit."""
     best_share: float = 0
-    """For a shape that shares GPUs: the largest share free on each of the needed number of GPUs of one node, in MiB or hundredths as
-    requested."""
+    """For a shape that shares GPUs: the largest share free on enough GPUs of one node, in MiB or hundredths as requested."""
     best_share_node: str = ""
     closed_node: Node | None = None
     """The first node that could hold a pod of the shape if it took pods."""

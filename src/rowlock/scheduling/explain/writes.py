@@ -216,8 +216,7 @@ def has_its_minimum(state: GangState) -> bool:
 
 
 def running_write(state: GangState, now: float) -> api.Write:
-    """Set the PodGroup's phase to Running and clear its explanation. A gang that only grows keeps its startTime, so that no new min-runtime
-    begins."""
+    """Set the PodGroup to Running, without explanation. A gang that only grows keeps its startTime: no new min-runtime begins."""
     gang = state.gang
     status: dict[str, Any] = {"phase": "Running", "schedulingConditions": None, "explanation": None, "evicted": None}
     if not (gang.started and has_its_minimum(state)):

@@ -105,8 +105,7 @@ def _is_ready(condition: Mapping[str, Any] | None) -> bool:
 
 
 def _gpu_memory_mib(node_labels: Mapping[str, str]) -> int:
-    """MiB per GPU; 100 without the label. The label is not rounded: KAI rounds down to hundreds, so there a request for a whole GPU's
-    memory fits nowhere."""
+    """MiB per GPU; 100 without the label. KAI rounds it down to hundreds, so there a request for all of a GPU's memory fits nowhere."""
     text = node_labels.get("nvidia.com/gpu.memory", "")
     return max(100, int(text)) if is_digits(text) else 100
 

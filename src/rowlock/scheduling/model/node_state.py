@@ -64,8 +64,7 @@ class NodeState:
         return 0
 
     def release(self, shape: Shape, devices: tuple[int, ...], sign: int) -> float:
-        """`sign` +1: the shape's resources are being released; -1: released or idle resources are pipelined to it. Returns hundredths of
-        GPUs."""
+        """`sign` +1: a pod's resources are being released; -1: resources are pipelined to a pod. Returns hundredths of GPUs."""
         self.releasing_cpu += sign * shape.cpu
         self.releasing_memory += sign * shape.memory
         self.releasing_pods += sign

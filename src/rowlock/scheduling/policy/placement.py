@@ -108,8 +108,7 @@ def _gives_such_gpus(node: Node, shape: Shape) -> bool:
 
 
 def find_devices(state: NodeState, shape: Shape, *, with_releasing: bool, spread: bool) -> tuple[int, ...] | None:
-    """The indices of the GPUs that the shape would take on this node now or, with `with_releasing`, once releasing pods have ended; None if
-    it does not fit."""
+    """The GPUs (indices) for the shape on this node now or (`with_releasing`) once releasing pods have ended; None if it does not fit."""
     if not shape.wants_gpu:
         return ()
     if shape.device_count > state.node.gpus:
@@ -145,8 +144,7 @@ def free_portion(state: NodeState, device: int) -> float:
 
 
 def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> tuple[int, ...] | None:
-    """The indices of `count` whole GPUs, or None. A pipelined pod takes releasing GPUs before idle ones, with which another pod can start
-    now."""
+    """`count` whole GPUs (indices), or None. A pipelined pod takes releasing GPUs first: idle ones can serve another pod now."""
     idle: list[int] = []
     releasing: list[int] = []
     for d, used in enumerate(state.used_per_device):
@@ -157,8 +155,7 @@ def _find_whole_devices(state: NodeState, count: int, with_releasing: bool) -> t
 
 
 def fits_resources(state: NodeState, shape: Shape, *, with_releasing: bool) -> bool:
-    """Whether CPU, memory, pods and other resources suffice. `with_releasing` adds what is releasing, without what pipelined pods will
-    take."""
+    """Whether CPU, memory, pods and other resources suffice. `with_releasing` adds releasing resources, minus pipelined ones."""
     if state.idle_cpu + state.releasing_cpu < shape.cpu or state.idle_memory + state.releasing_memory < shape.memory:
         return False
     if state.idle_pods + state.releasing_pods < 1:

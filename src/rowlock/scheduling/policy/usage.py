@@ -1,9 +1,9 @@
-"""How much each queue used lately: what time-based fair share remembers (KAI's usage database).
+"""The recent usage of each queue, for time-based fair share (KAI's usage database).
 
-A queue's usage is the part of the cluster that it held, averaged over the past with a weight that halves every
-`half_life`. What is over everybody's quota is divided the more to a queue, the less it used (`fairshare.py`); quotas
-are not touched. The figures are measured from what queues hold, at every cycle, and written to the queues' status once
-a minute: after a restart they go on from there, and a time without a scheduler only fades what was before.
+A queue's usage is the fraction of the cluster that it held, averaged over the past with a weight that halves every `half_life`. The less a
+queue has used, the more it gets of the resources beyond all quotas (`fairshare.py`); quotas do not change. Usage is measured at every cycle
+from what queues hold, and saved in the queues' status once a minute. After a restart it continues from there; time without a scheduler only
+decays it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ UsageShare = tuple[float, float, float]
 NO_USAGE: UsageShare = (0.0, 0.0, 0.0)
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 SAVE_INTERVAL = 60.0
-"""Seconds between two savings, and between two looks at how shares have shifted while somebody waits."""
+"""Seconds between two saves, and between two recomputations of fair shares."""
 
 
 @dataclass(slots=True)
 class QueueUsage:
-    """Decayed averages per queue. `weight` is how many seconds of observation stand behind them, decayed too."""
+    """Decayed averages per queue. `weight`: the observed seconds behind them, decayed too."""
 
     half_life: float
     measured_at: float | None = None
     weight: float = 0.0
     shares: dict[str, UsageShare] = field(default_factory=dict)
     _uids: dict[str, str] = field(default_factory=dict)
-    """Whose the shares are: a queue that takes a deleted one's name has used nothing."""
+    """Name → uid of the queues in `shares`: a new queue with a deleted one's name starts without usage."""
 
     def forget_deleted(self, queues: Iterable[Object]) -> None:
-        """Of all queues that there are now: what others used that had their names is gone with those."""
+        """Drop the usage of deleted queues, including those whose name a new queue has. `queues`: all existing ones."""
         uids = {name(queue): uid(queue) for queue in queues}
         for queue, known in self._uids.items():
             if uids.get(queue) != known:
@@ -43,7 +43,7 @@ class QueueUsage:
         self._uids = uids
 
     def advance(self, now: float, allocated: Mapping[str, ResourceVector], total: ResourceVector) -> None:
-        """Since the last call every queue held this much of the total."""
+        """Add the time since the last call, in which each queue held `allocated` of `total`."""
         if self.half_life <= 0 or self.measured_at is None or now <= self.measured_at:
             self.measured_at = now if self.measured_at is None else max(now, self.measured_at)
             return
@@ -61,13 +61,13 @@ class QueueUsage:
         self.shares = {q: s for q, s in self.shares.items() if q in allocated or max(s) > 1e-6}
 
     def saved_status(self, queue: str) -> dict[str, Any]:
-        """As it is saved in the queue's status: parts of the cluster."""
+        """The usage as saved in the queue's status: fractions of the cluster."""
         share = self.shares.get(queue, NO_USAGE)
         parts: dict[str, Any] = {r: round(share[i], 4) for i, r in enumerate(RESOURCES)}
         return {**parts, "observedSeconds": round(self.weight), "at": round(self.measured_at or 0.0)}
 
     def restore(self, queues: Iterable[Object], now: float) -> None:
-        """Take up what an earlier scheduler saved. What is not a number counts as nothing."""
+        """Restore what an earlier scheduler saved. Malformed numbers count as 0."""
         for queue in queues:
             saved = dig(queue, "status.usage") or {}
             at, weight = _parse_number(saved.get("at")), _parse_number(saved.get("observedSeconds"))

@@ -1,7 +1,7 @@
-"""What to do about a job that the operator refuses, and what will surprise in one that it takes.
+"""Advice about a job that the operator refuses, and about surprises in one that it admits.
 
-`hint_for` stands beside the operator's own sentence and never replaces it. `job_remarks` look at a job that is admitted: each is
-one sentence with what will happen and what to write instead. Both only help a person; nothing is decided by them.
+`hint_for` adds to the operator's own message and never replaces it. Each of `job_remarks` about an admitted job says what will happen and
+what to write instead. Both only inform; they decide nothing.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ HINTS: tuple[tuple[str, str], ...] = (
     (r"replicas: Invalid value", "`replicas` is a whole number of pods, not below 0, without quotes."),
     (r"in body must be of type (\w+)", "The field must have the type {0}. In YAML, a quoted number is a string."),
 )  # fmt: skip
-"""Pattern in the operator's or the API server's sentence → what to do; {0}, {1} are its groups."""
+"""(pattern in the operator's or the API server's message, what to do); {0}, {1} are the pattern's groups."""
 MAX_HINTS = 3
-"""Hints for one refusal: it may name several faults."""
+"""Maximum of hints for one refusal, which may name several errors."""
 
 
 def hint_for(message: str) -> str:
-    """What to do about a refusal; "" where the sentence says it all."""
+    """What to do about a refusal; "" if its message is sufficient."""
     if unknown := re.search(r'unknown field "(?:[^"]*\.)?(\w+)(?:\[\d+\])?"', message):
         close_matches = difflib.get_close_matches(unknown[1], _field_candidates(message, unknown[1]), 1, 0.6)
         return f"Did you mean `{close_matches[0]}`?" if close_matches else "No job has such a field: remove it."
@@ -72,20 +72,20 @@ def hint_for(message: str) -> str:
 
 
 def _field_candidates(message: str, word: str) -> list[str]:
-    """What `word` may be meant for; a word for replicas is meant for those of the kind that the sentence names."""
+    """Known fields that `word` may be a misspelling of; for replicas only those of the kinds that the message names."""
     kinds = {kind: framework.replicas for kind, framework in FRAMEWORKS.items()}
     replicas = [own for kind, own in kinds.items() if kind.name in message] or list(kinds.values())
     return replicas if word.lower().endswith("replicaspecs") else [*JOB_FIELDS, *replicas]
 
 
 def late_refusal(kind: Kind, job: Object) -> str:
-    """What the operator refuses only after the job was created: its sentence, or "". (MPIJob has no webhook.)"""
+    """The operator's message for a job that it would refuse only after creation, or "". (MPIJob has no webhook.)"""
     validation_error = FRAMEWORKS[kind].validate(job.get("spec") or {})
     return f"{kind.name} failed validation because {validation_error}" if validation_error else ""
 
 
 def job_remarks(kind: Kind, obj: Object) -> list[str]:
-    """Surprises in a job that is admitted."""
+    """Remarks about surprises in an admitted job."""
     framework = FRAMEWORKS[kind]
     job = parse_job(framework, obj)
     if not job.replicas:
@@ -180,7 +180,7 @@ def _port_remarks(framework: Framework, job: Job) -> Iterator[str]:
 
 
 def _host_port_remarks(framework: Framework, job: Job) -> Iterator[str]:
-    """A port of a node belongs to one pod: kube-scheduler's NodePorts."""
+    """Only one pod can use a port of a node (kube-scheduler's NodePorts)."""
     for type_, replica in job.replicas.items():
         containers = (replica.template.get("spec") or {}).get("containers") or ()
         ports = [port for container in containers for port in container.get("ports") or ()]
@@ -193,13 +193,13 @@ def _host_port_remarks(framework: Framework, job: Job) -> Iterator[str]:
 
 
 _FORKING_SHELLS, _SHELLS = frozenset({"sh", "dash", "ash"}), frozenset({"sh", "dash", "ash", "bash", "zsh"})
-"""Shells that start even the last command of a script as a child (dash, which is `sh` on Debian); all shells."""
+"""Shells that fork even for the last command of a script (dash, which is `sh` on Debian); all shells."""
 _SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
 _BLOCK_ENDS = frozenset({"done", "fi", "esac", "}", ")"})
 
 
 def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
-    """A shell is process 1 of a container, ignores SIGTERM, and the program below it is never asked to end."""
+    """A shell that is process 1 of a container ignores SIGTERM, so its child is never asked to end."""
     for type_ in job.replicas:
         container = job.main_container(type_)
         words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
@@ -212,11 +212,11 @@ def _signal_remarks(framework: Framework, job: Job) -> Iterator[str]:
 
 
 _LONGEST_SCRIPT = 16 << 10
-"""Characters of a script that is read for advice: to split one into words takes a millisecond a KiB."""
+"""Maximum length of a script that is parsed for advice: splitting it into words takes a millisecond per KiB."""
 
 
 def _script_of(words: list[str]) -> str:
-    """What a shell runs: the word after the options, one of which is -c; "" where it runs a file."""
+    """The script of a shell's -c option; "" if it runs a file."""
     for number, word in enumerate(words):
         if word.startswith("-") and not word.startswith("--") and word.endswith("c"):
             return words[number + 1] if number + 1 < len(words) else ""
@@ -226,7 +226,7 @@ def _script_of(words: list[str]) -> str:
 
 
 def _keeps_signals(shell: str, script: str) -> bool:
-    """Does the shell wait for the last command of the script, instead of becoming it? False where that cannot be told."""
+    """Whether the shell waits for the script's last command instead of exec'ing it; False if that is unclear."""
     if len(script) > _LONGEST_SCRIPT:
         return False
     lexer = shlex.shlex(script.strip().replace("\n", " ; "), posix=True, punctuation_chars=";&|")

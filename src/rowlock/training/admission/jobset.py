@@ -1,7 +1,7 @@
-"""JobSet's webhooks: the defaults that a new set gets, and what its validating webhook refuses, in its words.
+"""JobSet's webhooks: the defaults of a new set, and what the validating webhook refuses, in its words.
 
-The schema of the kind has been checked, or is checked next, by the API server. Values that a sentence quotes are printed
-by a function that the API server hands in, since they are printed as Go's structs are.
+The API server checks the kind's schema before or after this. Values quoted in messages are formatted by a function of the API server, as Go
+formats its structs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FAILURE_REASONS = (
     "BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy",
 )  # fmt: skip
 PLACEMENT_FIELDS = ("nodeSelector", "tolerations", "schedulingGates")
-"""Of a pod template, what may change while the set is suspended; so may its labels and annotations."""
+"""Fields of a pod template that may change while the set is suspended, as may its labels and annotations."""
 _MAX_LABEL = 63
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _NOT_A_LABEL = (
@@ -64,7 +64,7 @@ def _default_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def review_jobset(old: Object | None, new: Object, show_jobs: Printer) -> list[Cause]:
-    """What is wrong with a set that is created (`old` is None) or changed."""
+    """Why a set that is created (`old` is None) or changed is refused; [] if it is admitted."""
     return list(_creation_causes(new, show_jobs) if old is None else _update_causes(old, new, show_jobs))
 
 
@@ -90,7 +90,7 @@ def _creation_causes(new: Object, show_jobs: Printer) -> Iterator[Cause]:
 
 
 def managed_by_causes(field: str, manager: str) -> Iterator[Cause]:
-    """What is wrong with the name of a controller."""
+    """Why `manager` is not a valid name of a controller."""
     if not _DOMAIN_PATH.fullmatch(manager):
         yield _invalid(field, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
     if len(manager) > _MAX_LABEL:
@@ -117,7 +117,7 @@ def _label_problems(text: str, too_long: str = "must be no more than 63 characte
 def _dependency_causes(jobs: list[dict[str, Any]]) -> Iterator[Cause]:
     known = set[str]()
     for index, job in enumerate(jobs):
-        known.add(job["name"])  # itself, too, as in the real one: then it never starts
+        known.add(job["name"])  # including itself, as in the real one: such a job never starts
         if index == 0 and job.get("dependsOn"):
             yield _internal("DependsOn can't be set for the first ReplicatedJob")
         for dependency in job.get("dependsOn") or ():
@@ -200,7 +200,7 @@ def _update_causes(old: Object, new: Object, show_jobs: Printer) -> Iterator[Cau
 
 
 def _with_placement_of(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The new job, with the old one's placement in its pod template: where they differ else, the change is refused."""
+    """The new job with the old placement fields in its pod template: any remaining difference is refused."""
     before, after = (dig(job, "template.spec.template", {}) for job in (old, new))
     spec = {k: v for k, v in (after.get("spec") or {}).items() if k not in PLACEMENT_FIELDS}
     spec |= {k: v for k, v in (before.get("spec") or {}).items() if k in PLACEMENT_FIELDS}

@@ -1,7 +1,7 @@
 """Kubeflow Trainer's webhooks: defaults of a TrainJob, and what its validating webhooks refuse, in their words.
 
-The webhook looks at the TrainJob beside its runtime, so both come in. Values that a sentence quotes are printed by a
-function that the API server hands in, since they are printed as Go's structs are.
+The webhook judges a TrainJob together with its runtime. Values quoted in messages are formatted by a function of the API server, as Go
+formats its structs.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rowlock.training.trainjob.model import DATASET_STEP, MODEL_STEP, NODE, cont
 from rowlock.training.trainjob.plugins import mpi, torch, torchtune, xgboost
 
 Printer = Callable[..., str]
-"""`show(value, *fields)`: JSON in Go's order, `fields` first."""
+"""(value, *fields) → JSON in Go's order, `fields` first."""
 Find = Callable[[str, str, str], Object | None]
-"""A runtime by kind, namespace ("" for those of the cluster) and name."""
+"""(kind, namespace or "" for a cluster-scoped one, name) → the runtime, if it exists."""
 
 GROUP = CLUSTER_TRAINING_RUNTIME.group
 UNCHECKED_LABEL, UNCHECKED = "trainer.kubeflow.org/webhook-validation", "disabled"
@@ -30,7 +30,7 @@ _POLICY_PAGE = "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.h
 
 
 def default_trainjob(old: Object | None, new: Object, now: float) -> Object:
-    """The job with the time of each of its patches: when it came, or was last changed."""
+    """The job with the `time` of each of its patches: when it was added or last changed. `now`: seconds since the epoch."""
     patches = dig(new, "spec.runtimePatches", None)
     if not patches:
         return new
@@ -49,7 +49,7 @@ def _without_time(patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def runtime_of(trainjob: Object, find: Find) -> Object | None:
-    """The runtime that a TrainJob names, as it is now."""
+    """The runtime that a TrainJob refers to; None if it does not exist."""
     ref = dig(trainjob, "spec.runtimeRef", {})
     if ref.get("apiGroup") != GROUP:
         return None
@@ -62,7 +62,7 @@ def runtime_of(trainjob: Object, find: Find) -> Object | None:
 def review_trainjob(
     old: Object | None, new: Object, find: Find, jobset: Object | None, show: Printer
 ) -> AdmissionResult:
-    """Judge a TrainJob that is created (`old` is None) or changed. `jobset` is the set of its name, if there is one."""
+    """Judge a TrainJob that is created (`old` is None) or changed. `jobset`: the JobSet of the same name, if there is one."""
     ref = dig(new, "spec.runtimeRef", {})
     kind, group = str(ref.get("kind") or ""), str(ref.get("apiGroup") or "")
     if group != GROUP or kind not in (CLUSTER_TRAINING_RUNTIME.name, TRAINING_RUNTIME.name):

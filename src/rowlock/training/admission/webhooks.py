@@ -1,7 +1,7 @@
-"""What the operator's validating webhooks say to a new or changed job, word for word.
+"""The operator's validating webhooks for a new or changed job, with their exact messages.
 
-They look at the object as it was written, before any default. One row of `RULES` per kind; MPIJob has no webhook and is
-checked when it is reconciled (`mpi.py`). Errors of the CRD's schema are the API server's own and come before these.
+They check the object as it was written, without defaults. One row of `RULES` per kind; MPIJob has no webhook and is checked when it is
+reconciled (`mpi.py`). The API server's schema errors come before these.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _NOT_A_LABEL = (
 
 @dataclass(frozen=True, slots=True)
 class AdmissionResult:
-    """What was wrong, in order, and what was only doubtful."""
+    """The errors, in order, and the warnings."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        """The errors as the operator joins them; "" = admitted."""
+        """The errors joined as by the operator; "" = admitted."""
         return self.errors[0] if len(self.errors) == 1 else f"[{', '.join(self.errors)}]" if self.errors else ""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookRules:
-    """What one kind's webhook checks beside names and containers."""
+    """What a kind's webhook checks besides names and containers."""
 
     known_roles_only: bool = True
     """Only the framework's roles may appear, in their exact case."""
@@ -72,12 +72,12 @@ RULES: dict[Kind, WebhookRules] = {
 
 
 def webhook_name(kind: Kind) -> str:
-    """The webhook's name, as it stands in the API server's answer."""
+    """The webhook's name in the API server's error message."""
     return f"validator.{kind.singular}.training-operator.kubeflow.org"
 
 
 def denial_message(kind: Kind, review: AdmissionResult) -> str:
-    """The API server's sentence for a refusal (403 Forbidden)."""
+    """The API server's message for a refusal (403 Forbidden)."""
     return f'admission webhook "{webhook_name(kind)}" denied the request: {review.message}'
 
 
@@ -140,7 +140,7 @@ def _replica_spec_errors(framework: Framework, rules: WebhookRules, new: Object)
     replicas = (new.get("spec") or {}).get(framework.replicas)
     if replicas is None:
         yield f"{path}: Required value: must be required"
-        replicas = {}  # the checks go on, as the operator's do
+        replicas = {}  # the operator also continues with its checks
     if rules.at_most_one_chief and all(role in replicas for role in framework.lead_roles):
         yield f"{path}: Forbidden: must not have more than 1 Chief or Master role"
     for role, replica in sorted(replicas.items()):

@@ -1,4 +1,4 @@
-"""`BatchJobController`: batch/v1 Jobs, from a `View` to a `Decision`; and `JobPodRelease`, for pods whose Job is gone."""
+"""`BatchJobController` reconciles batch/v1 Jobs; `JobPodRelease` releases pods whose Job is gone or finished."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from rowlock.training.job_changes import is_only_bound
 
 
 def _owner_key(pod: Object) -> Key | None:
-    """The Job that a pod belongs to."""
+    """The key of the Job that owns a pod; None if none does."""
     owner = controller_of(pod)
     if owner is None or owner.get("kind") != BATCH_JOB.name or owner.get("apiVersion") != BATCH_JOB.api_version:
         return None
@@ -55,24 +55,23 @@ def _selector_of(job: Object) -> Selector | None:
 
 
 class BatchJobController:
-    """Runs the Jobs that no other controller is named for.
-
-    It remembers the failures of each Job since its last success, which its delays are counted by, and at which version of
-    a Job it last made pods: a Job that is still the same then was refused some."""
+    """Runs the Jobs whose managedBy names no other controller. In memory it keeps each Job's failures since its last success, which
+    determine the back-off, and the revision of the Job at which it last created pods: if the Job still has that revision, some creates were
+    refused."""
 
     name = "job"
 
     def __init__(self, *, declares_gangs: bool = False) -> None:
-        """`declares_gangs`: a scheduler is here that starts the pods of a PodGroup together."""
+        """`declares_gangs`: create PodGroups, because a gang scheduler is present."""
         self._declares_gangs = declares_gangs
         self.kinds: tuple[Kind, ...] = (BATCH_JOB, POD, *((POD_GROUP,) if declares_gangs else ()))
         self._memories: dict[str, FailureMemory] = {}
         self._created_at: dict[str, int] = {}
         self._refused: set[str] = set()
-        """Jobs of which a pod was refused, until all their pods are there."""
+        """Uids of Jobs with a refused pod, until no pod is left to create."""
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The Job itself, the Job that owns a pod, and those that may adopt one that has no owner."""
+        """The Job itself, the Job that owns a pod, and Jobs that may adopt a pod without an owner."""
         if change.kind is BATCH_JOB:
             if change.type == "Deleted":
                 self._forget(uid(change.object))
@@ -129,7 +128,7 @@ class BatchJobController:
 
 
 def _adopts(job: Object, pod: Object) -> bool:
-    """Whether the Job's selector finds a pod that nobody owns."""
+    """Whether the Job may adopt a pod without a controller: its selector matches."""
     if is_deleting(job) or is_deleting(pod) or is_finished(job) or not is_ours(job):
         return False
     if not dig(job, "spec.manualSelector", False) and labels(pod).get(CONTROLLER_UID_LABEL) != uid(job):
@@ -139,7 +138,7 @@ def _adopts(job: Object, pod: Object) -> bool:
 
 
 def _claim_pods(view: View, job: Object) -> tuple[list[Object], list[Write]]:
-    """The Job's pods; and what makes pods without an owner its own, and lets go of those whose labels have been changed."""
+    """(the Job's pods, writes that adopt matching pods without an owner and release pods that no longer match)."""
     selector = _selector_of(job) or EVERYTHING
     owned = [p for p in view.by_owner(POD, uid(job)) if is_controlled_by(p, uid(job))]
     claimed = [p for p in owned if selector.matches(labels(p))]
@@ -169,7 +168,7 @@ def _disown(pod: Object, job: Object) -> Write:
 
 
 def _expire(job: Object, now: float) -> Decision:
-    """A finished Job goes, and its pods before it, when its time to live is over. Without one it stays."""
+    """Delete a finished Job (in the foreground) once ttlSecondsAfterFinished has passed; without one it stays."""
     ttl = dig(job, "spec.ttlSecondsAfterFinished")
     if ttl is None or is_deleting(job):
         return NOTHING
@@ -182,7 +181,7 @@ def _expire(job: Object, now: float) -> Decision:
 
 
 class JobPodRelease:
-    """Takes the finalizer off pods that no Job will count any more: their Job is gone, or finished."""
+    """Removes the finalizer from pods that no Job will count any more, because the Job is gone or finished."""
 
     name = "job-pod-release"
     kinds: tuple[Kind, ...] = (BATCH_JOB, POD)
@@ -203,7 +202,7 @@ class JobPodRelease:
         owner, owner_key = controller_of(pod), _owner_key(pod)
         if owner is not None:
             if owner_key is None:
-                return NOTHING  # of another kind, which has its own reasons
+                return NOTHING  # owned by another kind, which handles it
             job = view.get(BATCH_JOB, owner_key.namespace, owner_key.name)
             is_owner = job is not None and uid(job) == owner.get("uid")
             if job is not None and is_owner and not (is_finished(job) and is_ours(job)):
@@ -212,5 +211,5 @@ class JobPodRelease:
 
 
 def controllers(*, declares_gangs: bool = False) -> list[BatchJobController | JobPodRelease]:
-    """Those that run batch/v1 Jobs."""
+    """The controllers of batch/v1 Jobs."""
     return [BatchJobController(declares_gangs=declares_gangs), JobPodRelease()]

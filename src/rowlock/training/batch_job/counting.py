@@ -1,4 +1,4 @@
-"""The ends of pods become numbers of the Job's status, each exactly once; and the Job's own end, when all are counted. Pure."""
+"""Counts ended pods in the Job's status, each exactly once, and finishes the Job once all are counted. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rowlock.training.batch_job.pods import has_failed, index_of, is_preempted, 
 from rowlock.training.batch_job.policies import judge_failure
 
 MAX_UNCOUNTED = 500
-"""Pods that one look counts, so that a status stays small."""
+"""Maximum of pods that one reconcile counts, so that the status stays small."""
 
 
 def count_pods(look: Look, ending: Ending | None) -> None:
-    """Put what has ended into the status, and end the Job when nothing is left to count."""
+    """Add ended pods to the status, and finish the Job if there is an `ending` and nothing is left to count."""
     _add_released(look)
     is_complete = _count_new_ends(look, ending)
     if look.job.is_indexed:
@@ -32,7 +32,7 @@ def count_pods(look: Look, ending: Ending | None) -> None:
 
 
 def _add_released(look: Look) -> None:
-    """Pods of the status whose finalizer is off are counted now."""
+    """Add pods listed in the status to the counters once their finalizer is removed."""
     tracked = {uid(p) for p in look.pods if is_tracked(p)}
     for field, uids in look.uncounted.items():
         kept = [u for u in uids if u in tracked]
@@ -42,7 +42,7 @@ def _add_released(look: Look) -> None:
 
 
 def _count_new_ends(look: Look, ending: Ending | None) -> bool:
-    """False while finalizers are on their way off, or more is to be counted than one look does."""
+    """Add newly ended pods to the status. False if finalizers are still to be removed or pods are left for the next reconcile."""
     new_indexes: list[int] = []
     nothing_left = True
     for pod in sorted(look.pods, key=lambda p: -1 if (i := index_of(p, look.job)) is None else i):
@@ -65,8 +65,8 @@ def _count_new_ends(look: Look, ending: Ending | None) -> bool:
 
 
 def _may_release(look: Look, pod: Object, ending: Ending | None) -> bool:
-    """Whether nothing about the pod is awaited any more. The failed pod of an index stays until it is replaced: its
-    annotations say how often the index has failed."""
+    """Whether the pod's finalizer may be removed. The failed pod of an index is kept until it is replaced, because its annotations count
+    the index's failures."""
     if look.job.is_deleting or ending is not None or phase(pod) == "Succeeded" or is_preempted(pod):
         return True
     if not has_failed(pod, look.job):
@@ -77,7 +77,7 @@ def _may_release(look: Look, pod: Object, ending: Ending | None) -> bool:
 
 
 def _is_counted_failure(look: Look, pod: Object, ending: Ending | None) -> bool:
-    """Whether it goes into `failed`. When a Job fails, each pod that has not ended has failed with it."""
+    """Whether the pod counts as failed. When a Job fails, each pod that has not ended counts, too."""
     fails = has_failed(pod, look.job) or (ending is not None and not ending.is_success and not is_preempted(pod))
     if not fails or uid(pod) in look.uncounted["failed"]:
         return False

@@ -1,7 +1,7 @@
-"""How long a Job waits after failed pods before it makes the next: 10 s, doubled with each failure in a row, 10 minutes at most.
+"""The back-off of a Job after failed pods: 10 s, doubled with each consecutive failure, 10 minutes at most.
 
-What is remembered is which pods have failed since the last success, by uid, so that a pod that is looked at twice counts once.
-It is kept in memory alone: after a restart of the server the first failure waits 10 s again, as with Kubernetes' controller.
+Failed pods since the last success are remembered by uid, so that a pod that is seen twice counts once. They are kept only in memory: after
+a restart the first failure waits 10 s again, as with Kubernetes' controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FIRST_DELAY, MAX_DELAY = 10.0, 600.0  # seconds
 
 
 def remaining_delay(failures: int, last_failure: float, now: float) -> float:
-    """Seconds to wait after so many failures in a row, the last of them at `last_failure`."""
+    """Seconds left to wait at `now` after `failures` consecutive failures, the last of them at `last_failure`."""
     if failures == 0:
         return 0.0
     delay = FIRST_DELAY * 2.0 ** min(failures - 1, 10)
@@ -31,7 +31,7 @@ class FailureMemory:
     _seen: set[str] = field(default_factory=set)
 
     def note(self, succeeded: Iterable[Object], failed: Iterable[Object], present: Collection[str]) -> None:
-        """Take in pods that have ended and are not counted yet. `present` are the uids of all pods that there are."""
+        """Note ended pods that are not counted yet. `present`: the uids of all existing pods of the Job."""
         self._seen &= set(present)
         successes = {uid(p): finished_at(p) for p in succeeded if uid(p) not in self._seen}
         new_failures = {uid(p): finished_at(p) for p in failed if uid(p) not in self._seen}
@@ -43,5 +43,5 @@ class FailureMemory:
         self.failures |= new_failures
 
     def remaining_delay(self, now: float) -> float:
-        """Seconds until the next pod may be made."""
+        """Seconds until the next pod may be created."""
         return remaining_delay(len(self.failures), max(self.failures.values(), default=0.0), now)

@@ -1,7 +1,7 @@
-"""The gang of a Job whose pods need each other: its PodGroup, declared before its first pod. Pure.
+"""The PodGroup of a Job whose pods need each other, created before its first pod. Pure.
 
-An Indexed Job that runs all its indexes at once is one program in several pods (JAX, torchrun and MPI start so): all of them
-start or none. The pods of any other Job work for themselves, and each is placed alone.
+An Indexed Job that runs all its indexes at once is one distributed program (JAX, torchrun and MPI start so): all pods start or none. Pods
+of other Jobs are independent and placed one by one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KIND = JobKind(
 
 
 def runs_together(job: BatchJob) -> bool:
-    """Whether the Job is a gang. One that another controller has made is a part of something larger, which declares its own."""
+    """Whether the Job is a gang. A Job with a controller is part of a larger object, which declares its own gang."""
     return (
         job.is_indexed and job.parallelism > 1 and job.completions == job.parallelism and not controller_of(job.object)
     )
 
 
 def sync_gang(view: View, job: BatchJob) -> list[Write]:
-    """Make the PodGroup, or bring it up to date; nothing for a Job that is none, is suspended or is about to go."""
+    """Create or update the PodGroup; [] for a Job that is no gang, is suspended or is being deleted."""
     if not runs_together(job) or job.is_suspended or job.is_deleting:
         return []
     training_job = _as_training_job(job)
@@ -47,7 +47,7 @@ def sync_gang(view: View, job: BatchJob) -> list[Write]:
 
 
 def _as_training_job(job: BatchJob) -> Job:
-    """The Job in the shape in which gangs are declared for all kinds."""
+    """The Job as the `Job` type that `pod_group.py` expects."""
     replica = Replica("Worker", job.parallelism, "Never", job.template)
     policy = RunPolicy(deadline=job.deadline, ttl=job.ttl, suspend=job.is_suspended)
     spec: Object = dict(dig(job.object, "spec", {}))

@@ -1,4 +1,4 @@
-"""Sets of completion indexes, as a Job's status writes them: `0-2,5`. Intervals, because a Job may have two billion. Pure."""
+"""Sets of completion indexes in the format of a Job's status: `0-2,5`. Stored as intervals: a Job may have two billion. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Intervals (first, last), both inclusive, in order; no two of them touch."""
+    """Sorted intervals (first, last), both inclusive; adjacent ones are merged."""
 
     intervals: tuple[tuple[int, int], ...] = ()
 
@@ -31,7 +31,7 @@ class Indexes:
         return _join_touching(sorted(chain(self.intervals, other.intervals)))
 
     def __str__(self) -> str:
-        """Two neighbours stay a pair; three or more are a range."""
+        """The status format: two neighbours are written as `1,2`, three or more as a range."""
         parts = []
         for first, last in self.intervals:
             separator = "," if last == first + 1 else "-"
@@ -69,7 +69,7 @@ def of_numbers(numbers: Iterable[int]) -> Indexes:
 
 
 def parse(text: str, completions: int) -> Indexes:
-    """What a status or a rule says, cut at `completions`. Parts that are none are passed over: anybody may write a status."""
+    """Parse the indexes below `completions` in a status or rule. Malformed parts are skipped, because users may write a status."""
     found: list[tuple[int, int]] = []
     for part in text.split(","):
         match = _PART.fullmatch(part)
@@ -82,7 +82,7 @@ def parse(text: str, completions: int) -> Indexes:
 
 
 def format_problem(text: str, completions: int) -> tuple[int, str]:
-    """How many indexes a text names, and what is wrong with it in the API server's words ("" when nothing is)."""
+    """(number of indexes in a text, what is wrong with it in the API server's words, or "")."""
     total, previous = 0, -1
     for part in text.split(",") if text else ():
         limits = part.split("-")

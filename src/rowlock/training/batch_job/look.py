@@ -1,4 +1,4 @@
-"""What is seen of a Job when it is looked at, and what is decided so far: made for one look and thrown away."""
+"""The state of one reconcile of a Job: what was observed, and what is decided so far. Created for each reconcile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rowlock.training.batch_job.pods import (
 from rowlock.training.batch_job.policies import judge_failure
 
 DROPPED_ZEROS = ("active", "succeeded", "failed")
-"""Numbers of the status that are not written when they are 0."""
+"""Counters of the status that are omitted when they are 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class ObservedJob:
     pods: Sequence[Object] = ()
     memory: FailureMemory = field(default_factory=FailureMemory)
     had_refusal: bool = False
-    """The last look's pods were not all made: the status comes before the next attempt, so that it is told at all."""
+    """Some creates of the last reconcile were refused: now the status is written before the next attempt, so that it is written at all."""
 
 
 class Look:
-    """The Job's numbers as this look finds them, changed by what it decides."""
+    """One reconcile: the Job's observed counters, updated by the decisions made so far."""
 
     def __init__(self, observed: ObservedJob, now: float) -> None:
         job, pods = observed.job, list(observed.pods)
@@ -105,11 +105,11 @@ class Look:
     # ------------------------------------------------------------ what is decided
 
     def look_again(self, delay: float) -> None:
-        """Not later than in so many seconds."""
+        """Requeue the Job in at most `delay` seconds."""
         self._requeue_after = delay if self._requeue_after is None else min(delay, self._requeue_after)
 
     def wait(self, delay: float) -> None:
-        """No pod is made before so many seconds have passed. As long as none of them is ready, no pod is called active."""
+        """Create no pod for `delay` seconds. While no pod is ready, the status reports 0 active pods."""
         self.look_again(delay)
         self.active = self.active if self.ready else 0
 
@@ -117,14 +117,14 @@ class Look:
         self.start_time = timestamp(self.now)
 
     def record(self, level: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """An event that is told when the status is written."""
+        """Add an event, to be written after the status."""
         self._records.append(self._event(level, reason, message))
 
     def _event(self, level: Literal["Normal", "Warning"], reason: str, message: str) -> Record:
         return Record(self.job.object, level, reason, message, EVENT_SOURCE)
 
     def set_condition(self, type_: str, status: str, reason: str, message: str) -> bool:
-        """True when that is news. A condition that was never True is not said to be False."""
+        """Set a condition; True if that changes it. A condition that does not exist is not added with status False."""
         now = timestamp(self.now)
         new = {"type": type_, "status": status, "lastProbeTime": now, "lastTransitionTime": now}
         new |= {"reason": reason, "message": message}
@@ -139,17 +139,17 @@ class Look:
         return status != "False"
 
     def create(self, pod: Object) -> None:
-        """Make a pod; it counts as active when it is made."""
+        """Create a pod, which counts as active."""
         failure = self._event("Warning", "FailedCreate", "Error creating: {error}")
         self._creates.append(Create(POD, pod, (failure,)))
 
     def delete_active_pods(self) -> None:
-        """The Job ends: they are counted by what becomes of them."""
+        """Delete the active pods because the Job ends; each is still counted by how it ends."""
         for pod in self.active_pods:
             self._delete(pod)
 
     def remove_pods(self, pods: Sequence[Object]) -> None:
-        """Without counting them: there are too many, or the Job is suspended."""
+        """Delete pods without counting them, because there are too many or the Job is suspended."""
         self._acts += [release_pod(pod) for pod in pods if is_tracked(pod)]
         for pod in pods:
             self._delete(pod)
@@ -163,12 +163,12 @@ class Look:
         self.terminating += 1
 
     def release(self, pod: Object) -> None:
-        """Its end is in the status, or does not matter: the finalizer goes when the status is written."""
+        """Remove the pod's finalizer after the status is written: its end is in the status, or does not count."""
         self._releases.append(release_pod(pod))
 
     def decision(self) -> Decision:
-        """Pods first, then the status, then the finalizers of pods whose end the status now has. A pod that is refused ends the
-        turn: where that has happened, new pods come last."""
+        """The writes: pods, then the status, then the finalizers of pods that the status now has. A refused create stops the remaining
+        writes, so if that happened before, creates come last."""
         created_event = self._event("Normal", "SuccessfulCreate", "Created pod: {name}")
         creates: list[Write] = [write for create in self._creates for write in (create, created_event)]
         if not self._had_refusal:

@@ -1,4 +1,4 @@
-"""The right number of pods: as many as may run, no more than are still wanted, none while the Job is suspended. Pure."""
+"""Keeps the right number of pods: up to the parallelism, no more than are still wanted, none while suspended. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rowlock.training.batch_job.pods import finished_at, index_failures, index_o
 from rowlock.training.batch_job.template import build_pod
 
 MAX_PODS_PER_LOOK = 500
-"""Pods that one look makes or removes; the next look goes on."""
+"""Maximum of pods that one reconcile creates or removes; the next one continues."""
 
 
 def manage_pods(look: Look) -> None:
-    """Remove what is too much, or make what is missing: never both in one look."""
+    """Remove surplus pods or create missing ones, never both in one reconcile."""
     job = look.job
     if job.is_suspended:
         look.remove_pods(look.active_pods)
@@ -30,7 +30,7 @@ def manage_pods(look: Look) -> None:
 
 
 def _wanted_pods(look: Look) -> int:
-    """A work queue that has seen a success gets no new pods: the others end by themselves."""
+    """The wanted number of active pods. A work queue gets no new pods after the first success: the others end by themselves."""
     job = look.job
     if job.completions is None:
         return look.active if look.succeeded else job.parallelism
@@ -60,7 +60,7 @@ def _make_pods(look: Look, count: int) -> None:
 
 
 def _missing_indexes(look: Look, count: int) -> list[int]:
-    """The lowest ones that neither run nor have ended."""
+    """The lowest `count` indexes that neither run nor have ended."""
     job = look.job
     held = [p for p in look.pods if is_terminating(p)] if job.replaces_only_failed else []
     numbers = (index for p in (*look.active_pods, *held) if (index := index_of(p, job)) is not None)
@@ -71,7 +71,7 @@ def _missing_indexes(look: Look, count: int) -> list[int]:
 
 
 def _index_delay(look: Look, index: int) -> float:
-    """Seconds until the failed pod of an index may be replaced; 0 where failures are not limited by index."""
+    """Seconds until the failed pod of an index may be replaced; 0 if there is none, or failures are not limited per index."""
     failed = look.delayed_pods.get(index)
     if failed is None:
         return 0.0

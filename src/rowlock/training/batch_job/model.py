@@ -1,4 +1,4 @@
-"""What the Job controller reads of a batch/v1 Job, typed; names and reasons that others read. Pure."""
+"""What the Job controller reads of a batch/v1 Job, typed; and public names of labels, conditions and reasons. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rowlock.training.batch_job import indexes
 from rowlock.training.batch_job.indexes import Indexes
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
-"""On each pod of a Job until its end is in the Job's status: a pod that is deleted earlier is counted all the same."""
+"""Finalizer of a Job's pods until they are counted in the Job's status, so that deleted pods are counted, too."""
 CONTROLLER_UID_LABEL = "batch.kubernetes.io/controller-uid"
 JOB_NAME_LABEL = "batch.kubernetes.io/job-name"
 INDEX_KEY = "batch.kubernetes.io/job-completion-index"
-"""Annotation and label of a pod of an Indexed Job."""
+"""Annotation and label with the index of a pod of an Indexed Job."""
 FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
 MANAGED_BY_US = "kubernetes.io/job-controller"
@@ -30,7 +30,7 @@ FAILURE_TARGET, SUCCESS_CRITERIA_MET = "FailureTarget", "SuccessCriteriaMet"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a Job ends: `type` is SuccessCriteriaMet or FailureTarget, which become Complete and Failed when its pods are gone."""
+    """How a Job ends. `type`: SuccessCriteriaMet or FailureTarget, which become Complete and Failed once its pods have ended."""
 
     type: str
     reason: str
@@ -52,7 +52,7 @@ class BatchJob:
     object: Object
     parallelism: int
     completions: int | None
-    """None: a work queue, which is done when its pods have ended and one has succeeded."""
+    """None: a work queue, which is complete when all its pods have ended and at least one has succeeded."""
     is_indexed: bool
     backoff_limit: int
     limit_per_index: int | None
@@ -61,7 +61,7 @@ class BatchJob:
     ttl: int | None
     is_suspended: bool
     replaces_only_failed: bool
-    """A pod that is terminating is awaited before it is counted and replaced."""
+    """Terminating pods are counted and replaced only once they have ended."""
     failure_rules: Sequence[Object] | None
     success_rules: Sequence[Object]
     status: Object = field(default_factory=dict)
@@ -91,11 +91,11 @@ class BatchJob:
         return bool(dig(self.object, "spec.template.spec.restartPolicy") == "OnFailure")
 
     def indexes_of(self, field_name: str) -> Indexes:
-        """`completedIndexes` or `failedIndexes` of the status."""
+        """The indexes in `completedIndexes` or `failedIndexes` of the status."""
         return indexes.parse(str(self.status.get(field_name) or ""), self.completions or 0)
 
     def ending_so_far(self) -> Ending | None:
-        """The ending that an earlier look has decided: it stays."""
+        """The ending that an earlier reconcile decided, which is final; None if there is none."""
         for type_ in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
             found = condition(self.object, type_)
             if found is not None and found.get("status") == "True":
@@ -104,7 +104,7 @@ class BatchJob:
 
 
 def parse_batch_job(job: Object) -> BatchJob:
-    """A stored Job."""
+    """Parse a stored Job."""
     spec: dict[str, Any] = job.get("spec") or {}
     failure_policy = spec.get("podFailurePolicy")
     return BatchJob(
@@ -126,10 +126,10 @@ def parse_batch_job(job: Object) -> BatchJob:
 
 
 def is_finished(job: Object) -> bool:
-    """Whether a Job is Complete or Failed: nothing of it changes any more."""
+    """Whether a Job is Complete or Failed, both of which are final."""
     return is_condition_true(job, COMPLETE) or is_condition_true(job, FAILED)
 
 
 def is_ours(job: Object) -> bool:
-    """Whether this controller runs the Job; another one is named in `spec.managedBy`."""
+    """Whether this controller runs the Job, unless `spec.managedBy` names another one."""
     return bool(dig(job, "spec.managedBy", MANAGED_BY_US) == MANAGED_BY_US)

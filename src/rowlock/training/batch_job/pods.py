@@ -1,4 +1,4 @@
-"""What a pod says to the Job that owns it: has it failed, which index is it, when did it end. Pure."""
+"""Questions about a Job's pod: whether it has failed, its index, when it ended. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_over(pod: Object) -> bool:
 
 
 def is_active(pod: Object) -> bool:
-    """Neither over nor on its way out; one that waits for a node or an image is active, too."""
+    """Whether the pod has neither ended nor is being deleted; a pending pod is active, too."""
     return not is_over(pod) and not is_deleting(pod)
 
 
@@ -47,37 +47,38 @@ def is_ready(pod: Object) -> bool:
 
 
 def is_tracked(pod: Object) -> bool:
-    """Whether its end is still to be counted."""
+    """Whether the pod has the tracking finalizer, so its end is still to be counted."""
     return TRACKING_FINALIZER in (meta(pod).get("finalizers") or ())
 
 
 def is_preempted(pod: Object) -> bool:
-    """Whether the scheduler has taken it back: it has neither failed nor succeeded, its room went to somebody else."""
+    """Whether the scheduler evicted the pod for another gang; it then counts neither as failed nor as succeeded."""
     disruption = condition(pod, "DisruptionTarget") if is_deleting(pod) else None
     return bool(disruption and disruption.get("status") == "True" and disruption.get("reason") == PREEMPTION_REASON)
 
 
 def has_failed(pod: Object, job: BatchJob) -> bool:
-    """A deleted pod has failed unless the Job waits for what becomes of it: one that nobody runs would never end."""
+    """Whether the pod counts as failed. A terminating pod does, unless the Job replaces only failed pods: a pod without a kubelet would
+    never end."""
     if phase(pod) == "Failed":
         return not is_preempted(pod)
     return is_terminating(pod) and not job.replaces_only_failed and not is_preempted(pod)
 
 
 def index_of(pod: Object, job: BatchJob) -> int | None:
-    """Its completion index; None for none, and for one that the Job does not have."""
+    """The pod's completion index; None if it is absent or not below the Job's completions."""
     text = annotations_of(pod).get(INDEX_KEY, "")
     index = int(text) if is_digits(text) else -1
     return index if 0 <= index < (job.completions or 0) else None
 
 
 def counts_for(pod: Object, job: BatchJob) -> bool:
-    """Whether its end matters: in an Indexed Job that of a valid index."""
+    """Whether the pod's end counts: in an Indexed Job only with a valid index."""
     return not job.is_indexed or index_of(pod, job) is not None
 
 
 def index_failures(pod: Object) -> tuple[int, int]:
-    """How often its index had failed before it, counted and ignored failures."""
+    """(counted, ignored) failures of the pod's index before this pod."""
     counted, ignored = (
         int(text) if is_digits(text) else 0
         for text in (annotations_of(pod).get(key, "0") for key in (FAILURES_ANNOTATION, IGNORED_FAILURES_ANNOTATION))
@@ -95,7 +96,8 @@ def restart_count(pod: Object) -> int:
 
 
 def finished_at(pod: Object) -> float:
-    """When it ended: as its containers say, else since when it is not ready, else when its deletion was asked for."""
+    """When the pod ended (seconds since the epoch): by its containers, else since when it is not ready, else when its deletion was
+    requested."""
     ends = [dig(c, "state.terminated.finishedAt") for c in dig(pod, "status.containerStatuses") or ()]
     if ends and all(ends):
         return max(map(seconds, ends))
@@ -108,7 +110,7 @@ def finished_at(pod: Object) -> float:
 
 
 def removal_order(pod: Object) -> tuple[Any, ...]:
-    """Sorts pods by how little is lost with them: without a node, not running, not ready, ready for a short time, young."""
+    """A sort key: pods whose removal loses least come first (without a node, not running, not ready, ready for a short time, young)."""
     ready_since = seconds((condition(pod, "Ready") or {}).get("lastTransitionTime")) if is_ready(pod) else 0.0
     return (
         bool(dig(pod, "spec.nodeName")),
@@ -121,7 +123,7 @@ def removal_order(pod: Object) -> tuple[Any, ...]:
 
 
 def surplus(pods: Iterable[Object], job: BatchJob, at_least: int) -> list[Object]:
-    """Active pods to remove: those of no valid index and all but the oldest of an index, and as many more as are too many."""
+    """Active pods to remove: those without a valid index, duplicates of an index, and others until there are `at_least` so many."""
     removed: list[Object] = []
     kept: list[Object] = []
     if job.is_indexed:

@@ -1,4 +1,4 @@
-"""podFailurePolicy and successPolicy: what a failed pod means to its Job, and which successes are enough. Pure."""
+"""podFailurePolicy and successPolicy: how a failed pod affects its Job, and which successes are enough. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rowlock.training.batch_job.model import SUCCESS_CRITERIA_MET, BatchJob, End
 
 @dataclass(frozen=True, slots=True)
 class FailureVerdict:
-    """What a failed pod counts as; `message` says why the whole Job fails, "" while it does not."""
+    """How a failed pod counts. `message`: why the whole Job fails; "" if it does not."""
 
     is_counted: bool = True
     fails_index: bool = False
@@ -23,7 +23,7 @@ class FailureVerdict:
 
 
 def judge_failure(pod: Object, rules: Sequence[Object] | None) -> FailureVerdict:
-    """By the first rule that matches; without one a failure is a failure."""
+    """Judge a failed pod by the first matching rule; without one it counts as failed."""
     for number, rule in enumerate(rules or ()):
         cause = _matching_cause(pod, rule)
         if not cause:
@@ -53,14 +53,14 @@ def _matching_cause(pod: Object, rule: Object) -> str:
 
 
 def _matches_code(requirement: Object, container: str, code: int) -> bool:
-    """Only a failure matches, also with NotIn."""
+    """Whether a container's exit code matches. Code 0 never matches, even with NotIn."""
     if code == 0 or requirement.get("containerName") not in (None, container):
         return False
     return (code in (requirement.get("values") or ())) == (requirement.get("operator") == "In")
 
 
 def success_ending(job: BatchJob, succeeded: Indexes) -> Ending | None:
-    """The ending by the first rule that these indexes satisfy."""
+    """The ending by the first success rule that these indexes satisfy; None if there is none."""
     for number, rule in enumerate(job.success_rules if succeeded else ()):
         text, count = rule.get("succeededIndexes"), rule.get("succeededCount")
         if text is not None:

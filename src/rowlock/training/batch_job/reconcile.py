@@ -1,8 +1,8 @@
-"""One look at one Job: which pods to make and to remove, whether it ends, and what its status says.
+"""One reconcile of one Job: which pods to create and remove, whether the Job ends, and its status.
 
-Failures are judged first, then the success policy, then plain completion; an ending that was decided stays. A pod's end is
-counted in two steps, so that a crash between them neither loses it nor counts it twice: its uid goes into the status, its
-finalizer goes, and the next look, which no longer finds the finalizer, adds it to the number. Pure.
+Failures are judged first, then the success policy, then plain completion; an ending is final. A pod's end is counted in two steps, so that
+a crash between them neither loses it nor counts it twice: first its uid is added to the status and its finalizer removed; the next
+reconcile, which no longer finds the finalizer, increments the counter. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPLETED = Ending(SUCCESS_CRITERIA_MET, "CompletionsReached", "Reached expecte
 
 
 def reconcile(observed: ObservedJob, now: float) -> Decision:
-    """What to do about a Job that is not finished."""
+    """The writes for a Job that is not finished, and when to look at it again."""
     look = Look(observed, now)
     ending = _decide_ending(look)
     if ending is not None:
@@ -32,13 +32,13 @@ def reconcile(observed: ObservedJob, now: float) -> Decision:
         if ending is None and not look.job.is_deleting:
             _note_suspension(look)
     if ending is not None and look.start_time is None:
-        look.restart_clock()  # it was suspended before its start was written, and the API refuses an end without a start
+        look.restart_clock()  # suspended before it got a startTime, and the API refuses an end without one
     counting.count_pods(look, ending)
     return look.decision()
 
 
 def _decide_ending(look: Look) -> Ending | None:
-    """An ending before enough pods have succeeded."""
+    """An ending other than plain completion, or None."""
     job = look.job
     return (
         job.ending_so_far()
@@ -72,7 +72,7 @@ def _failure_by_limit(look: Look) -> Ending | None:
 
 
 def _is_past_restarts(pods: list[Object], look: Look) -> bool:
-    """Restarts in place count against the limit while the pods live: the limit's own number of them ends the Job."""
+    """Whether container restarts of live pods have reached the backoffLimit (restartPolicy OnFailure)."""
     if not look.job.restarts_in_place:
         return False
     restarts = sum(restart_count(p) for p in pods if (phase(p) or "Pending") in ("Running", "Pending"))
@@ -80,7 +80,7 @@ def _is_past_restarts(pods: list[Object], look: Look) -> bool:
 
 
 def _failure_by_index(look: Look) -> Ending | None:
-    """FailedIndexes comes only when every index has ended."""
+    """A failure by index: too many failed indexes, or some failed once all indexes have ended."""
     job, failed = look.job, look.failed_indexes
     if failed is None:
         return None
@@ -101,7 +101,7 @@ def _completion(look: Look) -> Ending | None:
 
 
 def _note_suspension(look: Look) -> None:
-    """Resumed is only said of a Job that was suspended; its time begins anew then."""
+    """Update the condition Suspended. A resumed Job gets a new startTime."""
     if look.job.is_suspended:
         if look.set_condition(SUSPENDED, "True", "JobSuspended", "Job suspended"):
             look.record("Normal", "Suspended", "Job suspended")

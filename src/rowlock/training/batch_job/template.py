@@ -1,4 +1,4 @@
-"""The pods that a Job makes: its template with an owner, the finalizer that keeps them until they are counted, and an index. Pure."""
+"""The pods that a Job creates: its template with an owner, the tracking finalizer, and an index. Pure."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rowlock.training.batch_job.policies import judge_failure
 from rowlock.training.pod_group import PREEMPTIBILITY_LABEL, PRIORITY_LABEL, QUEUE_LABELS
 
 SCHEDULING_LABELS = (*QUEUE_LABELS, PRIORITY_LABEL, PREEMPTIBILITY_LABEL)
-"""Labels of a Job that speak to the scheduler: a pod that is placed alone brings them along."""
+"""Labels of a Job that the scheduler reads; they are copied to its pods, which may be scheduled one by one."""
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _PREFIX_LENGTH = 58
-"""Characters of a pod's name before its five random ones."""
+"""Maximum length of a pod's name before its five random characters."""
 
 
 def build_pod(job: BatchJob, index: int | None = None, replaced: Object | None = None) -> Object:
-    """A pod to be created, of an index in an Indexed Job. `replaced` is the failed pod of that index, which its failures are read of
-    where the Job limits them by index."""
+    """A pod to create, for `index` in an Indexed Job. `replaced`: the failed pod of that index, from which the failure counts continue if
+    the Job limits them per index."""
     template = job.template
     template_meta, spec = template.get("metadata") or {}, dict(template.get("spec") or {})
     labels, annotations = (dict(template_meta.get(key) or {}) for key in ("labels", "annotations"))
@@ -53,7 +53,7 @@ def build_pod(job: BatchJob, index: int | None = None, replaced: Object | None =
 
 
 def _with_index_variable(container: Object) -> Object:
-    """Behind all others, and not where the container sets it itself."""
+    """Append the index variable, unless the container sets it itself."""
     own = container.get("env") or []
     if any(variable.get("name") == INDEX_VARIABLE for variable in own):
         return container

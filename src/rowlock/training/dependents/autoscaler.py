@@ -1,4 +1,4 @@
-"""The HorizontalPodAutoscaler of an elastic PyTorchJob with metrics: kept equal to the policy, gone while suspended."""
+"""The HorizontalPodAutoscaler of an elastic PyTorchJob with metrics: kept equal to the policy, deleted while suspended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def sync_autoscaler(context: ReconcileContext) -> None:
-    """Make, correct or remove it. A policy without metrics leaves an old one alone."""
+    """Create, update or delete the autoscaler. A policy without metrics leaves an existing one alone."""
     job = context.job
     if not (job.spec.get("elasticPolicy") or {}).get("metrics"):
         return

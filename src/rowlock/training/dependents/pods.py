@@ -7,7 +7,7 @@ from rowlock.training.model import ROLE_LABEL, Env, Rank
 
 
 def pod_of(rank: Rank) -> Object:
-    """The Pod of a rank in a job whose framework has the usual pods."""
+    """The Pod of a rank, for frameworks without pods of their own form."""
     framework = rank.job.framework
     template = rank.replica.template
     spec = dict(template.get("spec") or {})
@@ -22,7 +22,7 @@ def pod_of(rank: Rank) -> Object:
 
 
 def build_pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Object:
-    """A Pod object with what every pod of a job has. The template's metadata is kept; our labels win."""
+    """A Pod with the metadata common to all pods of a job. The template's labels are kept; ours take precedence."""
     job, template_metadata = rank.job, rank.replica.template.get("metadata") or {}
     metadata: Object = {
         "name": name,
@@ -35,7 +35,8 @@ def build_pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Ob
 
 
 def with_env(containers: list[Object], env: Env, container_name: str = "") -> list[Object]:
-    """The containers with `env` after the user's own entries, so that it wins; or only the first one named `container_name`."""
+    """The containers with `env` appended, so that it overrides the user's entries. With `container_name` only the first one of that
+    name."""
     if not env:
         return containers
     indexes = (

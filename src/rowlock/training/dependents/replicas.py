@@ -1,7 +1,7 @@
-"""Pods wanted against pods seen, for one replica type: make what is missing, remove what is too much, count.
+"""Reconciles the pods of one replica type: creates missing ones, deletes surplus ones, and counts.
 
-A slot is a number within the type. One failure touches one pod: peers are never restarted. What is counted is what
-was seen when the look began, so a pod that is removed for a restart now still counts as failed.
+A slot is an index within the type. A failure affects one pod: peers are never restarted. Pods are counted as they were when the reconcile
+began, so a pod that is now deleted for a restart still counts as failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ObjectsByIndex = dict[int, list[Object]]
 
 
 def group_by_index(items: list[Object]) -> ObjectsByIndex:
-    """Objects by their number; those without a usable one are nobody's."""
+    """Objects by their index label; those without a valid one are dropped."""
     by_index: ObjectsByIndex = {}
     for item in items:
         text = labels(item).get(INDEX_LABEL, "")
@@ -27,12 +27,12 @@ def group_by_index(items: list[Object]) -> ObjectsByIndex:
 
 
 def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
-    """How many slots are looked at. The operator never looks at fewer than one."""
+    """Number of slots to reconcile. The operator itself always uses at least one, unless `no_phantoms`."""
     return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
 
 
 def sync_pods(context: ReconcileContext, replica: Replica, pods: list[Object]) -> None:
-    """Reconcile the pods of one type; `pods` are those with its label."""
+    """Reconcile the pods of one type. `pods`: the pods with its label."""
     context.reset_counts(replica)
     pods_by_index = group_by_index(pods)
     for index in range(slot_count(pods_by_index, replica, context.parity.no_phantoms)):
@@ -52,14 +52,14 @@ def _create_pod(context: ReconcileContext, rank: Rank) -> None:
 
 
 def warn_restart_policy(context: ReconcileContext, replica: Replica, reason: str) -> None:
-    """Say that a restart policy of the template itself counts for nothing. (MPIJob's reason is spelled otherwise.)"""
+    """Write an event that the template's own restartPolicy is ignored. (MPIJob's reason is spelled differently.)"""
     if (replica.template.get("spec") or {}).get("restartPolicy"):
         text = "Restart policy in pod template will be overwritten by restart policy in replica spec"
         context.record_event("Warning", reason, text)
 
 
 def exit_code(pod: Object, container: str) -> int | None:
-    """The exit code of the container of that name; None while it has none."""
+    """The exit code of the container of that name; None if it has not terminated."""
     for status in (pod.get("status") or {}).get("containerStatuses") or ():
         terminated = (status.get("state") or {}).get("terminated")
         if status.get("name") == container and terminated is not None:
@@ -77,7 +77,7 @@ def _observe_pod(context: ReconcileContext, replica: Replica, pod: Object) -> No
 
 
 def count_pod(counts: dict[str, int], pod: Object) -> None:
-    """Count one pod. A running pod that is being deleted counts as failed already."""
+    """Count one pod by its phase. A running pod that is being deleted already counts as failed."""
     pod_phase = phase(pod)
     if pod_phase == "Running":
         counts["failed" if is_deleting(pod) else "active"] += 1

@@ -1,4 +1,4 @@
-"""One headless Service per rank, under the pod's name: that is how ranks find each other."""
+"""One headless Service per rank, under the pod's name, by which ranks find each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def service_of(rank: Rank) -> Object:
-    """The Service of a rank: all ports of its main container, names taken once."""
+    """The Service of a rank, with all ports of its main container, each name once."""
     ports: dict[str, Object] = {}
     for item in rank.job.main_container(rank.type).get("ports") or ():
         port_name = str(item.get("name") or "")
@@ -29,7 +29,7 @@ def service_of(rank: Rank) -> Object:
 
 
 def sync_services(context: ReconcileContext, replica: Replica, services: list[Object]) -> None:
-    """Make the missing ones, remove those beyond the number of replicas."""
+    """Create missing Services, and delete those beyond the number of replicas."""
     services_by_index = group_by_index(services)
     for index in range(slot_count(services_by_index, replica, context.parity.no_phantoms)):
         existing = services_by_index.get(index, [])
@@ -41,7 +41,7 @@ def sync_services(context: ReconcileContext, replica: Replica, services: list[Ob
 
 
 def adopt_services(context: ReconcileContext) -> None:
-    """Services with the job's labels and no owner become its own (TFJob); their ports and selector stay as they are."""
+    """Make the job the owner of Services with its labels and no controller (TFJob); their ports and selector stay unchanged."""
     for service in context.observed.services:
         if controller_of(service) is None and not is_deleting(service):
             owners = [*(service["metadata"].get("ownerReferences") or ()), owner_reference(context.job.object)]

@@ -1,4 +1,4 @@
-"""What a batch/v1 Job gets when it is made: labels of its own on its pods, and the selector that finds them. Pure."""
+"""What a batch/v1 Job gets at creation: unique labels for its pods, and the selector that matches them. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 
 def with_generated_selector(job: Object) -> Object:
-    """The Job with its selector, unless it brings its own. Labels of the client's stay: validation judges them."""
+    """The Job with a generated selector, unless manualSelector is set. Labels set by the client stay; validation checks them."""
     if dig(job, "spec.manualSelector", False):
         return job
     template_labels = {**generated_labels(job), **(dig(job, "spec.template.metadata.labels") or {})}
@@ -20,8 +20,8 @@ def with_generated_selector(job: Object) -> Object:
 
 
 def with_template_labels(job: Object, submitted: Object) -> Object:
-    """A Job that was `submitted` without labels has those of its pods. A real server says so when it reads the Job again: they are
-    not validated as the Job's own."""
+    """Give a Job that was `submitted` without labels those of its pod template. A real server adds them when it reads the stored Job, so
+    they are not validated as the Job's own."""
     template_labels = dig(job, "spec.template.metadata.labels")
     return (
         job if labels(submitted) or not template_labels else with_field(job, "metadata.labels", dict(template_labels))

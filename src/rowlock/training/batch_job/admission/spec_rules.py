@@ -1,6 +1,6 @@
 """The rules of batch/v1 Jobs that compare fields: modes, limits, policies, selectors. Pure.
 
-Causes name fields relative to what a rule is given. Rules of single fields are rows of `apiserver/validation/rules.txt`.
+Field paths in causes are relative to a rule's argument. Rules of single fields are rows of `apiserver/validation/rules.txt`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from rowlock.training.batch_job.admission.selector import generated_labels
 from rowlock.training.batch_job.indexes import format_problem
 
 Show = Callable[[str, dict[str, Any]], Any]
-"""A struct of batch/v1 by its type's name as refusals show it: with the fields of Go."""
+"""(name of a batch/v1 type, value) → the value as error messages show it, with Go's fields."""
 INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 _MAX_PARALLELISM = _MAX_FAILED_INDEXES = _MANY_COMPLETIONS = 100_000
 _MAX_OF_MANY = 10_000
-"""Of pods at once, and of failed indexes, in a Job with many completions."""
+"""Maximum of parallel pods, and of failed indexes, in a Job with more than `_MANY_COMPLETIONS`."""
 _MAX_RULES, _MAX_EXIT_CODES, _MAX_CONDITIONS = 20, 255, 20
 _MAX_INDEXES_TEXT, _MAX_MANAGER = 64 * 1024, 63
 _HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def omitted_value(field: str, why: str) -> Cause:
-    """An invalid value that is not repeated."""
+    """An error about an invalid value that is not shown."""
     return Cause("FieldValueInvalid", f"Invalid value: {why}", field)
 
 
@@ -50,7 +50,7 @@ def _too_many(field: str, count: int, limit: int) -> Cause:
 
 
 def job_labels(job: dict[str, Any]) -> Causes:
-    """A generated selector, and the labels that belong to it, are as they were made."""
+    """A generated selector and its labels must be unchanged."""
     selector = objects.dig(job, "spec.selector")
     if objects.dig(job, "spec.manualSelector", False) or selector is None:
         return
@@ -68,7 +68,7 @@ def job_labels(job: dict[str, Any]) -> Causes:
 
 
 def _sorted_selector(selector: dict[str, Any]) -> dict[str, Any]:
-    """As Go writes it: keys of maps in order."""
+    """The selector as Go prints it, with sorted map keys."""
     return {k: dict(sorted(v.items())) if k == "matchLabels" else v for k, v in selector.items()}
 
 
@@ -83,7 +83,7 @@ def job_hostnames(job: dict[str, Any]) -> Causes:
 
 
 def job_modes(spec: dict[str, Any]) -> Causes:
-    """What goes with which completion mode."""
+    """Fields that depend on the completion mode."""
     mode, per_index, max_failed = (spec.get(k) for k in ("completionMode", "backoffLimitPerIndex", "maxFailedIndexes"))
     if max_failed is not None and per_index is None:
         yield required_value(".backoffLimitPerIndex", "when maxFailedIndexes is specified")
@@ -180,7 +180,7 @@ def _failure_rule_causes(spec: dict[str, Any], entry: dict[str, Any], at: str) -
 
 
 def _go_list(values: Iterable[str]) -> str:
-    """As Go prints a list of texts."""
+    """A list of strings as Go prints it."""
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 
 
@@ -263,7 +263,7 @@ def _success_rule_causes(completions: int, entry: dict[str, Any], at: str) -> Ca
 
 
 def job_template(spec: dict[str, Any]) -> Causes:
-    """What a Job asks of its pods beyond what pods are asked."""
+    """Rules for a Job's pod template in addition to those for pods."""
     pod = objects.dig(spec, "template.spec", {})
     policy, field = pod.get("restartPolicy") or "", ".template.spec.restartPolicy"
     if pod.get("ephemeralContainers"):
@@ -277,7 +277,7 @@ def job_template(spec: dict[str, Any]) -> Causes:
 
 
 def job_selector(spec: dict[str, Any]) -> Causes:
-    """A Job finds the pods that it makes. No selector at all finds none."""
+    """The selector must match the template's labels; a missing selector matches nothing."""
     selector = spec.get("selector")
     matcher = from_label_selector(selector) if selector is not None else None
     template_labels = objects.dig(spec, "template.metadata.labels")
@@ -287,7 +287,7 @@ def job_selector(spec: dict[str, Any]) -> Causes:
 
 
 def job_name_warnings(job: dict[str, Any]) -> Causes:
-    """A warning of a name that cannot be a hostname."""
+    """A warning about a name that is not a valid hostname."""
     if problems := dns_label_problems(objects.name(job)):
         why = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
         yield Cause("", f"{why}: [{' '.join(problems)}]", "metadata.name")

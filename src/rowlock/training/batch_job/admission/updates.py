@@ -1,4 +1,4 @@
-"""What may not change of a batch/v1 Job, and what its status may not say. Pure."""
+"""Which changes of a batch/v1 Job, and which values of its status, are refused. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FREE_WHILE_SUSPENDED = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def job_update_causes(old: Object, new: Object, show: Show) -> Causes:
-    """Most of a Job is for ever; parallelism, limits and suspension are not."""
+    """Errors of an update: most fields of a Job are immutable, except parallelism, limits and suspension."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _completions_causes(before.get("completions"), after)
     yield from _fixed_causes("selector", before, after)
@@ -56,7 +56,7 @@ def _completions_causes(before: int | None, after: dict[str, Any]) -> Causes:
 
 
 def _template_to_keep(old: Object, new_template: dict[str, Any]) -> dict[str, Any]:
-    """The template as it must stay: where its pods may go is free while the Job waits for its first start."""
+    """The template that the update must keep. Placement fields, labels and annotations may change until the Job first starts."""
     kept = objects.dig(old, "spec.template", {})
     if not objects.dig(old, "spec.suspend", False) or objects.dig(old, "status.startTime"):
         return dict(kept)
@@ -81,7 +81,7 @@ def _with_value(fields: dict[str, Any], field: str, value: Any) -> dict[str, Any
 
 
 def job_status_causes(old: Object, new: Object, show: Show) -> Causes:
-    """Of a status that is written: rules apply to what changes, so that a wrong status can be mended in steps."""
+    """Errors of a status update. Most rules apply only to changed fields, so that a wrong status can be repaired in steps."""
     yield from _number_causes(new.get("status") or {})
     yield from _ending_causes(old, new)
     yield from _finished_causes(old, new, show)
@@ -196,7 +196,7 @@ def _index_causes(old: Object, new: Object) -> Causes:
 
 
 def _transition_causes(old: Object, new: Object) -> Causes:
-    """What does not go back."""
+    """Changes of the status that cannot be reverted."""
     before, after, spec = old.get("status") or {}, new.get("status") or {}, new.get("spec") or {}
     for ending in ("Failed", "Complete", "FailureTarget"):
         if is_condition_true(old, ending) and not is_condition_true(new, ending):
