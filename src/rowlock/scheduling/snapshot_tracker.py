@@ -23,8 +23,7 @@ from rowlock.scheduling.volume_topology import STORAGE_CLASS, VOLUME_KINDS, Volu
 KINDS: tuple[Kind, ...] = (POD, POD_GROUP, NODE, QUEUE, NAMESPACE, PRIORITY_CLASS)
 RESCAN_INTERVAL = 30.0
 ABSORBED_CHANGES = 64
-"""Number of noted changes from which they are applied before a decision; also the number of objects or changes between two checks of the
-stopwatch."""
+"""From so many noted changes `absorb` applies them; also the number of changes or objects per step between stopwatch checks."""
 GANGS_PER_SLICE = 256
 """Maximum of gangs that are rebuilt in one slice: a change of a namespace, priority class or storage class may concern all of them."""
 SLICE_S = 0.005
@@ -100,8 +99,7 @@ class SnapshotTracker:
             self.changed_keys[changed] = max(change.revision, self.changed_keys.get(changed, 0))
 
     def sync(self, view: View, now: float) -> bool:
-        """Bring the session one slice closer to the view; sets `is_behind` if more is left. False if nothing relevant to the planner has
-        changed."""
+        """Bring the session one slice closer to the view; sets `is_behind` if more is left. False if nothing relevant changed."""
         has_gap = not self.changed_keys and view.revision != self.revision
         if view is not self.view or view.revision < self.revision:
             self._reset()
@@ -138,8 +136,7 @@ class SnapshotTracker:
                 return
 
     def _take_in(self, view: View) -> tuple[bool, bool]:
-        """Apply a slice of the noted changes, and rebuild a slice of gangs. Returns (whether anything relevant changed, whether noted
-        changes are left)."""
+        """Apply noted changes and rebuild gangs, a slice of each. Returns (whether anything relevant changed, whether notes are left)."""
         until = self.stopwatch() + SLICE_S
         nodes_changed = queues_changed = has_more = False
         while noted := list(
@@ -370,8 +367,7 @@ class SnapshotTracker:
         return task
 
     def _waits_for_group(self, pod: Object) -> bool:
-        """Whether the pod waits for its PodGroup: without it an unbound pod of a gang is not schedulable; a bound one still holds
-        resources."""
+        """Whether the pod waits for its PodGroup: without it an unbound pod of a gang is not schedulable; a bound one still counts."""
         needs_group = from_objects.is_kubeflow_pod(pod) or bool(from_objects.pod_group_name(pod))
         return needs_group and from_objects.pod_status(pod) in (Status.PENDING, Status.GATED)
 

@@ -1,8 +1,8 @@
-"""The life of a job, the same for every framework: `reconcile(framework, seen, now) -> Decision`.
+"""The lifecycle of a job, the same for every framework: `reconcile(framework, observed, now) -> Decision`.
 
-A look at a job goes: is it ours? finished? suspended? resumed? over a limit? If none of these, make and count its
-pods and services type by type, let the framework judge the counts, write the status. Everything is decided anew from
-what is seen, so a restart, a missed change or a second look does no harm.
+A reconcile checks: is the job ours? finished? suspended? resumed? over a limit? If none of these, it creates and counts pods and services
+type by type, lets the framework judge the counts, and writes the status. Everything is decided from the observed state, so a restart, a
+missed change or a repeated reconcile does no harm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rowlock.training.reconcile_context import Observed, ReconcileContext
 
 
 def reconcile(framework: Framework, observed: Observed, now: float, parity: Parity = DEFAULT) -> Decision:
-    """What to do about one job now."""
+    """The writes for one job, and when to reconcile it again."""
     if framework.respects_managed_by and not run_policy(observed.job.get("spec") or {}).is_managed_by_us:
         return NOTHING
     validation_error = framework.validate(observed.job.get("spec") or {})
@@ -48,8 +48,8 @@ def reconcile(framework: Framework, observed: Observed, now: float, parity: Pari
 
 
 def _has_no_containers(job: Job) -> bool:
-    """The operator's defaulting breaks on a replica without containers, so such a job stays as it is. Webhooks refuse
-    one; scaling a job that has no Workers makes one."""
+    """Whether a replica type has no containers, on which the operator's defaulting fails, so that such a job is left alone. Webhooks refuse
+    such jobs, but scaling a job without Workers creates one."""
     templates = (replica.template for replica in job.replicas.values() if job.framework.port.number)
     return any(not (template.get("spec") or {}).get("containers") for template in templates)
 
@@ -107,7 +107,7 @@ def _reconcile_active(framework: Framework, context: ReconcileContext) -> Decisi
     context.is_concluding = True
     framework.update_job_status(context)
     if context.parity.no_late_pods and context.has_condition(SUCCEEDED):
-        context.withdraw_new_pods()  # a rank that is missing now would start, to be cleaned up at once or to stay for ever
+        context.withdraw_new_pods()  # a rank created now would be cleaned up at once, or stay for ever
     deadline_remaining = seconds_to_deadline(context) if context.parity.deadline_timer else None
     return context.finish(
         None if context.has_condition(SUCCEEDED) or context.has_condition(FAILED) else deadline_remaining
@@ -115,8 +115,8 @@ def _reconcile_active(framework: Framework, context: ReconcileContext) -> Decisi
 
 
 def _rotated_replicas(context: ReconcileContext) -> list[Replica]:
-    """The replica types, another one first at each look: where the pods of one are refused the others get theirs in the
-    end. (The operator's order is random.)"""
+    """The replica types, starting with another one at each reconcile: if the pods of one type are refused, the others are still created.
+    (The operator's order is random.)"""
     types = list(context.job.replicas.values())
     first = context.observed.reconcile_count % len(types)
     return types[first:] + types[:first]

@@ -1,4 +1,4 @@
-"""Which jobs a change concerns, and changes of pods that concern none. Pure."""
+"""Which jobs a change concerns, and which changes of pods concern none. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rowlock.kinds import Kind
 from rowlock.objects import Key, controller_of, dig, meta, namespace
 
 _METADATA_LOOKED_AT = ("uid", "labels", "ownerReferences", "deletionTimestamp")
-"""Of a pod, by a job's operator."""
+"""Metadata of a pod that job operators read."""
 
 
 def owner_keys(kind: Kind, change: Change) -> Iterator[Key]:
-    """The objects of this kind that control what has changed, now or before the change; one of them may come twice."""
+    """Keys of the objects of this kind that control the changed object, now or before the change; a key may come twice."""
     for obj in (change.object, change.old):
         owner = controller_of(obj) if obj else None
         if owner and owner.get("kind") == kind.name and str(owner.get("apiVersion", "")).startswith(kind.group):
@@ -21,7 +21,7 @@ def owner_keys(kind: Kind, change: Change) -> Iterator[Key]:
 
 
 def is_only_bound(change: Change) -> bool:
-    """Has a pod got its node, and else nothing that a job's operator looks at? Every pod does, and no job changes by it."""
+    """Whether the change of a pod is only its bind, without anything that a job operator reads. Such changes can be skipped."""
     pod, old = change.object, change.old
     if change.type != "Modified" or old is None or dig(old, "spec.nodeName") or not dig(pod, "spec.nodeName"):
         return False

@@ -1,8 +1,8 @@
 """Two limits that fail a whole job: backoffLimit and activeDeadlineSeconds.
 
-What backoffLimit counts is in-place restarts of containers in running pods, summed over the job; with 0, a failed
-pod too. It is not what its name promises, and it is what the operator does. Of a job that was submitted through rowlock
-it counts the restarts of the job: how often the rank that failed most has failed.
+As in the operator, and despite its name, backoffLimit counts in-place restarts of containers in running pods, summed over the job; with 0,
+a failed pod too. For a job that was submitted through rowlock it counts the job's restarts: the number of failures of the rank that failed
+most often.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RESTARTABLE = ("OnFailure", "Always", "ExitCode")
 
 
 def exceeded_limit_message(context: ReconcileContext) -> str:
-    """Why the job must fail now; "" while it may go on."""
+    """Why the job must fail now; "" if it may continue."""
     if _is_backoff_exceeded(context):
         return f"Job {context.job.name} has failed because it has reached the specified backoff limit"
     remaining = seconds_to_deadline(context)
@@ -26,7 +26,7 @@ def exceeded_limit_message(context: ReconcileContext) -> str:
 
 
 def seconds_to_deadline(context: ReconcileContext) -> float | None:
-    """Seconds until the deadline; None where there is none or the job has not started."""
+    """Seconds until the deadline; None if there is none or the job has not started."""
     if context.job.policy.deadline is None or context.start_time is None:
         return None
     return seconds(context.start_time) + context.job.policy.deadline - context.now
@@ -52,7 +52,7 @@ def _count_restarts(context: ReconcileContext) -> int:
 
 
 def _restartable_pods(context: ReconcileContext) -> list[Object]:
-    """Running pods of the replica types whose containers are started again."""
+    """Running pods of the replica types whose restartPolicy allows restarts."""
     restartable_labels = {r.label for r in context.job.replicas.values() if r.restart_policy in RESTARTABLE}
     return [
         pod
@@ -71,7 +71,7 @@ def _pod_restarts(pod: Object) -> int:
 
 
 def _pod_failures(pod: Object) -> int:
-    """Its restarts, and the end for which the next start is still awaited."""
+    """The pod's container restarts, plus one if a container has failed and is still to be restarted."""
     return _pod_restarts(pod) + any(_awaits_restart(c.get("state") or {}) for c in _container_statuses(pod))
 
 

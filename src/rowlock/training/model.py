@@ -1,8 +1,7 @@
 """A job as the training operator reads it: its kind, its replica types, its ranks, its gang.
 
-A `Job` is the object parsed once, with the operator's in-memory defaults applied (`defaults.py`); the stored object is
-never changed by them. A `JobKind` is a row of facts about one kind and the few functions that need nothing but a job;
-how a job of that kind lives is added by `framework.py`.
+A `Job` is the object parsed once, with the operator's in-memory defaults applied (`defaults.py`); they never change the stored object. A
+`JobKind` has the data of one kind and the few functions that need only a job; `framework.py` adds the lifecycle.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ INDEX_LABEL = "training.kubeflow.org/replica-index"
 ROLE_LABEL = "training.kubeflow.org/job-role"
 
 CHIEF, EVALUATOR, LAUNCHER, MASTER, PS, WORKER = "Chief", "Evaluator", "Launcher", "Master", "PS", "Worker"
-"""Replica types as Kubeflow's API spells them; which of them a kind has is `JobKind.roles`."""
+"""Replica types as spelled in Kubeflow's API; `JobKind.roles` has those of a kind."""
 
 REQUEST_ANNOTATION = "rowlock.dev/request"
-"""On a job that was submitted through rowlock (`rowlock run`, `runai`, REST, SDK, UI): the request. Such a job counts its restarts and
-releases its pods as `defaults.py` says; one that kubectl created follows the operator's rules."""
+"""The request, on a job that was submitted through rowlock (`rowlock run`, `runai`, REST, SDK, UI). Restarts and cleanup of such a job
+follow `defaults.py`; a job created by kubectl follows the operator's rules."""
 MANAGED_BY_US = "kubeflow.org/training-operator"
 MIN_RETRYABLE_EXIT_CODE = 128
-"""ExitCode: codes from here on (signals) are worth another try, smaller ones are the program's own verdict."""
+"""With restartPolicy ExitCode, codes from here on (signals) are retried; smaller ones are permanent failures."""
 UNKNOWN_EXIT_CODE = 0xBEEF
-"""What a pod without a terminated main container counts as: 48879, which is retryable."""
+"""The exit code assumed for a pod without a terminated main container: 48879, which is retryable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parity:
     """Where rowlock may differ from training operator 1.9.4 (`docs/design/operator.md` has a row for each).
 
-    `STRICT` is the operator to the letter. `DEFAULT` is what every recorded case shows, without the operator's
-    endless loops and missing timers. `FIXED` also mends what users would call a bug but the API shows."""
+    `STRICT` behaves exactly like the operator. `DEFAULT` agrees with every recorded case, without the operator's endless loops and missing
+    timers. `FIXED` also fixes what users would call bugs, although that is visible in the API."""
 
     deadline_timer: bool = True
     """activeDeadlineSeconds fails the job when it passes, not at the next unrelated change."""
     no_phantoms: bool = True
-    """`replicas: 0` means no pods; the operator makes and deletes number 0 for ever."""
+    """`replicas: 0` means no pods; the operator creates and deletes pod 0 for ever."""
     no_late_pods: bool = True
-    """The look that sees a job's success makes no missing pod. The operator makes it, and clean-up removes it again."""
+    """The reconcile that sees a job's success creates no missing pods. The operator creates them, and cleanup deletes them again."""
     events_once: bool = True
-    """An event whose cause merely continues is not repeated at every look."""
+    """An event is not repeated at every reconcile while its cause continues."""
     completion_time: bool = False
     """A permanent ExitCode failure of a PyTorchJob gets its completionTime, so that its TTL works."""
     linger: float = 0.1
-    """Seconds that pods of a job that has just succeeded get to end by themselves before clean-up removes them: the
-    operator is slow enough to spare ranks that end together with the deciding one, we would kill them."""
+    """Seconds that pods of a job that has just succeeded get to end by themselves before cleanup deletes them. The operator is slow enough
+    to spare ranks that end together with the deciding one; without the delay we would kill them."""
     immutable_owner: bool = False
     """managedBy of a PyTorchJob cannot be changed, as documented."""
 
@@ -63,7 +62,7 @@ STRICT = Parity(deadline_timer=False, no_phantoms=False, no_late_pods=False, eve
 DEFAULT = Parity()
 FIXED = Parity(completion_time=True, immutable_owner=True)
 PARITIES = {"default": DEFAULT, "strict": STRICT, "fixed": FIXED}
-"""By the names that `rowlock up --parity` takes."""
+"""Value of `rowlock up --parity` → `Parity`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +103,9 @@ class RunPolicy:
     managed_by: str | None = None
     min_available: int | None = None
     linger: float | None = None
-    """Seconds that running pods have to end by themselves once the job has succeeded; None = as `Parity.linger` says."""
+    """Seconds that running pods get to end by themselves once the job has succeeded; None = `Parity.linger`."""
     counts_job_restarts: bool = False
-    """backoffLimit is the number of restarts of the job, however many ranks it has; else it is counted as the operator does."""
+    """backoffLimit counts restarts of the job, regardless of its number of ranks; else it counts as in the operator."""
 
     @property
     def is_managed_by_us(self) -> bool:
@@ -126,7 +125,7 @@ class Job:
     replicas: Mapping[str, Replica]
     policy: RunPolicy
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What all its ranks share and is worked out once (`compute_once`), so that a thousand ranks cost no million steps."""
+    """Values shared by all ranks, computed once (`compute_once`), so that the cost is not quadratic in the number of ranks."""
 
     def compute_once(self, key: str, compute: Callable[[], T]) -> T:
         if key not in self.cache:
@@ -160,7 +159,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One pod that a job wants: a replica type and a number within it."""
+    """One pod that a job should have: a replica type and an index within it."""
 
     job: Job
     replica: Replica
@@ -219,54 +218,54 @@ def accept_any_spec(_: Object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """One job kind of the training operator. The first block holds facts of its API, the rest are rules for one job."""
+    """One job kind of the training operator: facts of its API, and functions of one job."""
 
     kind: Kind
     replicas: str
     """The field of the spec that holds the replica specs, for example `pytorchReplicaSpecs`."""
     container: str
-    """The name of the container that trains."""
+    """The name of the main container, which trains."""
     port: Port
     restart_policy: str
-    """What a replica without a restartPolicy gets."""
+    """The default restartPolicy of a replica type."""
     roles: tuple[str, ...]
-    """Its replica types, in the order in which the operator names them."""
+    """Its replica types, in the order of the operator's messages."""
     lead_roles: tuple[str, ...] = ()
-    """Replica types of one pod that leads the others; the first is what new jobs use."""
+    """Replica types with one pod that leads the others; new jobs use the first."""
     needs_lead: bool = False
     """A job without a lead replica is refused."""
     pods_are_ranks: bool = True
-    """All pods run the same program and differ in their rank only: none merely serves the others."""
+    """All pods run the same program with different ranks; there are no servers or launchers."""
 
     environment: Callable[[Rank], Env]
-    """What is appended to the environment of a rank's containers."""
+    """Variables to append to the environment of a rank's containers."""
     is_master: Callable[[Rank], bool]
-    """Who carries the label job-role=master."""
+    """Whether a rank's pod gets the label job-role=master."""
 
     env_in_all: bool = True
-    """Environment into every container; else into the first one with the main container's name."""
+    """Add the environment to every container, not only to the first one with the main container's name."""
     init_containers: Callable[[Rank], Sequence[Object]] = no_init_containers
     apply_defaults: Callable[[Object], Object] = keep_spec
-    """Defaults of the spec beside replica specs and clean-up policy."""
+    """Applies defaults of the spec other than those of replica specs and cleanPodPolicy."""
     any_role_case: bool = True
     """Replica types may be written in any case."""
     default_counts: Mapping[str, int] = field(default_factory=dict)
-    """replicas where the field is absent, if not 1."""
+    """Default of `replicas` by replica type, if it is not 1."""
     copied_metadata: tuple[str, ...] = ("annotations", "finalizers")
-    """What of a template's metadata pods keep beside labels."""
+    """Metadata fields of the template that are copied to pods, besides labels."""
     respects_managed_by: bool = True
-    """Leaves jobs alone whose managedBy names somebody else. (JAXJob's controller does not look.)"""
+    """Ignore jobs whose managedBy names another controller. (JAXJob's controller does not check it.)"""
     validate: Callable[[Object], str] = accept_any_spec
-    """What the operator itself refuses, as a sentence; "" = nothing."""
+    """The operator's own error message for an invalid spec; "" = valid."""
     has_scale_selector: bool = False
-    """replicaStatuses carry the label selector that the scale subresource shows."""
+    """replicaStatuses have the label selector for the scale subresource."""
     adopts_services: bool = False
     ttl_reason: str = "SuccessfulDeletePod"
     gang: Callable[[Job], GangSpec] = all_replicas_gang
     dependents: tuple[Kind, ...] = ()
-    """Kinds it makes beside Pods and Services: they are shown to it, and their changes wake it."""
+    """Further kinds that its jobs own: they are read, and their changes trigger a reconcile."""
     named_objects: Callable[[Job], Sequence[tuple[Kind, str]]] = no_named_objects
-    """Objects that are shown to it by name, of any owner."""
+    """Objects that are looked up by name, whatever their owner."""
 
     @property
     def name(self) -> str:
@@ -275,7 +274,7 @@ class JobKind:
 
     @property
     def lead_role(self) -> str:
-        """The replica type that leads a new job; "" = none does."""
+        """The replica type that leads a new job; "" = none."""
         return self.lead_roles[0] if self.lead_roles else ""
 
     @property

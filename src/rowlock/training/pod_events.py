@@ -1,4 +1,4 @@
-"""Events that mirror a pod's trouble onto its job: crashed or waiting containers, a pod that cannot be scheduled."""
+"""Job events about problems of its pods: crashed or waiting containers, unschedulable pods."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def is_active(pod: Object) -> bool:
-    """Neither finished nor on its way out."""
+    """Whether the pod has neither ended nor is being deleted."""
     return phase(pod) not in ("Succeeded", "Failed") and not is_deleting(pod)
 
 
 def record_pod_events(context: ReconcileContext) -> None:
-    """Say what is wrong with each active pod."""
+    """Write events about the problems of each active pod."""
     for pod in context.observed.pods:
         if is_active(pod):
             _record_pod_problems(context, pod)

@@ -1,9 +1,8 @@
 """Job → PodGroup: the gang is declared before its pods can be placed, as KAI's pod-grouper would declare it.
 
-Which queue, which priority and how many pods must start together is read from the job, its pod templates and its
-namespace, by the rules of KAI. A PodGroup's sub-groups are named as the pods' label
-`training.kubeflow.org/replica-type`. It is made when the job may have pods, kept while it is suspended, and goes with
-the job.
+Queue, priority and gang size are read from the job, its pod templates and its namespace, by KAI's rules. A PodGroup's sub-groups are named
+by the pods' label `training.kubeflow.org/replica-type`. It is created when the job may have pods, kept while the job is suspended, and
+deleted with it.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 OWNER_ANNOTATION = "kai.scheduler/top-owner-metadata"
 MAX_RUNTIME_ANNOTATION = "rowlock.dev/max-runtime"
 PASSED_ANNOTATIONS = ("kai.scheduler/preemption-delay", "kai.scheduler/staleness-grace-period")
-"""Annotations of a job that speak to the scheduler: its PodGroup has them, too."""
+"""Annotations of a job that the scheduler reads; they are copied to its PodGroup."""
 _OUR_FIELDS = ("minMember", "queue", "priorityClassName", "preemptibility", "subGroups", "topologyConstraint")
-"""Fields of a PodGroup's spec that follow the job."""
+"""Fields of a PodGroup's spec that are kept equal to the job's."""
 FINISHED_ANNOTATION = "rowlock.dev/finished"
-"""On the PodGroup of a job that has ended: its pods that still wait for a node must not start any more."""
+"""Set on the PodGroup of a job that has ended: its pending pods must not start any more."""
 TOPOLOGY_ANNOTATIONS = {
     "kai.scheduler/topology": "topology",
     "kai.scheduler/topology-required-placement": "requiredTopologyLevel",
     "kai.scheduler/topology-preferred-placement": "preferredTopologyLevel",
 }
-"""Annotations of a job → fields of its PodGroup's topologyConstraint. A level is a label of nodes."""
+"""Annotation of a job → field of its PodGroup's topologyConstraint. A level is a node label."""
 
 
 def group_name(job: Job) -> str:
@@ -67,13 +66,12 @@ def group_name(job: Job) -> str:
 
 
 def queue_of(job: Job, namespace: Object | None) -> str:
-    """The queue a job asks for."""
+    """The name of the queue that a job requests."""
     return _queue_among(list(_label_sets(job)), namespace)
 
 
 def _queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None) -> str:
-    """The queue that labels ask for: of the job itself, which are the first, or its pods; its project; its namespace's; else
-    `default`."""
+    """The queue by labels of the job (`label_sets[0]`) or its pods, else by its project label, else the namespace's, else `default`."""
     for label_set in label_sets:
         for label in QUEUE_LABELS:
             if label_set.get(label):
@@ -85,7 +83,7 @@ def _queue_among(label_sets: Sequence[dict[str, str]], namespace: Object | None)
 def _priority_among(
     label_sets: Iterable[dict[str, str]], templates: Iterable[Object], class_names: Iterable[str]
 ) -> str:
-    """The priority class that labels or pod templates ask for; one that does not exist counts as `train`, as in KAI."""
+    """The priority class by labels or pod templates; one that does not exist counts as `train`, as in KAI."""
     candidates = [marked.get(PRIORITY_LABEL) for marked in label_sets]
     candidates += [(template.get("spec") or {}).get("priorityClassName") for template in templates]
     priority = next((a for a in candidates if a), DEFAULT_PRIORITY)
@@ -101,7 +99,7 @@ def _label_sets(job: Job) -> Iterator[dict[str, str]]:
 def group_spec(job: Job, namespace: Object | None, classes: Iterable[str]) -> Object:
     """The PodGroup's spec: gang size, queue, priority class, preemptibility, topology and sub-groups, by KAI's rules.
 
-    `namespace` is the job's Namespace object, `classes` the names of the PriorityClasses that exist."""
+    `namespace`: the job's Namespace object; `classes`: names of the existing PriorityClasses."""
     gang, templates = job.framework.gang(job), [replica.template for replica in job.replicas.values()]
     placement = placement_spec(list(_label_sets(job)), templates, annotations_of(job.object), namespace, classes)
     spec: Object = {"minMember": gang.min_members, **placement}
@@ -117,9 +115,8 @@ def placement_spec(
     namespace: Object | None,
     classes: Iterable[str],
 ) -> Object:
-    """What of a PodGroup's spec says where its pods are placed, and before whom: queue, priority class, preemptibility and topology.
-
-    `label_sets` are the labels of the job, which are the first, and of its pods; `annotations` those of the job."""
+    """The scheduling fields of a PodGroup's spec: queue, priority class, preemptibility and topology. `label_sets`: labels of the job, then
+    of its pods; `annotations`: those of the job."""
     spec: Object = {
         "queue": _queue_among(label_sets, namespace),
         "priorityClassName": _priority_among(label_sets, templates, classes),
@@ -135,12 +132,12 @@ def placement_spec(
 
 
 def _group_annotations(job: Job, owner: str) -> dict[str, str]:
-    """The owner; what the job says to the scheduler; and how long it runs at most, as it declares it or as its deadline says."""
+    """The owner, the annotations for the scheduler, and the maximum runtime."""
     return {OWNER_ANNOTATION: owner, **wishes_of(job)}
 
 
 def wishes_of(job: Job) -> dict[str, str]:
-    """What a job's annotations, and its deadline, ask of the scheduler. The deadline stands where the annotation says no time."""
+    """A job's annotations for the scheduler. Without a valid max-runtime annotation its deadline is used."""
     job_annotations = annotations_of(job.object)
     max_runtime = job_annotations.get(MAX_RUNTIME_ANNOTATION) or ""
     if job.policy.deadline and not parse_duration(max_runtime):
@@ -150,7 +147,7 @@ def wishes_of(job: Job) -> dict[str, str]:
 
 
 def group_of(job: Job, spec: Object) -> Object:
-    """The PodGroup of a job, as KAI's pod-grouper makes it, but owned as controller so that its pods are found."""
+    """The PodGroup of a job, as KAI's pod-grouper creates it, but with the job as controller, by which pods find it."""
     kind = job.framework.kind
     owner = f"name: {job.name}\nuid: {job.uid}\ngroup: {kind.group}\nversion: {kind.version}\nkind: {kind.name}\n"
     metadata: dict[str, Any] = {
@@ -164,10 +161,10 @@ def group_of(job: Job, spec: Object) -> Object:
 
 
 def follow(group: Object, spec: Object, wishes: Mapping[str, str]) -> Update | None:
-    """Bring a PodGroup up to date with what its job says now; None where it is, or is about to go.
+    """An update of a PodGroup to its job's current values; None if it is up to date or being deleted.
 
-    Of the spec our fields become those of `spec`, also where it has none any more; fields of others stay, and so do
-    annotations beside `wishes`. A time to run that the job no longer has goes."""
+    Our fields are replaced by those of `spec`, and removed if absent there; other fields stay, and so do annotations other than `wishes`. A
+    max-runtime annotation that `wishes` lacks is removed."""
     others = {field: value for field, value in (group.get("spec") or {}).items() if field not in _OUR_FIELDS}
     known = annotations_of(group)
     marks = {note: value for note, value in known.items() if note != MAX_RUNTIME_ANNOTATION} | dict(wishes)
@@ -178,7 +175,7 @@ def follow(group: Object, spec: Object, wishes: Mapping[str, str]) -> Update | N
 
 
 def wants_group(job: Job) -> bool:
-    """Whether a job without a PodGroup needs one now: it is ours, alive, and may have pods."""
+    """Whether a job without a PodGroup needs one now: it is managed by us, has not ended, and may have pods."""
     is_ours = job.policy.is_managed_by_us or not job.framework.respects_managed_by
     return is_ours and bool(job.replicas) and not (is_deleting(job.object) or job.policy.suspend or is_over(job.object))
 
@@ -189,7 +186,7 @@ def is_over(job: Object) -> bool:
 
 
 def mixed_schedulers_message(job: Job, scheduler_names: Collection[str]) -> str:
-    """Why no gang can be declared for a job whose pods ask for several schedulers, ours among them; else ""."""
+    """Why there is no PodGroup for a job whose pods name several schedulers, including ours; "" for other jobs."""
     ours = [role for role, name in _schedulers(job) if name in scheduler_names]
     others = [f"{role} {name or 'no schedulerName'}" for role, name in _schedulers(job) if name not in scheduler_names]
     if not ours or not others:
@@ -201,18 +198,18 @@ def mixed_schedulers_message(job: Job, scheduler_names: Collection[str]) -> str:
 
 
 def _schedulers(job: Job) -> list[tuple[str, str]]:
-    """Each replica type and the schedulerName of its pods, "" where they have none."""
+    """(replica type, its pods' schedulerName or "")."""
     return [(role, str((r.template.get("spec") or {}).get("schedulerName") or "")) for role, r in job.replicas.items()]
 
 
 def _may_start_with_a_part(job: Object) -> bool:
-    """Whether pods may still wait for a node when the job ends. Of all others the PodGroup needs no mark, which costs a write for each
-    job."""
+    """Whether pods may still be pending when the job ends, because its gang is a part of it. Only then its PodGroup needs the finished
+    annotation, which costs a write."""
     return bool(dig(job, "spec.elasticPolicy", None)) or dig(job, MIN_AVAILABLE, None) is not None
 
 
 def _is_status_change(change: Change) -> bool:
-    """Nothing that a PodGroup is made of has changed: it is all in the metadata and the spec."""
+    """Whether only parts changed on which the PodGroup does not depend; it depends on metadata, spec and, for some, the job's end."""
     if change.old is None or change.type != "Modified":
         return False
     if _may_start_with_a_part(change.object) and is_over(change.old) != is_over(change.object):
@@ -225,7 +222,7 @@ def _is_status_change(change: Change) -> bool:
 
 
 class PodGroupController:
-    """Declares the gang of every job; with `scheduler_names`, of jobs all of whose pods ask for one of these schedulers."""
+    """Creates and updates the PodGroup of every job; with `scheduler_names` only of jobs whose pods all name one of these schedulers."""
 
     name = "podgrouper"
     kinds: tuple[Kind, ...] = (*JOBS, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
@@ -249,7 +246,7 @@ class PodGroupController:
         return [_key(kind, job) for kind in JOBS for job in view.all(kind, job_namespace)]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """Make the PodGroup, or bring its spec up to date."""
+        """Create or update the PodGroup."""
         plural, _, job_name = key.name.partition("/")
         kind = next(k for k in JOBS if k.plural == plural)
         obj = view.get(kind, key.namespace, job_name)
@@ -274,14 +271,14 @@ class PodGroupController:
         return Decision((update,)) if update else NOTHING
 
     def _refuse_mixed(self, job: Job, scheduler_names: Collection[str]) -> Decision:
-        """Nothing for a job that is not ours; a word for one that is ours in part, since nobody can place it."""
+        """An event for a job with pods of several schedulers, including ours, since it cannot be gang-scheduled; nothing for others."""
         message = mixed_schedulers_message(job, scheduler_names)
         record = Record(job.object, "Warning", "MixedSchedulers", message, self._event_source)
         return Decision((record,)) if message else NOTHING
 
 
 def _annotate(group: Object, annotations: dict[str, str]) -> Update:
-    """The PodGroup with these annotations beside its own."""
+    """Add annotations to the PodGroup."""
     metadata = {**meta(group), "annotations": {**annotations_of(group), **annotations}}
     return Update(POD_GROUP, {**group, "metadata": metadata})
 

@@ -1,9 +1,8 @@
-"""One look at one job: what was seen, what is decided so far.
+"""The state of one reconcile of one job: what was observed, and what is decided so far.
 
-The pieces of the lifecycle read what was seen and say here what should happen; `decision` turns it into writes. Two
-lists are kept apart: what is merely observed (`record_event`: an exit code, a pod in trouble) comes first, since it needs no
-luck; then acts, each followed by its event, so that a refusal in the middle leaves a true record; the status comes
-last, as in the operator: a job whose pods are refused has no status at all.
+The lifecycle's steps read the observations and collect decisions here; `finish` turns them into writes. Events about observations
+(`record_event`: an exit code, a failing pod) come first, because they cannot be refused. Then come the actions, each followed by its event,
+so that the events stay true if one is refused. The status comes last, as in the operator: it is not written if pods are refused.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ class Observed:
     services: Sequence[Object] = ()
     other_objects: Mapping[Kind, Mapping[str, Object]] = field(default_factory=dict)
     as_created: bool = True
-    """Nobody has changed the job since it was made, or the operator has started since. Only then it says Created: it
-    notes that on the copy of the object that it was shown first."""
+    """The job has not changed since it was created, or since the operator started. Only then the operator sets the condition Created, on
+    its first copy of the object."""
     reconcile_count: int = 0
-    """How often the job has been looked at before, as far as the operator remembers."""
+    """Number of earlier reconciles of the job, as far as the operator remembers."""
     finished_for: float = math.inf
     """Seconds since the job was first seen finished, as far as the operator remembers."""
 
 
 class ReconcileContext:
-    """What is decided while looking at one job. Made for one look and thrown away."""
+    """The decisions of one reconcile of one job. Created for each reconcile."""
 
     def __init__(self, job: Job, observed: Observed, now: float, parity: Parity = DEFAULT) -> None:
         status = job.object.get("status") or {}
@@ -60,7 +59,7 @@ class ReconcileContext:
         self.conclusion_events: list[Record] = []
         self.writes: list[Write] = []
         self.is_concluding = False
-        """Once it is, what is said waits for the acts: of a job whose pods are refused nothing is concluded."""
+        """Once True, further events are written after the actions, so that nothing is concluded if pods are refused."""
 
     # ---------------------------------------------------------------- conditions and counts
 
@@ -73,7 +72,7 @@ class ReconcileContext:
         self.conditions = set_condition(self.conditions, Condition(type_, reason, message, status), self.now)
 
     def reset_counts(self, replica: Replica) -> dict[str, int]:
-        """Begin counting a replica type anew."""
+        """Reset the counts of a replica type."""
         self.counts[replica.type] = {"active": 0, "succeeded": 0, "failed": 0}
         return self.counts[replica.type]
 
@@ -85,7 +84,7 @@ class ReconcileContext:
             self.start_time = timestamp(self.now)
 
     def set_completion_time(self) -> None:
-        """As the operator does; of a job that ended while nobody looked, the time that its pods tell, not that of the look."""
+        """Set the completionTime to now, as the operator does; for a job that ended while the server was down, to its pods' end."""
         if self.completion_time is None:
             self.completion_time = timestamp(end_time(self.job.object, self.observed.pods, self.now, is_told=False))
 
@@ -95,7 +94,7 @@ class ReconcileContext:
         return Record(self.job.object, level, reason, message, self.job.framework.operator)
 
     def record_event(self, level: Level, reason: str, message: str) -> None:
-        """An event about what is seen or concluded."""
+        """Add an event about an observation or conclusion."""
         (self.conclusion_events if self.is_concluding else self.observed_events).append(
             self.job_event(level, reason, message)
         )
@@ -105,13 +104,13 @@ class ReconcileContext:
         self.record_event(level, self.job.framework.prefixed_reason(suffix), message)
 
     def create(self, kind: Kind, obj: Object, created_event: Record | None = None, *failed_events: Record) -> None:
-        """Make an object, with the events for success and refusal."""
+        """Create an object, with events for success and failure."""
         self.writes.append(Create(kind, obj, failed_events))
         if created_event:
             self.writes.append(created_event)
 
     def create_owned(self, kind: Kind, obj: Object) -> None:
-        """Make a pod or service, with the operator's usual events."""
+        """Create a pod or service, with the operator's usual events."""
         created_event = self.job_event(
             "Normal", f"SuccessfulCreate{kind.name}", f"Created {kind.singular}: {name(obj)}"
         )
@@ -120,12 +119,13 @@ class ReconcileContext:
         )
 
     def withdraw_new_pods(self) -> None:
-        """Make none of the pods that were to be made, and say nothing of them."""
+        """Drop all creates of pods and their events."""
         made = {i for i, write in enumerate(self.writes) if isinstance(write, Create) and write.kind is POD}
         self.writes = [
             write
             for i, write in enumerate(self.writes)
-            if i not in made and not (i - 1 in made and isinstance(write, Record))  # the event of success stands behind
+            if i not in made
+            and not (i - 1 in made and isinstance(write, Record))  # the event of success follows its create
         ]
 
     def patch(self, kind: Kind, obj: Object, patch: Object) -> None:
@@ -135,7 +135,7 @@ class ReconcileContext:
         self.writes.append(Update(kind, obj))
 
     def delete(self, kind: Kind, obj: Object) -> None:
-        """Remove a pod or service, unless it is on its way out."""
+        """Delete a pod or service, unless it is already being deleted."""
         if is_deleting(obj):
             return
         failed_event = self.job_event("Warning", f"FailedDelete{kind.name}", "Error deleting: {error}")
@@ -145,8 +145,8 @@ class ReconcileContext:
         )
 
     def delete_with_services(self, pods: Sequence[Object]) -> None:
-        """All pods before all services: writes of one kind in a row go into one commit. (Kubeflow's operator deletes a pod,
-        its service, the next pod, and each waits for the one before it.)"""
+        """Delete pods, then their services: consecutive writes of one kind are one commit. (Kubeflow's operator deletes a pod, its service,
+        the next pod and so on, one after the other.)"""
         for pod in pods:
             self.delete(POD, pod)
         for pod in pods:
@@ -154,7 +154,7 @@ class ReconcileContext:
                 self.delete(SERVICE, service)
 
     def delete_job(self) -> None:
-        """The job itself goes: nothing is left to write a status on."""
+        """Delete the job itself; its status must not be written afterwards."""
         job = self.job
         self.writes.append(
             Delete(
@@ -169,7 +169,7 @@ class ReconcileContext:
     # ---------------------------------------------------------------- the result
 
     def status(self) -> Object:
-        """The job's status as decided; times of conditions stay where nothing else about them changed."""
+        """The decided status. Conditions keep their times if nothing else about them changed."""
         status = dict(self.old_status)
         old_conditions = tuple(self.old_status.get("conditions") or ())
         status["conditions"] = list(
@@ -189,7 +189,7 @@ class ReconcileContext:
         return counts
 
     def finish(self, requeue_after: float | None = None) -> Decision:
-        """The decision with the status written where it changed."""
+        """The decision, with a status update if the status changed."""
         writes: list[Write] = [*self.observed_events, *self.writes, *self.conclusion_events]
         status = self.status()
         if status != self.old_status:
@@ -197,5 +197,5 @@ class ReconcileContext:
         return Decision(tuple(writes), requeue_after)
 
     def finish_without_status(self, *, stuck: bool = False) -> Decision:
-        """The decision without a status."""
+        """The decision without a status update; `stuck`: requeue the job."""
         return Decision((*self.observed_events, *self.writes, *self.conclusion_events), requeue=stuck)

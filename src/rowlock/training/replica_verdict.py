@@ -1,4 +1,4 @@
-"""Counts → conditions, for the frameworks in which a Master decides, or else all Workers (PyTorch, Paddle, JAX).
+"""Sets conditions by counts, for frameworks in which the Master decides, or without one all Workers (PyTorch, Paddle, JAX).
 
 Types are judged in the order of their names, Master first, so that the same counts always give the same conditions;
 the operator ranges over a Go map, in random order.
@@ -12,7 +12,7 @@ from rowlock.training.reconcile_context import ReconcileContext
 
 
 def set_running(context: ReconcileContext, subject: str) -> None:
-    """Sets the condition Running; `subject` is the job as the operator's sentence names it."""
+    """Set the condition Running; `subject`: the job's name in the operator's message."""
     context.set_condition(RUNNING, "Running", f"{context.job.framework.kind.name} {subject} is running.")
 
 
@@ -24,12 +24,12 @@ def set_succeeded(context: ReconcileContext, message: str) -> None:
 
 
 def job_full_name(context: ReconcileContext) -> str:
-    """`namespace/name`, as the operator's sentences name most jobs."""
+    """`namespace/name`, as in most of the operator's messages."""
     return f"{context.job.namespace}/{context.job.name}"
 
 
 def judge_leader(context: ReconcileContext, leader: Replica) -> bool:
-    """The verdict of the type that decides alone: sets Running or Succeeded; True when the job is done."""
+    """Set Running or Succeeded by the replica type that decides alone. True if the job has succeeded."""
     if context.replica_count(leader.type, "active"):
         set_running(context, context.job.name)
     if context.replica_count(leader.type, "succeeded") != leader.count:
@@ -39,7 +39,7 @@ def judge_leader(context: ReconcileContext, leader: Replica) -> bool:
 
 
 def judge_master_or_workers(context: ReconcileContext, *, any_worker: bool = False) -> None:
-    """The rule. `any_worker`: without a Master, the first worker to succeed ends the job (elastic PyTorchJob)."""
+    """Set the job's conditions. `any_worker`: without a Master, one succeeded worker ends the job (elastic PyTorchJob)."""
     context.set_start_time()
     for replica in context.job.replicas.values():
         if replica.type == MASTER:
@@ -72,7 +72,7 @@ def _judge_failures(context: ReconcileContext, replica: Replica) -> None:
 
 
 def set_restarting(context: ReconcileContext, type_: str, count: int) -> None:
-    """Sets Restarting with a warning: `count` replicas of the type failed and are created again."""
+    """Set Restarting with a warning event: `count` replicas of the type failed and are recreated."""
     job = context.job
     message = f"{job.framework.kind.name} {job.name} is restarting because {count} {type_} replica(s) failed."
     context.record_kind_event("Warning", "Restarting", message)
@@ -80,7 +80,7 @@ def set_restarting(context: ReconcileContext, type_: str, count: int) -> None:
 
 
 def set_failed(context: ReconcileContext, type_: str, count: int, *, suffix: str = "Failed") -> None:
-    """`suffix` is what stands after the kind's name in the condition's reason."""
+    """Set Failed with an event and the completionTime. `suffix`: the part after the kind's name in the condition's reason."""
     job = context.job
     message = f"{job.framework.kind.name} {job.name} is failed because {count} {type_} replica(s) failed."
     context.record_kind_event("Normal", "Failed", message)

@@ -58,8 +58,7 @@ def is_preempted(pod: Object) -> bool:
 
 
 def has_failed(pod: Object, job: BatchJob) -> bool:
-    """Whether the pod counts as failed. A terminating pod does, unless the Job replaces only failed pods: a pod without a kubelet would
-    never end."""
+    """Whether the pod counts as failed. A terminating pod does (its kubelet may be gone), unless the Job replaces only failed pods."""
     if phase(pod) == "Failed":
         return not is_preempted(pod)
     return is_terminating(pod) and not job.replaces_only_failed and not is_preempted(pod)
@@ -96,8 +95,7 @@ def restart_count(pod: Object) -> int:
 
 
 def finished_at(pod: Object) -> float:
-    """When the pod ended (seconds since the epoch): by its containers, else since when it is not ready, else when its deletion was
-    requested."""
+    """When the pod ended (seconds since the epoch): by its containers, else when it became not ready, else when it was deleted."""
     ends = [dig(c, "state.terminated.finishedAt") for c in dig(pod, "status.containerStatuses") or ()]
     if ends and all(ends):
         return max(map(seconds, ends))

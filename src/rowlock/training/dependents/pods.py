@@ -35,8 +35,7 @@ def build_pod(rank: Rank, name: str, labels: dict[str, str], spec: Object) -> Ob
 
 
 def with_env(containers: list[Object], env: Env, container_name: str = "") -> list[Object]:
-    """The containers with `env` appended, so that it overrides the user's entries. With `container_name` only the first one of that
-    name."""
+    """The containers with `env` appended, so that it overrides the user's; with `container_name` only the first of that name."""
     if not env:
         return containers
     indexes = (

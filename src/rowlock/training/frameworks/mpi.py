@@ -1,7 +1,7 @@
 """MPIJob: workers that sleep, and a launcher that runs mpirun in them through `kubectl exec`.
 
-It has no Services and makes its pods in its own way (`launcher` has no number; nothing is ever restarted). The
-launcher decides. Its other objects are in `mpi_objects.py`.
+It has no Services and creates its pods in its own way (the launcher has no index; no pod is ever recreated after a failure). The launcher
+decides the job's result. Its other objects are in `mpi_objects.py`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _sync_job(context: ReconcileContext) -> bool:
 
 
 def _is_name_taken(context: ReconcileContext, pod_name: str) -> bool:
-    """Whether a pod of somebody else has a name that the job needs; then it is said."""
+    """Whether a pod of another owner has a name that the job needs; if so, write an event."""
     pod = context.observed.other_objects.get(POD, {}).get(pod_name)
     if pod is None or not is_foreign(context, pod):
         return False
@@ -88,8 +88,8 @@ def _is_name_taken(context: ReconcileContext, pod_name: str) -> bool:
 
 
 def _sync_workers(context: ReconcileContext, pods: dict[str, Object]) -> list[Object] | None:
-    """Make missing workers, remove those beyond the number; the ones that stay, None when one cannot be made. A job that
-    no longer speaks of workers keeps those it has, and does not look at them."""
+    """Create missing workers and delete surplus ones. Returns the remaining pods; None if a name is taken. A job without the type Worker
+    keeps existing workers and ignores them."""
     worker = context.job.replicas.get(WORKER)
     if worker is None:
         return []
@@ -108,7 +108,7 @@ def _sync_workers(context: ReconcileContext, pods: dict[str, Object]) -> list[Ob
         created_event = context.job_event("Normal", "SuccessfulCreatePod", f"Created worker pod: {rank.name}")
         failed_event = context.job_event(
             "Warning", "FailedCreatePod", "Created worker pod: "
-        )  # the operator has no name to say
+        )  # as in the operator, without the name
         job_failed_event = context.job_event("Warning", "MPIJobFailed", "worker pod created failed: {error}")
         context.create(POD, worker_pod(rank), created_event, failed_event, job_failed_event)
     return remaining_pods
@@ -124,7 +124,7 @@ def _create_launcher(context: ReconcileContext) -> None:
 
 
 def _count_pods(context: ReconcileContext, launcher: Object | None, workers: list[Object]) -> None:
-    """Unlike elsewhere, a running pod on its way out still counts as active."""
+    """Count pods by phase. Unlike elsewhere, a running pod that is being deleted still counts as active."""
     context.counts = {type_: {"active": 0, "succeeded": 0, "failed": 0} for type_ in (LAUNCHER, WORKER)}
     for type_, pods in ((LAUNCHER, [launcher] if launcher else []), (WORKER, workers)):
         for pod in pods:
@@ -155,7 +155,9 @@ def _update_job_status(context: ReconcileContext) -> None:
         if failed and replica.restart_policy == "ExitCode":
             set_restarting(context, replica.type, failed)
         elif failed:
-            set_failed(context, replica.type, failed, suffix="MPIJobFailed")  # the operator writes the kind twice
+            set_failed(
+                context, replica.type, failed, suffix="MPIJobFailed"
+            )  # as in the operator, the kind is written twice
 
 
 FRAMEWORK = Framework(
@@ -174,7 +176,7 @@ FRAMEWORK = Framework(
     apply_defaults=_apply_defaults,
     any_role_case=False,
     default_counts={WORKER: 0},
-    copied_metadata=("annotations",),  # the operator forgets finalizers here
+    copied_metadata=("annotations",),  # the operator does not copy finalizers here
     validate=_validate,
     custom_sync=_sync_job,
     ttl_reason="SuccessfulDeleteJob",

@@ -1,5 +1,5 @@
-"""What an MPIJob needs beside pods: the launcher's ServiceAccount, Role and RoleBinding, and a ConfigMap with the
-hostfile and two scripts; and its pods, which mount them."""
+"""What an MPIJob needs besides pods: the launcher's ServiceAccount, Role and RoleBinding, and a ConfigMap with the hostfile and two
+scripts; and its pods, which mount them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXISTENCE_EVENT_NAMES: dict[Kind, str] = {
     ROLE: "LauncherRole",
     ROLE_BINDING: "RoleBinding",
 }
-"""Kinds whose mere existence the operator reports at every look."""
+"""Kinds whose existence the operator reports in an event at every reconcile."""
 
 
 def launcher_name(job: Job) -> str:
@@ -28,7 +28,7 @@ def launcher_name(job: Job) -> str:
 
 
 def account_name(job: Job) -> str:
-    """The launcher's ServiceAccount: the template's own, else one that is made."""
+    """The name of the launcher's ServiceAccount: the template's own, else one that is created."""
     return str((job.replicas[LAUNCHER].template.get("spec") or {}).get("serviceAccountName") or launcher_name(job))
 
 
@@ -38,13 +38,13 @@ def config_name(job: Job) -> str:
 
 
 def slots_of(job: Job) -> int:
-    """slotsPerWorker, 1 where it is not given."""
+    """slotsPerWorker, default 1."""
     slots = job.spec.get("slotsPerWorker")
     return 1 if slots is None else int(slots)
 
 
 def named_objects(job: Job) -> list[tuple[Kind, str]]:
-    """What an MPIJob looks up by name, since somebody else may have made it."""
+    """Objects that an MPIJob looks up by name, because another owner may have created them."""
     launcher = launcher_name(job)
     if LAUNCHER not in job.replicas:
         return []
@@ -58,13 +58,13 @@ def named_objects(job: Job) -> list[tuple[Kind, str]]:
 
 
 def worker_names(job: Job) -> list[str]:
-    """The names of the workers' pods, by number."""
+    """The names of the workers' pods, by index."""
     count = job.replicas[WORKER].count if WORKER in job.replicas else 0
     return [job.pod_name(WORKER, i) for i in range(count)]
 
 
 def launches_on_gpu(job: Job) -> bool:
-    """A launcher with a GPU limit computes too: it is in the hostfile and keeps its devices."""
+    """Whether the launcher has a GPU limit. Then it also computes: it is in the hostfile and keeps its devices."""
     containers = (job.replicas[LAUNCHER].template.get("spec") or {}).get("containers") or ()
     limits = [key for c in containers for key in ((c.get("resources") or {}).get("limits") or {})]
     return any(key.endswith(".com/gpu") or "gpu" in key for key in limits)
@@ -76,18 +76,18 @@ def is_foreign(context: ReconcileContext, obj: Object) -> bool:
 
 
 def record_name_conflict(context: ReconcileContext, kind: str, obj: Object) -> None:
-    """Say that an object of somebody else has a name that the job needs."""
+    """Write an event that an object of another owner has a name that the job needs."""
     text = f'Resource "{name(obj)}" of {kind} already exists and is not managed by MPIJob'
     context.record_event("Warning", "ErrResourceExists", text)
 
 
 def sync_objects(context: ReconcileContext, running_workers: list[str]) -> bool:
-    """Keep the four objects; `running_workers` are the names of running workers, for elastic Horovod. False = one of them is
-    somebody else's; only the ServiceAccount may be."""
+    """Create or update the four objects. `running_workers`: names of running workers, for elastic Horovod. False if one of the objects has
+    another owner, which only the ServiceAccount may have."""
     for kind, desired in desired_objects(context.job, running_workers):
         existing = context.observed.other_objects.get(kind, {}).get(name(desired))
         if existing is None:
-            context.create(kind, desired)  # the operator tells nobody when this is refused
+            context.create(kind, desired)  # the operator writes no event if this is refused
             continue
         if kind is not SERVICE_ACCOUNT and is_foreign(context, existing):
             record_name_conflict(context, f'MPIJobKind "{kind.name}"', existing)
@@ -103,9 +103,8 @@ def sync_objects(context: ReconcileContext, running_workers: list[str]) -> bool:
 
 
 def desired_objects(job: Job, running_workers: list[str]) -> list[tuple[Kind, Object]]:
-    """The objects that the job needs beside pods, in the order in which they are made.
-
-    `running_workers` are names of pods, for `discover_hosts.sh` of elastic Horovod."""
+    """The objects that the job needs besides pods, in the order of their creation. `running_workers`: names of pods, for
+    `discover_hosts.sh` of elastic Horovod."""
     launcher = launcher_name(job)
     rules = [
         {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},
@@ -134,7 +133,7 @@ def _build_object(job: Job, kind: Kind, object_name: str, fields: Object) -> Obj
 
 
 def config_data(job: Job, running_workers: list[str]) -> dict[str, str]:
-    """The ConfigMap's files: the hostfile of mpirun, the script that stands for ssh, and the list of running workers."""
+    """The ConfigMap's files: mpirun's hostfile, the script that replaces ssh, and the script that lists running workers."""
     slots, main = slots_of(job), job.spec.get("mainContainer") or ""
     on_gpu = launches_on_gpu(job)
     hosts = [*([launcher_name(job)] if on_gpu else []), *worker_names(job)]
@@ -154,7 +153,7 @@ def _config_volume(job: Job, *items: tuple[str, int]) -> Object:
 
 
 def worker_pod(rank: Rank) -> Object:
-    """A worker sleeps until the launcher runs something in it."""
+    """A worker's pod, which sleeps until the launcher runs something in it."""
     spec = dict(rank.replica.template.get("spec") or {})
     first, *others = spec["containers"]
     if not first.get("command"):
@@ -169,7 +168,7 @@ def worker_pod(rank: Rank) -> Object:
 
 
 def launcher_pod(rank: Rank) -> Object:
-    """The launcher: mpirun finds the hostfile, and kubectl in place of ssh."""
+    """The launcher's pod, in which mpirun finds the hostfile, and kubectl instead of ssh."""
     job, spec = rank.job, dict(rank.replica.template.get("spec") or {})
     first, *others = spec["containers"]
     mounts = [TOOL_MOUNT, CONFIG_MOUNT]

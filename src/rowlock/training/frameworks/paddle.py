@@ -1,4 +1,4 @@
-"""PaddleJob: Workers alone train collectively; with Masters they are parameter servers. Judged like a PyTorchJob."""
+"""PaddleJob: Workers alone train collectively; Masters, if any, are parameter servers. Its status is judged like a PyTorchJob's."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def elastic_defaults(spec: Mapping[str, Any], replicas: str) -> Object:
-    """minReplicas and maxReplicas: one stands for the other, else both are the number of Workers."""
+    """Default minReplicas and maxReplicas: each to the other, else both to the number of Workers."""
     elastic = spec.get("elasticPolicy")
     if elastic is None:
         return dict(spec)
@@ -77,7 +77,7 @@ def _environment(rank: Rank) -> Env:
 
 
 def _process_count(per_node: str | None) -> int:
-    """What nprocPerNode says as a number; words, and numbers that Go's int does not hold, count as 1."""
+    """nprocPerNode as a number; words, and numbers that overflow Go's int, count as 1."""
     number = int(per_node) if per_node is not None and _INTEGER.fullmatch(per_node) else 1
     return number if -(2**63) <= number < 2**63 else 1
 
@@ -105,7 +105,7 @@ def _rendezvous_env(job: Job, elastic: Object) -> Env:
         pairs = (f"{c.get('key', '')}={c.get('value', '')}" for c in elastic["rdzvConf"])
         env += env_vars(("PET_RDZV_CONF", ",".join(pairs)))
     if elastic.get("standalone"):
-        env += env_vars(("PET_STANDALONE", ""))  # torchrun cannot parse it; the operator writes it so
+        env += env_vars(("PET_STANDALONE", ""))  # torchrun cannot parse this, but the operator sets it
     return env
 
 
@@ -141,7 +141,7 @@ def _update_job_status(context: ReconcileContext) -> None:
 
 
 def _gang(job: Job) -> GangSpec:
-    """An elastic job starts with its minimum; Master and Workers are sub-groups."""
+    """The gang: an elastic job starts with its minimum; Master and Workers are sub-groups."""
     min_members = int((job.spec.get("elasticPolicy") or {}).get("minReplicas") or job.total_replicas)
     if job.policy.min_available is not None:
         min_members = job.policy.min_available

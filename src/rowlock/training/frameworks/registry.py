@@ -1,4 +1,4 @@
-"""All frameworks. A new one is one file that makes a `Framework`, and its line here."""
+"""All frameworks. A new one is a file that creates a `Framework`, and an entry here."""
 
 from __future__ import annotations
 

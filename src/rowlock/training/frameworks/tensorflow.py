@@ -1,7 +1,7 @@
 """TFJob: Chief, Workers, parameter servers, Evaluator; the cluster in TF_CONFIG.
 
-A Chief (or Master, its old name) decides; else worker 0 does, unless successPolicy asks for all Workers. A failed
-replica of any type fails the job, unless it is being restarted; with dynamic Workers theirs are forgiven.
+A Chief (or Master, its old name) decides the result; else worker 0 does, unless successPolicy requires all Workers. A failed replica of any
+type fails the job, unless it is being restarted; with enableDynamicWorker failed Workers are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHIEFS = (CHIEF, MASTER)
 
 
 def _environment(rank: Rank) -> Env:
-    """TF_CONFIG; none for a job of one replica."""
+    """TF_CONFIG, except for a job of one replica."""
     job = rank.job
     if sum(job.replicas[role].count for role in ROLES if role in job.replicas) == 1:
         return []
@@ -64,7 +64,7 @@ def _addresses(job: Job, replica: Replica) -> list[str]:
 
 
 def _sparse_cluster(rank: Rank) -> Object:
-    """What a rank must know when workers come and go: a worker itself and the servers, a server only itself."""
+    """The cluster for dynamic workers: a worker gets its own address and the servers', a server only its own."""
     job, own_address = rank.job, _address(rank.job, rank.replica, rank.index)
     if rank.type == WORKER:
         servers = job.compute_once("servers", lambda: _addresses(job, job.replicas[PS]) if PS in job.replicas else None)

@@ -1,7 +1,7 @@
 """Commands that start torchrun: how many ranks each of them starts.
 
-A job's command says it where its spec does not (`spec.nprocPerNode`): torchrun is the program itself, or a shell starts it.
-The standard library only: the command lines import it, and they answer in a blink.
+Read from a job's command if its spec has no `spec.nprocPerNode`: torchrun is the program itself, or a shell starts it. Uses only the
+standard library, because the command lines import it and must start fast.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 _SWITCHES = frozenset(
     {"--standalone", "--no-python", "--module", "-m", "--run-path", "--virtual-local-rank", "--help", "-h"}
 )
-"""Its options that take no value, in torch 2.13."""
+"""torchrun's options without a value, in torch 2.13."""
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 _IN_SCRIPT = re.compile(
     r"(?:^|[\s;&|(])(?:[^\s;&|('\"]*/)?(?:torchrun|-m\s+torch\.distributed\.(?:run|launch))\s((?:[^\n;&|)]){0,2000})",
 )
-"""A torchrun in a shell's script, and the words after it in the same command."""
+"""Matches a torchrun in a shell script; the group has the following words of the same command."""
 _MOST_COMMANDS, _MOST_CHARACTERS = 16, 65_536
-"""How many torchruns of a script are looked at, and how long a command may be to be looked at: users' scripts may be of any size."""
+"""Maximum of torchruns examined in a script, and of characters of an examined command: users' scripts may have any size."""
 
 
 def _name_of(program: str) -> str:
@@ -33,12 +33,12 @@ def is_torchrun(command: Sequence[str]) -> bool:
 
 
 def launched_ranks(command: Sequence[str]) -> int | None:
-    """The number that torchrun is given with `--nproc-per-node`, as the program of `command` or in the script that a shell is given
-    (`bash -c`). None where there is no torchrun, where it is given a word (`gpu`) or a variable, and where several differ."""
+    """The number in torchrun's option `--nproc-per-node`, where torchrun is the program of `command` or is in a shell's script (`bash -c`).
+    None if there is no torchrun, if the value is a word (`gpu`) or a variable, or if several differ."""
     return None if sum(map(len, command)) > _MOST_CHARACTERS else _launched_ranks(tuple(command))
 
 
-@functools.lru_cache(maxsize=64)  # the pods of a job have one command, and each is asked for in each list
+@functools.lru_cache(maxsize=64)  # all pods of a job have the same command, and every list asks for each
 def _launched_ranks(command: tuple[str, ...]) -> int | None:
     numbers = {_given_number(words) for words in _torchrun_arguments(command)}
     return numbers.pop() if len(numbers) == 1 else None
@@ -64,7 +64,7 @@ def _given_number(words: Iterator[str]) -> int | None:
     found = ""
     for word in words:
         if not word.startswith("-"):
-            break  # the script: what follows is its own
+            break  # the script: the following words are its arguments
         option, equals, value = word.partition("=")
         option = option.replace("_", "-")
         if not equals and option not in _SWITCHES:

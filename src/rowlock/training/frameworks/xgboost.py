@@ -1,5 +1,5 @@
-"""XGBoostJob (LightGBM too): one Master with the tracker, and Workers. The Master decides; a failed rank ends the job
-under every restart policy but ExitCode, although the pod was removed to be made again; so does the operator."""
+"""XGBoostJob (also for LightGBM): one Master with the tracker, and Workers. The Master decides the result; as in the operator, a failed
+rank fails the job under every restart policy but ExitCode, although its pod was deleted for a restart."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _update_job_status(context: ReconcileContext) -> None:
         failed = context.replica_count(replica.type, "failed")
         done = replica.type == MASTER and context.replica_count(MASTER, "succeeded") == replica.count
         if done or failed:
-            set_running(context, context.job.name)  # recorded: every verdict says Running first, even where nothing ran
+            set_running(context, context.job.name)  # as recorded from the operator: every verdict sets Running first
         if replica.type == MASTER and judge_leader(context, replica):
             return
         if failed and replica.restart_policy == "ExitCode":

@@ -1,4 +1,4 @@
-"""`JobSetController`: from a `View` to a `Decision`. Changes of a set, of its Jobs, its Service and its claims wake it."""
+"""`JobSetController`: reconciles JobSets, after changes of a set, its Jobs, its Service or its claims."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rowlock.training.jobset.reconcile import reconcile
 
 
 class JobSetController:
-    """Makes the Jobs of sets. It remembers nothing."""
+    """Creates the Jobs of sets. It keeps no state."""
 
     name = "jobset-controller"
     kinds: tuple[Kind, ...] = (JOB_SET, BATCH_JOB, SERVICE, PERSISTENT_VOLUME_CLAIM)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The set itself, or the set that owns what has changed."""
+        """The set itself, or the set that owns the changed object."""
         if change.kind is JOB_SET:
             return (key(change.object),)
         return tuple(dict.fromkeys(owner_keys(JOB_SET, change)))

@@ -1,8 +1,8 @@
-"""JobSet → PodGroups: which of its pods start together, declared before they can be placed.
+"""JobSet → PodGroups: which of its pods start together, created before the pods can be scheduled.
 
-Replicated jobs that start at once are one gang. One that waits for others (`dependsOn`), and each of a set that starts
-in order, is a gang of its own: together they could never be complete. That is KAI's rule, but for `dependsOn`, which KAI
-does not look at. Pods name their group in an annotation that admission adds, as KAI's pod-grouper does.
+Replicated jobs that start at the same time are one gang. One that waits for others (`dependsOn`), and each job of a set that starts in
+order, is a separate gang: a common one could never be complete. That is KAI's rule, except that KAI ignores `dependsOn`. Pods name their
+group in an annotation that admission adds, as KAI's pod-grouper does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UID_KEY = f"{PREFIX}jobset-uid"
 
 
 def gangs_of(jobset: Object) -> dict[str, int]:
-    """By the name of its PodGroup, how many pods of each gang must start together."""
+    """Name of a PodGroup → how many pods of the gang must start together."""
     found = dict[str, int]()
     for job in dig(jobset, "spec.replicatedJobs", None) or ():
         group = group_name(jobset, job["name"])
@@ -50,7 +50,7 @@ def gangs_of(jobset: Object) -> dict[str, int]:
 
 
 def group_name(jobset: Object, replicated_job: str) -> str:
-    """The PodGroup of the pods of a replicated job."""
+    """The name of the PodGroup for the pods of a replicated job."""
     whole = f"pg-{name(jobset)}-{uid(jobset)}"
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
     waits = any(job["name"] == replicated_job and job.get("dependsOn") for job in jobs)
@@ -59,7 +59,7 @@ def group_name(jobset: Object, replicated_job: str) -> str:
 
 
 def with_group(pod: Object, jobset: Object) -> Object:
-    """A new pod of a set, with the name of its group; one that names a group itself keeps that."""
+    """A new pod of a set, annotated with its PodGroup's name; a pod that already names one keeps it."""
     marks, job = annotations_of(pod), labels(pod).get(REPLICATED_JOB_KEY, "")
     if GROUP_ANNOTATION in marks or labels(pod).get(UID_KEY) != uid(jobset):
         return pod
@@ -68,7 +68,7 @@ def with_group(pod: Object, jobset: Object) -> Object:
 
 
 class JobSetGroupController:
-    """Declares the gangs of sets, by their labels and those of the TrainJobs that own them."""
+    """Creates and updates the PodGroups of sets, by their labels and those of the TrainJobs that own them."""
 
     name = "jobset-podgrouper"
     kinds: tuple[Kind, ...] = (JOB_SET, TRAIN_JOB, POD_GROUP, NAMESPACE, PRIORITY_CLASS)
@@ -85,7 +85,7 @@ class JobSetGroupController:
         return [key(one) for one in view.all(JOB_SET, name(change.object) if change.kind is NAMESPACE else "")]
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """Make the PodGroups of a set, or bring them up to date."""
+        """Create or update the PodGroups of a set."""
         jobset = view.get(JOB_SET, key.namespace, key.name)
         if jobset is None or is_deleting(jobset) or has_ended(jobset):
             return NOTHING
@@ -127,5 +127,5 @@ def _write(view: View, jobset: Object, group: str, spec: Json, passed: dict[str,
 
 
 def _wishes(obj: Object) -> tuple[Any, ...]:
-    """All that a PodGroup is made of."""
+    """All parts of an object on which a PodGroup depends."""
     return obj.get("spec"), labels(obj), annotations_of(obj), is_deleting(obj), has_ended(obj)

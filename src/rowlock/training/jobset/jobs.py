@@ -1,4 +1,4 @@
-"""What a JobSet makes: its headless Service, its volume claims, and its Jobs with the labels by which all know each other."""
+"""What a JobSet creates: its headless Service, its volume claims, and its Jobs with JobSet's labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEFAULT_GROUP = "default"
 
 
 def service_of(jobset: Object) -> Object:
-    """The headless Service: the pods of the set under the names of their hosts."""
+    """The headless Service, which gives the set's pods DNS names."""
     spec: Json = {
         "clusterIP": "None",
         "selector": {NAME_KEY: name(jobset)},
@@ -40,7 +40,7 @@ def service_of(jobset: Object) -> Object:
 
 
 def claims_of(jobset: Object) -> Iterator[Object]:
-    """The volume claims of the set. Those that outlive it have no owner."""
+    """The volume claims of the set. Those with the retention policy Retain have no owner."""
     for policy in dig(jobset, "spec.volumeClaimPolicies", None) or ():
         is_kept = dig(policy, "retentionPolicy.whenDeleted", "Delete") == "Retain"
         for template in policy.get("templates") or ():
@@ -98,7 +98,7 @@ def job_of(jobset: Object, position: int, index: int, restarts: int) -> Object:
 
 
 def _marks(jobset: Object, position: int, index: int, restarts: int) -> dict[str, str]:
-    """Labels and annotations alike, of a Job and of its pods: which part of the whole it is."""
+    """The labels and annotations (the same keys) of a Job and its pods that say which part of the set they are."""
     jobs = dig(jobset, "spec.replicatedJobs", [])
     job = jobs[position]
     group = job.get("groupName") or DEFAULT_GROUP

@@ -1,4 +1,4 @@
-"""A JobSet and its Jobs, as one reconcile finds them, and the status that it arrives at."""
+"""A JobSet and its Jobs as observed by one reconcile, and the resulting status."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ObservedSet:
-    """What there is: the set, the Jobs that it owns, and which of the names that it needs are taken."""
+    """The observed state: the set, the Jobs that it owns, and which of the names that it needs exist."""
 
     jobset: Object
     jobs: list[Object]
     has_service: bool
     claims: frozenset[str] = frozenset()
-    """Names of the volume claims in its namespace that it may want."""
+    """Names of the set's volume claims that exist in its namespace."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -46,15 +46,15 @@ class ObservedSet:
         return int(dig(self.jobset, "status.restarts", 0))
 
     def current_jobs(self) -> Iterator[Object]:
-        """Jobs of the present restart."""
+        """Jobs of the current restart."""
         return (job for job in self.jobs if attempt(job) >= self.restarts)
 
     def earlier_jobs(self) -> list[Object]:
-        """Jobs that a restart has left behind."""
+        """Jobs of earlier restarts."""
         return [job for job in self.jobs if attempt(job) < self.restarts]
 
     def failed_jobs(self) -> list[Object]:
-        """Jobs of the present restart that have failed, the first one first."""
+        """Failed Jobs of the current restart, in the order of their failures."""
         failed = [job for job in self.current_jobs() if is_condition_true(job, "Failed")]
         return sorted(failed, key=lambda job: (_failed_at(job), name(job)))
 
@@ -65,29 +65,29 @@ def _failed_at(job: Object) -> str:
 
 
 def attempt(job: Object) -> int:
-    """Which restart made a Job; 0 where its label says nothing that can be read."""
+    """The restart that created a Job; 0 if its label is malformed."""
     text = labels(job).get(RESTART_KEY, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def replicas(job: Mapping[str, Any]) -> int:
-    """Of a replicated job."""
+    """The number of Jobs of a replicated job."""
     return int(job.get("replicas", 1))
 
 
 def pods_at_a_time(job_spec: Mapping[str, Any]) -> int:
-    """How many pods a Job of a set has at once."""
+    """How many pods a Job of a set runs at once."""
     parallelism = job_spec.get("parallelism", 1)
     return max(0, int(min(parallelism, job_spec.get("completions", parallelism))))
 
 
 def is_finished(job: Object) -> bool:
-    """Of a Job."""
+    """Whether a Job is Complete or Failed."""
     return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
 
 
 def subdomain(jobset: Object) -> str:
-    """The name of the headless Service, and the domain of the pods."""
+    """The name of the headless Service, which is also the pods' subdomain."""
     return str(dig(jobset, "spec.network.subdomain", "") or name(jobset))
 
 
@@ -97,7 +97,7 @@ def has_host_names(jobset: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What is said of a set."""
+    """An event about a set."""
 
     type: str
     reason: str
@@ -106,7 +106,7 @@ class Event:
 
 @dataclass(slots=True)
 class SetOutcome:
-    """The status that a reconcile arrives at, and what it has to say. `now` is the time of changed conditions."""
+    """The resulting status and events of a reconcile. `now`: the time of changed conditions (seconds since the epoch)."""
 
     status: Json
     now: float
@@ -119,7 +119,7 @@ class SetOutcome:
         return (self.condition(type_) or {}).get("status") == "True"
 
     def set_condition(self, type_: str, is_true: bool, reason: str, message: str) -> None:
-        """Each change of a condition is an event, too. One that was never true is not made false."""
+        """Set a condition, and add an event if that changes it. A condition that does not exist is not added as False."""
         before, status = self.condition(type_), "True" if is_true else "False"
         if before is None and not is_true:
             return
@@ -138,7 +138,7 @@ class SetOutcome:
         self.events.append(Event("Warning" if is_warning else "Normal", reason, message))
 
     def lower(self, type_: str) -> None:
-        """Make a condition false that another one excludes: its reason and message stay, and nobody is told."""
+        """Set an existing condition to False without an event, keeping its reason and message, because another one excludes it."""
         before = self.condition(type_)
         if before is not None and before["status"] == "True":
             conditions = list(self.status["conditions"])

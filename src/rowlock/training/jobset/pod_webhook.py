@@ -1,7 +1,7 @@
-"""What JobSet's webhook makes of the pods of sets: their priority as a label, and exclusive placement.
+"""What JobSet's webhook adds to pods of sets: a label with their priority, and exclusive placement.
 
-With exclusive placement (annotation `alpha.jobset.sigs.k8s.io/exclusive-topology: <node label>`) a Job has a rack, or what else
-the label names, for itself: pod 0 keeps away from the pods of other Jobs, and the others follow to where it is.
+With exclusive placement (annotation `alpha.jobset.sigs.k8s.io/exclusive-topology: <node label>`) each Job has a rack, or another topology
+domain, for itself: pod 0 has an anti-affinity to pods of other Jobs, and the other pods must go to its domain.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def is_of_set(pod: Object) -> bool:
 
 
 def admit_pod(pod: Object, leaders_domain: Callable[[str], str | None]) -> Object | None:
-    """A new pod of a set, with what the webhook adds; None for one that must wait until pod 0 of its Job has a node.
-    `leaders_domain` tells the value that the node of pod 0 has for a label; None as long as it has no node."""
+    """A new pod of a set with the webhook's additions; None if it must wait until pod 0 of its Job has a node. `leaders_domain`: label →
+    its value on the node of pod 0, or None while that pod has no node."""
     marked = {**labels(pod), PRIORITY_KEY: str(dig(pod, "spec.priority", 0))}
     pod = {**pod, "metadata": {**meta(pod), "labels": marked}}
     topology = annotations_of(pod).get(EXCLUSIVE_KEY)

@@ -1,4 +1,4 @@
-"""When a set has succeeded, has failed, or begins anew: its success policy and its failure policy."""
+"""A set's success policy and failure policy: when it has succeeded, has failed, or restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ACTION_REASONS = {
 
 
 def has_succeeded(observed: ObservedSet) -> bool:
-    """Whether enough Jobs of those that count are complete: all of them, or any."""
+    """Whether the success policy is met: all Jobs that count are complete, or any."""
     policy = observed.spec.get("successPolicy") or {}
     targets = set(policy.get("targetReplicatedJobs") or (job["name"] for job in observed.replicated_jobs))
     complete = [
@@ -52,7 +52,7 @@ def _fail(outcome: SetOutcome, reason: str, message: str) -> None:
 
 
 def judge_failure(observed: ObservedSet, failed: list[Object], outcome: SetOutcome) -> None:
-    """What becomes of a set some of whose Jobs have failed (`failed`, the first one first)."""
+    """Apply the failure policy: fail or restart the set. `failed`: its failed Jobs, in the order of their failures."""
     policy = observed.spec.get("failurePolicy")
     if policy is None:
         message = f"jobset failed due to one or more job failures (first failed job: {name(failed[0])})"
@@ -78,7 +78,7 @@ def judge_failure(observed: ObservedSet, failed: list[Object], outcome: SetOutco
 
 
 def _first_rule(policy: Mapping[str, Any], failed: list[Object]) -> tuple[Mapping[str, Any] | None, Object]:
-    """The first rule that any of the failed Jobs meets, and that Job; None and the first one where no rule does."""
+    """(the first rule that a failed Job matches, that Job); (None, the first failed Job) if no rule matches."""
     for rule in policy.get("rules") or ():
         for job in failed:
             if _applies(rule, job):
@@ -101,7 +101,7 @@ _LONGEST_PATTERN = 512
 
 
 def _matches(pattern: str, message: str) -> bool:
-    """As Go's regular expressions, which know no look-around; a pattern that is none matches nothing."""
+    """Whether a message matches a pattern (of Go's syntax, which has no look-around); an invalid pattern matches nothing."""
     try:
         return len(pattern) <= _LONGEST_PATTERN and re.search(pattern, message[:_LONGEST_PATTERN]) is not None
     except re.error:
@@ -109,7 +109,7 @@ def _matches(pattern: str, message: str) -> bool:
 
 
 def all_ready(observed: ObservedSet, outcome: SetOutcome) -> bool:
-    """Whether every Job of the present restart runs whole, or has succeeded."""
+    """Whether every Job of the current restart is ready or has succeeded."""
     counts = {one["name"]: one for one in outcome.status.get("replicatedJobsStatus") or ()}
     return all(
         counts[job["name"]]["ready"] + counts[job["name"]]["succeeded"] >= replicas(job)

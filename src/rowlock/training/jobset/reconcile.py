@@ -1,8 +1,7 @@
-"""One look at one JobSet: its status, whether it has ended, and which Jobs are made, deleted, suspended and resumed.
+"""One reconcile of one JobSet: its status, whether it has ended, and which Jobs are created, deleted, suspended and resumed.
 
-The order is the JobSet controller's: an ended set deletes what still runs; Jobs that a restart left behind are deleted;
-failures are judged before successes; only then is anything made. The status is written last, and so not at all when
-something could not be made.
+The order is the JobSet controller's: an ended set deletes its running Jobs; Jobs of earlier restarts are deleted; failures are judged
+before successes; only then is anything created. The status is written last, so it is not written if a create is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 def reconcile(observed: ObservedSet, now: float) -> Decision:
-    """What to write for a set, and when to look again."""
+    """The writes for a set, and when to reconcile it again."""
     jobset = observed.jobset
     if is_deleting(jobset) or observed.spec.get("managedBy", CONTROLLER) != CONTROLLER:
         return NOTHING
@@ -70,7 +69,7 @@ def has_ended(jobset: Object) -> bool:
 
 
 def _end(jobset: Object) -> Json | None:
-    """The condition by which the set has ended."""
+    """The True condition Completed or Failed; None if the set has not ended."""
     return next((condition(jobset, type_) for type_ in (COMPLETED, FAILED) if is_condition_true(jobset, type_)), None)
 
 
@@ -92,7 +91,7 @@ def _clean_up(observed: ObservedSet, outcome: SetOutcome, ended: Json) -> Decisi
 
 
 def _counts(observed: ObservedSet) -> list[Json]:
-    """The Jobs of each replicated job by what they do, in the order of the real one: names backwards."""
+    """The replicatedJobsStatus: numbers of Jobs by state, sorted by name in descending order as in the real controller."""
     counts = {
         job["name"]: {"name": job["name"], "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
         for job in observed.replicated_jobs
@@ -162,7 +161,7 @@ def _make(observed: ObservedSet, outcome: SetOutcome) -> Iterator[Write]:
 
 
 def _may_start(job: Json, observed: ObservedSet, outcome: SetOutcome) -> bool:
-    """Whether all that the replicated job depends on is ready, or complete."""
+    """Whether all dependencies of the replicated job are ready or complete, as it requires."""
     counts = {one["name"]: one for one in outcome.status["replicatedJobsStatus"]}
     sizes = {one["name"]: replicas(one) for one in observed.replicated_jobs}
     for dependency in job.get("dependsOn") or ():
@@ -193,7 +192,7 @@ def _missing_jobs(observed: ObservedSet, position: int) -> Iterator[Write]:
 
 
 def _own(observed: ObservedSet, job: Json) -> Iterator[Object]:
-    """The Jobs of a replicated job that have not ended."""
+    """The current Jobs of a replicated job that have not ended."""
     for one in observed.current_jobs():
         if labels(one).get(REPLICATED_JOB_KEY) == job["name"] and not is_finished(one):
             yield one
@@ -206,7 +205,7 @@ def _suspend(observed: ObservedSet, job: Json) -> Iterator[Write]:
 
 
 def _resume(observed: ObservedSet, job: Json) -> Iterator[Write]:
-    """A Job that ran before takes a new place only when its start is forgotten."""
+    """Resume suspended Jobs with the set's placement fields. These can change only once the Job's startTime is cleared."""
     for one in _own(observed, job):
         if not dig(one, "spec.suspend", False):
             continue
@@ -218,7 +217,7 @@ def _resume(observed: ObservedSet, job: Json) -> Iterator[Write]:
 
 
 def _placement(wanted: Json, present: Json) -> Json:
-    """What of the set's pod template a Job takes over when it is resumed, as a merge patch."""
+    """A merge patch with the parts of the set's pod template that a resumed Job takes over."""
     metadata = {
         part: wanted["metadata"][part] for part in ("labels", "annotations") if dig(wanted, f"metadata.{part}", None)
     }

@@ -1,4 +1,4 @@
-"""`TrainJobController`: from a `View` to a `Decision`. Changes of a TrainJob, and of what it owns, wake it."""
+"""`TrainJobController`: reconciles TrainJobs, after changes of a TrainJob or of objects that it owns."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ SOURCE = "trainjob-controller"
 _FAILED = "TrainJobResourcesCreationFailed"
 _FAILURE = "TrainJob resources reconciliation failed: {}"
 _LONGEST = 950
-"""Characters of an error that an event has room for."""
+"""Maximum length of an error message in an event."""
 
 
 class TrainJobController:
-    """Makes the JobSets of TrainJobs. It remembers nothing; `make_key` gives a private and a public ssh key."""
+    """Creates the JobSets of TrainJobs. It keeps no state. `make_key` returns a new (private, public) SSH key."""
 
     name = "trainjob-controller"
     kinds: tuple[Kind, ...] = (TRAIN_JOB, JOB_SET, CONFIG_MAP, SECRET, *OTHER_POD_GROUPS)
@@ -58,7 +58,7 @@ class TrainJobController:
         self._make_key = make_key
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """The TrainJob itself, the one that owns what has changed, and the one of a set's name."""
+        """The TrainJob itself, the one that owns the changed object, and the one with a JobSet's name."""
         if change.kind is TRAIN_JOB:
             return (key(change.object),)
         found = list(owner_keys(TRAIN_JOB, change))
@@ -91,7 +91,7 @@ class TrainJobController:
         return Decision(tuple(writes), requeue_after=left)
 
     def _make(self, view: View, trainjob: Object, jobset: Object | None) -> Iterator[Write]:
-        """What is missing; and the set as it is wanted now, while the job or the set is suspended."""
+        """Create missing objects; while the job or its JobSet is suspended, also update the JobSet."""
         snapshot = view.get(CONFIG_MAP, namespace(trainjob), snapshot_name(trainjob))
         is_settled = jobset is not None and not (is_suspended(trainjob) or is_suspended(jobset))
         if snapshot is not None and is_settled and not _misses_parts(view, trainjob, jobset):
@@ -143,7 +143,7 @@ def _finder(view: View) -> Find:
 
 
 def _misses_parts(view: View, trainjob: Object, jobset: Object | None) -> bool:
-    """Whether it has lost the PodGroup that its pods name, or an MPI job its key or its file of hosts."""
+    """Whether the PodGroup that the pods name is missing, or the key or hostfile of an MPI job."""
     if any(view.get(kind, namespace(trainjob), name(trainjob)) is None for kind in named_groups(jobset)):
         return True
     jobs = dig(jobset, "spec.replicatedJobs", None) or ()
@@ -158,7 +158,7 @@ def _misses_parts(view: View, trainjob: Object, jobset: Object | None) -> bool:
 
 
 def _with_wishes(jobset: Object, wanted: Object) -> Object:
-    """The set that is there, with the spec and the marks that are wanted now."""
+    """The existing JobSet with the wanted spec, labels and annotations."""
     marks = {
         part: {**(meta(jobset).get(part) or {}), **meta(wanted)[part]}
         for part in ("labels", "annotations")

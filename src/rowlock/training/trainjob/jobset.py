@@ -1,7 +1,6 @@
-"""A TrainJob and its runtime → the JobSet that trains: patches, resources, numbers of nodes, framework, the job's wishes.
+"""A TrainJob and its runtime → its JobSet: patches, resources, number of nodes, framework, the job's own settings.
 
-The order of the steps is Trainer's, and counts: what the framework adds depends on the numbers, and what the job says
-itself comes last.
+The order of the steps is Trainer's and matters: what the framework adds depends on the counts, and the job's own settings come last.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _POLICIES: Mapping[str, Callable[[TrainPlan], None]] = {
 
 
 def make_plan(trainjob: Object, template: Mapping[str, Any], policy: Mapping[str, Any]) -> TrainPlan:
-    """The replicated jobs as the TrainJob wants them. `template` is the patched one of the runtime, `policy` its `mlPolicy`."""
+    """The replicated jobs for a TrainJob. `template`: the runtime's, patched; `policy`: the runtime's `mlPolicy`."""
     plan = TrainPlan(trainjob, policy, copy.deepcopy((template.get("spec") or {}).get("replicatedJobs") or []))
     if policy:
         _merge_resources(plan)
@@ -53,7 +52,7 @@ def make_plan(trainjob: Object, template: Mapping[str, Any], policy: Mapping[str
 
 
 def make_jobset(trainjob: Object, runtime: Object) -> tuple[Object, TrainPlan]:
-    """The JobSet of a TrainJob, without defaults, and the plan it was made by."""
+    """(the JobSet of a TrainJob, without defaults; its plan)."""
     template = patched_template(trainjob, runtime)
     plan = make_plan(trainjob, template, dig(runtime, "spec.mlPolicy", {}))
     mark_gang(plan, dig(runtime, "spec.podGroupPolicy", {}))
@@ -65,7 +64,7 @@ def make_jobset(trainjob: Object, runtime: Object) -> tuple[Object, TrainPlan]:
         "ownerReferences": [owner_reference(trainjob)],
     }
     spec = {**(template.get("spec") or {}), "replicatedJobs": plan.jobs, "suspend": is_suspended(trainjob)}
-    if policies := spec.get("volumeClaimPolicies"):  # left out, it could never be applied a second time
+    if policies := spec.get("volumeClaimPolicies"):  # without the default it could not be applied again
         spec["volumeClaimPolicies"] = [{"retentionPolicy": {"whenDeleted": "Delete"}, **policy} for policy in policies]
     return {"apiVersion": JOB_SET.api_version, "kind": JOB_SET.name, "metadata": metadata, "spec": spec}, plan
 

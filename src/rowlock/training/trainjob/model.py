@@ -1,4 +1,4 @@
-"""A TrainJob and the runtime it names, as its other parts read them."""
+"""The model of a TrainJob and its runtime that the other modules use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rowlock.objects import Object, dig, name
 from rowlock.quantity import parse
 
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""On the template of a replicated job: which step of the training it is."""
+"""Label on the template of a replicated job that says which step of the training it is."""
 TRAINER_STEP, DATASET_STEP, MODEL_STEP = "trainer", "dataset-initializer", "model-initializer"
 NODE = "node"
-"""The container that trains, and the replicated job of an MPI runtime's workers."""
+"""Name of the container that trains, and of the replicated job of an MPI runtime's workers."""
 LAUNCHER = "launcher"
 PORT = 29500
 CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
@@ -27,11 +27,11 @@ ReplicatedJob = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TrainPlan:
-    """A TrainJob on its way to a JobSet. `jobs` are copies that the steps of `jobset.py` change in place."""
+    """A TrainJob that is being turned into a JobSet. `jobs` are copies that the steps of `jobset.py` modify in place."""
 
     trainjob: Object
     policy: Mapping[str, Any]
-    """The runtime's `mlPolicy`; empty where it has none."""
+    """The runtime's `mlPolicy`; {} if it has none."""
     jobs: list[ReplicatedJob]
 
     @property
@@ -40,31 +40,31 @@ class TrainPlan:
 
     @property
     def trainer(self) -> Mapping[str, Any] | None:
-        """The job's own wishes; None where it has none, which is not the same as empty ones."""
+        """The job's `spec.trainer`; None if it is absent, which differs from an empty one."""
         found = dig(self.trainjob, "spec.trainer", None)
         return found if isinstance(found, dict) else None
 
     @property
     def nodes(self) -> int:
-        """How many nodes train, as the job or else its runtime says."""
+        """The number of training nodes, by the job or else its runtime."""
         given = (self.trainer or {}).get("numNodes")
         return int(self.policy.get("numNodes", 1) if given is None else given)
 
     def step_jobs(self, step: str) -> Iterator[ReplicatedJob]:
-        """The replicated jobs that are this step."""
+        """The replicated jobs of this step."""
         return (job for job in self.jobs if step_of(job) == step)
 
     def trainer_containers(self) -> Iterator[Container]:
-        """The container `node` of each job that is the trainer step."""
+        """The containers named `node` of the trainer step's jobs."""
         for job in self.step_jobs(TRAINER_STEP):
             yield from containers(job, NODE)
 
     def address(self) -> str:
-        """The name by which all nodes find the first one."""
+        """The DNS name of the first node."""
         return f"{self.name}-{NODE}-0-0.{self.name}"
 
     def resources(self) -> Mapping[str, Any]:
-        """What a node has: what the job asks for, else what the runtime does."""
+        """The resources of a node, by the job or else its runtime."""
         own = (self.trainer or {}).get("resourcesPerNode")
         if own is not None:
             return dict(own)
@@ -79,7 +79,7 @@ class TrainPlan:
         return 0
 
     def cpus(self) -> int:
-        """Processors of a node, whole ones, at least one."""
+        """CPUs of a node, rounded up, at least 1."""
         resources = self.resources()
         wanted = (resources.get("requests") or {}).get("cpu", (resources.get("limits") or {}).get("cpu", 1))
         return max(1, math.ceil(parse(wanted)))
@@ -90,7 +90,7 @@ def step_of(job: Mapping[str, Any]) -> str:
 
 
 def pod_spec(job: ReplicatedJob) -> dict[str, Any]:
-    """The pod spec of a replicated job, to be changed in place."""
+    """The pod spec of a replicated job, which may be modified in place."""
     found: dict[str, Any] = job
     for part in ("template", "spec", "template", "spec"):
         found = found.setdefault(part, {})
@@ -106,7 +106,7 @@ def containers(job: ReplicatedJob, wanted: str, *parts: str) -> Iterator[Contain
 
 
 def set_variables(container: Container, variables: list[dict[str, Any]]) -> None:
-    """Each in the place of one of the same name, else at the end."""
+    """Set variables of a container: replace those of the same name in place, append the others."""
     found = list(container.get("env") or ())
     for variable in variables:
         places = [n for n, one in enumerate(found) if one["name"] == variable["name"]]

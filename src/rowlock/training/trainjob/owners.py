@@ -1,6 +1,5 @@
-"""Pod → the workload that it is of, and back: over the Job and the JobSet that have made it, where there are some.
-
-Each owner is looked up by its name and counts when its uid is the one that is named.
+"""Pod → its workload, and back, over the Job and JobSet between them, if there are any. An owner is looked up by name, and its uid must
+match the reference.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from rowlock.objects import Object, controller_of, dig, namespace, uid
 
 
 def workload_of(view: View, pod: Object) -> Object | None:
-    """The workload; a TrainJob has the replicated jobs of its JobSet. None for other pods, and while an owner is gone."""
+    """The pod's workload; a TrainJob gets the `replicatedJobs` of its JobSet. None for other pods, or if an owner is gone."""
     found = _owner(view, pod)
     if found is None or found[0] not in kinds.WORKLOADS:
         return None
@@ -28,13 +27,13 @@ def workload_of(view: View, pod: Object) -> Object | None:
 
 
 def with_replicated_jobs(trainjob: Object, jobset: Object) -> Object:
-    """A TrainJob with the `replicatedJobs` of its JobSet, a TrainJob names a runtime only."""
+    """A TrainJob with the `replicatedJobs` of its JobSet, because a TrainJob itself only names a runtime."""
     replicated = dig(jobset, "spec.replicatedJobs", None) or []
     return {**trainjob, "spec": {**(trainjob.get("spec") or {}), "replicatedJobs": replicated}}
 
 
 def pods_of_workload(view: View, job: str) -> Iterator[Object]:
-    """The pods of the workload of this uid, those of its Jobs and of its JobSet's Jobs too, in its namespace or another."""
+    """The pods of the workload with this uid, including those of its Jobs and of its JobSet's Jobs."""
     yield from view.by_owner(kinds.POD, job)
     for jobset in view.by_owner(kinds.JOB_SET, job):
         yield from pods_of_workload(view, uid(jobset))

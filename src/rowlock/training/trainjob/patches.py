@@ -1,7 +1,5 @@
-"""`spec.runtimePatches`: what controllers and users change in a runtime for one TrainJob, merged as Kubernetes merges.
-
-Lists of named things (jobs, containers, volumes, variables, mounts) are merged by their keys, maps key by key; any
-other list is replaced as a whole.
+"""`spec.runtimePatches`: changes of a runtime for one TrainJob, merged as in Kubernetes. Lists of named elements (jobs, containers,
+volumes, variables, mounts) are merged by their keys, maps key by key; any other list is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -16,11 +14,11 @@ _KEYS = {
     "replicatedJobs": "name", "containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
     "volumeMounts": "mountPath", "imagePullSecrets": "name", "schedulingGates": "name",
 }  # fmt: skip
-"""Lists that are merged, and the field by which their elements are the same."""
+"""Name of a merged list → the field that identifies its elements."""
 
 
 def patched_template(trainjob: Object, runtime: Object) -> dict[str, Any]:
-    """The runtime's `spec.template` (a JobSet's metadata and spec) with the patches of the job; a copy."""
+    """A copy of the runtime's `spec.template` (a JobSet's metadata and spec) with the job's patches applied."""
     template: dict[str, Any] = copy.deepcopy(dig(runtime, "spec.template", {}))
     for patch in dig(trainjob, "spec.runtimePatches", None) or ():
         wanted = dig(patch, "trainingRuntimeSpec.template", None)
@@ -43,7 +41,7 @@ def _merge_maps(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
 
 
 def _merge_lists(old: list[Any], new: list[Any], key: str) -> list[Any]:
-    """Elements keep the order of the old list; a new one stands before what the patch does not name, as Kubernetes has it."""
+    """Elements keep the order of the old list; a new one precedes elements that the patch does not name, as in Kubernetes."""
     places = {one.get(key): place for place, one in enumerate(old)}
     named = {
         one.get(key): _merge_maps(old[places[one.get(key)]], one) if one.get(key) in places else one for one in new

@@ -1,7 +1,6 @@
-"""`podGroupPolicy` of a runtime → the PodGroup of coscheduling or Volcano, and the marks by which pods name it.
-
-Trainer writes them for those schedulers, and programs read them. Here they decide nothing: gangs are those of
-`training/jobset/gangs.py`, which can be complete with initializers, too.
+"""`podGroupPolicy` of a runtime → the PodGroup of coscheduling or Volcano, and the labels or annotations of its pods. Trainer writes them
+for those schedulers, and other programs read them. Our scheduler ignores them: it uses the gangs of `training/jobset/gangs.py`, which can
+also be complete in jobs with initializers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TIMEOUT = 60
 
 
 def mark_gang(plan: TrainPlan, policy: Mapping[str, Any]) -> None:
-    """Pods say which group they belong to, for the schedulers that the policy names."""
+    """Mark pods with their PodGroup's name, for the schedulers that the policy names."""
     for job in plan.jobs:
         metadata = job["template"]["spec"]["template"].setdefault("metadata", {})
         if "coscheduling" in policy:
@@ -35,7 +34,7 @@ def mark_gang(plan: TrainPlan, policy: Mapping[str, Any]) -> None:
 def make_pod_groups(
     plan: TrainPlan, policy: Mapping[str, Any], annotations: Mapping[str, str]
 ) -> Iterator[tuple[Kind, Object]]:
-    """One for each scheduler that the policy names; `annotations` are those of the runtime's template."""
+    """A PodGroup for each scheduler that the policy names. `annotations`: those of the runtime's template."""
     gang: Object = {"minMember": sum(_pods(job) for job in plan.jobs)}
     if resources := _requests(plan):
         gang["minResources"] = resources
@@ -75,7 +74,7 @@ def _pods(job: ReplicatedJob) -> int:
 
 
 def _requests(plan: TrainPlan) -> dict[str, str]:
-    """What all pods request together. A limit is no request here, as in Trainer."""
+    """The total requests of all pods. As in Trainer, limits do not count as requests."""
     total = dict[str, Decimal]()
     is_binary = dict[str, bool]()
     for job in plan.jobs:
@@ -86,7 +85,7 @@ def _requests(plan: TrainPlan) -> dict[str, str]:
 
 
 def _requests_of_pod(spec: Mapping[str, Any]) -> dict[str, str]:
-    """Of its containers together, or of one that runs before them where that asks for more."""
+    """A pod's requests: the sum of its containers, or the largest init container if that is more."""
     parts = [[_container_requests(one) for one in spec.get(part) or ()] for part in ("containers", "initContainers")]
     wanted = dict[str, str]()
     for resource in {key for part in parts for one in part for key in one}:

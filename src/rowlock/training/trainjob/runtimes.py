@@ -9,10 +9,10 @@ from typing import Any
 from rowlock.objects import Object
 
 VERSION = "v2.3.0"
-"""The release of Kubeflow Trainer that they are of, and that the controllers follow."""
+"""The release of Kubeflow Trainer of these runtimes, which the controllers also follow."""
 
 
 def shipped_runtimes() -> list[Object]:
-    """All of them, new values each time."""
+    """All runtimes, as new objects at each call."""
     found: list[dict[str, Any]] = json.loads(resources.files(__package__).joinpath("runtimes.json").read_bytes())
     return found

@@ -1,4 +1,4 @@
-"""The runtime as it was when the TrainJob was made, kept in a ConfigMap: what changes later does not touch a running job."""
+"""The runtime as it was when the TrainJob was created, kept in a ConfigMap: later changes do not affect a running job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOREIGN = "a snapshot configmap exists but is owned by another object"
 
 
 class BadSnapshot(Exception):
-    """A snapshot that is not this TrainJob's, or cannot be read."""
+    """A snapshot of another owner, or a malformed one."""
 
 
 def snapshot_name(trainjob: Object) -> str:
@@ -23,7 +23,7 @@ def snapshot_name(trainjob: Object) -> str:
 
 
 def make_snapshot(trainjob: Object, runtime: Object) -> Object:
-    """The ConfigMap. Its text is JSON, which is YAML, too."""
+    """The ConfigMap with the runtime. Its text is JSON, which is also YAML."""
     metadata = {key: value for key, value in meta(runtime).items() if key in _METADATA}
     kept = {
         "apiVersion": runtime["apiVersion"],
@@ -44,7 +44,7 @@ def make_snapshot(trainjob: Object, runtime: Object) -> Object:
 
 
 def read_snapshot(trainjob: Object, snapshot: Object) -> Object:
-    """The runtime in it. Raises BadSnapshot."""
+    """The runtime in a snapshot. Raises BadSnapshot."""
     if not is_controlled_by(snapshot, uid(trainjob)):
         raise BadSnapshot(_FOREIGN)
     try:

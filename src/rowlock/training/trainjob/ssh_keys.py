@@ -1,4 +1,4 @@
-"""The key by which an MPI launcher reaches its nodes: ECDSA on P-521, private in PEM, public as OpenSSH writes it."""
+"""The SSH key with which an MPI launcher reaches its nodes: ECDSA P-521, private in PEM, public in OpenSSH's format."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import base64
 
 
 def make_key_pair() -> tuple[str, str]:
-    """A new key, private and public, as base64: data of a Secret."""
-    from cryptography.hazmat.primitives import serialization  # 60 ms, which most servers never need
+    """A new (private, public) key, base64-encoded as in the data of a Secret."""
+    from cryptography.hazmat.primitives import serialization  # takes 60 ms, and most servers never need it
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP521R1())

@@ -1,4 +1,4 @@
-"""JobSet → TrainJob: conditions and the counts of its jobs; and the deadline, which is the TrainJob's own."""
+"""The status of a TrainJob: conditions and job counts from its JobSet, and its own deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_finished(trainjob: Object) -> bool:
 
 
 def is_overdue(trainjob: Object) -> bool:
-    """Whether it has failed by its deadline: its counts stay as they were then."""
+    """Whether the TrainJob has failed by its deadline."""
     return is_condition_true(trainjob, FAILED) and (condition(trainjob, FAILED) or {}).get("reason") == DEADLINE_REASON
 
 
@@ -41,7 +41,7 @@ def overdue_status(trainjob: Object, now: float) -> Json:
 
 
 def next_status(trainjob: Object, jobset: Object | None, now: float) -> Json:
-    """The status as the spec and the set's status make it."""
+    """The next status, from the spec and the JobSet's status."""
     status = copy.deepcopy(trainjob.get("status") or {})
     if is_suspended(trainjob):
         _set(status, _condition(SUSPENDED, "Suspended", "TrainJob is suspended", timestamp(now)))
@@ -59,7 +59,7 @@ def next_status(trainjob: Object, jobset: Object | None, now: float) -> Json:
 
 
 def _set(status: Json, changed: Json) -> None:
-    """A condition in the place of one of its type; its time stays while its status does."""
+    """Add or replace a condition; its lastTransitionTime is kept if its status is unchanged."""
     conditions = list(status.get("conditions") or ())
     places = [n for n, one in enumerate(conditions) if one["type"] == changed["type"]]
     if not places:

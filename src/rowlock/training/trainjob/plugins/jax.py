@@ -1,4 +1,4 @@
-"""JAX: what `jax.distributed.initialize()` finds in its environment."""
+"""JAX: the environment variables that `jax.distributed.initialize()` reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from rowlock.training.trainjob.model import PORT, TrainPlan, add_port, index_var
 
 
 def apply(plan: TrainPlan) -> None:
-    """JAX's variables, then the trainer's own, which may replace them."""
+    """Set JAX's variables, then the trainer's own, which may override them."""
     if plan.trainer is None:
         return
     settings = [

@@ -1,4 +1,4 @@
-"""MPI (DeepSpeed, MLX): a launcher that reaches the nodes by ssh, with a key and a file of hosts made for the job."""
+"""MPI (DeepSpeed, MLX): a launcher that reaches the nodes by SSH, with a key and a hostfile created for the job."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def hosts_name(trainjob_name: str) -> str:
 
 
 def worker_count(plan: TrainPlan) -> int:
-    """Pods of the job `node`. A launcher that is a node, too, takes one of them, and one always remains."""
+    """Number of pods of the job `node`. A launcher that also trains replaces one of them, but at least one remains."""
     return max(plan.nodes - 1, 1) if runs_launcher(plan) else plan.nodes
 
 
 def runs_launcher(plan: TrainPlan) -> bool:
-    """Whether the launcher trains, too."""
+    """Whether the launcher also trains."""
     return bool((plan.policy.get("mpi") or {}).get("runLauncherAsNode"))
 
 
 def slots(plan: TrainPlan) -> int:
-    """Processes of each host: as the job says, else one a GPU where the runtime says no more than one."""
+    """Processes per host: the job's setting, else the runtime's; if that is 1 and a node has several GPUs, one per GPU."""
     given = (plan.trainer or {}).get("numProcPerNode")
     if given is not None:
         return int(given)
@@ -52,7 +52,7 @@ def slots(plan: TrainPlan) -> int:
 
 
 def apply(plan: TrainPlan) -> None:
-    """Volumes of the key and the hosts, and OpenMPI's settings in the launcher."""
+    """Add the volumes with the key and the hostfile, and OpenMPI's settings in the launcher."""
     settings = [
         variable("OMPI_MCA_orte_default_hostfile", f"{HOSTS_DIRECTORY}/{HOSTS_FILE}"),
         variable("OMPI_MCA_orte_keep_fqdn_hostnames", "true"),
@@ -75,7 +75,7 @@ def apply(plan: TrainPlan) -> None:
 
 
 def host_file(plan: TrainPlan) -> str:
-    """One line a pod of the nodes, and of a launcher that is one, in the order of the spec."""
+    """The hostfile: one line per training pod (including a launcher that trains), in the order of the spec."""
     names = (NODE, LAUNCHER) if runs_launcher(plan) else (NODE,)
     lines = [
         f"{plan.name}-{job['name']}-0-{index}.{plan.name} slots={slots(plan)}\n"

@@ -20,7 +20,7 @@ RESERVED = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADD
 
 
 def apply(plan: TrainPlan) -> None:
-    """The trainer's own variables, then torchrun's, in `node` and where `envInjection` wants them."""
+    """Set the trainer's own variables, then torchrun's, in the containers `node` and those named by `envInjection`."""
     trainer = plan.trainer
     if trainer is None:
         return
@@ -48,7 +48,7 @@ def _settings(plan: TrainPlan) -> list[dict[str, Any]]:
 
 
 def processes(plan: TrainPlan) -> str:
-    """How many a node runs: as the job says, one a GPU (`auto`), else one a processor."""
+    """Processes per node: the job's setting, else one per GPU (`auto`), else one per CPU."""
     given = (plan.trainer or {}).get("numProcPerNode")
     if given is not None:
         return str(given)

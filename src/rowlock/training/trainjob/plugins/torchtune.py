@@ -1,4 +1,4 @@
-"""torchtune: `tune run` with the recipe and configuration that fit the model, the nodes and the devices."""
+"""torchtune: `tune run` with the recipe and configuration for the model, nodes and devices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MODELS = {
     "torchtune-llama3.3-70b": "llama3_3/70B",
     "torchtune-qwen2.5-1.5b": "qwen2_5/1.5B",
 }
-"""By the name of the runtime."""
+"""Name of a runtime → torchtune's name of the model."""
 SEVERAL_NODES = ("llama3_3/70B",)
 """Models with a configuration for more than one node."""
 WITHOUT_QLORA = ("qwen2_5/1.5B",)
 MANAGED = ("output_dir", "tokenizer.path", "tokenizer.merges_file", "checkpointer.checkpoint_dir")
-"""Settings that the runtime's command keeps."""
+"""Settings of the runtime's command that are kept and that jobs must not override."""
 
 
 def is_wanted(trainer: Mapping[str, Any]) -> bool:
@@ -28,7 +28,7 @@ def is_wanted(trainer: Mapping[str, Any]) -> bool:
 
 
 def model_of(runtime_name: str) -> str:
-    """ "" for a runtime of another name."""
+    """The model of a runtime; "" if the runtime is not one for torchtune."""
     return MODELS.get(runtime_name, "")
 
 
@@ -37,7 +37,8 @@ def is_qlora(args: list[str]) -> bool:
 
 
 def apply(plan: TrainPlan, container: Container) -> None:
-    """The container's command, made of the runtime's own. The job's `command` ([tune, run]) does not replace it."""
+    """Set the container's command, with the managed settings of the runtime's command. The job's `command` ([tune, run]) does not replace
+    it."""
     model = model_of(dig(plan.trainjob, "spec.runtimeRef.name", ""))
     args = [str(arg) for arg in (plan.trainer or {}).get("args") or ()]
     devices = _devices(plan)

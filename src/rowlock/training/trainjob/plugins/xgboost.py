@@ -1,4 +1,4 @@
-"""XGBoost: where the tracker of `xgboost.collective` is, and how many workers there are."""
+"""XGBoost: the address of `xgboost.collective`'s tracker, and the number of workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ RESERVED = ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_W
 
 
 def apply(plan: TrainPlan) -> None:
-    """XGBoost's variables, then the trainer's own. A worker is a GPU, or a node that has none."""
+    """Set XGBoost's variables, then the trainer's own. There is one worker per GPU, or per node without GPUs."""
     if plan.trainer is None:
         return
     settings = [
