@@ -104,9 +104,7 @@ class Cache:
                 self._mark_synced(kind)
                 self._report_error(kind, f"the cluster has no {kind.resource}: {error.message}")
             except ApiError as error:
-                is_hidden = (
-                    isinstance(error, Forbidden) and kind in self._unsynced
-                )  # missing rights are seldom granted soon
+                is_hidden = isinstance(error, Forbidden) and kind in self._unsynced  # rights are seldom granted soon
                 delay = (missing_backoff if is_hidden else backoff).next_delay()
                 self._report_error(kind, f"cannot follow {kind.resource}: {error.message}")
             await asyncio.sleep(delay)

@@ -69,9 +69,7 @@ class Credentials:
         """The current configuration. Raises Unauthorized, with advice, if there are no usable credentials."""
         try:
             await self._load()
-            identity = (
-                self._identity()
-            )  # before TLS: its errors name the file, and a file changed in between counts as new
+            identity = self._identity()  # before TLS: its error names the file, and a later change counts as new
             tls = await self._load_tls()
             token = "" if self._anonymous else (self._rotating_token() or self._auth.token or "").strip()
         except (ValueError, LookupError, RuntimeError, OSError, TypeError, AttributeError, yaml.YAMLError) as error:

@@ -53,8 +53,7 @@ class ArchiveLeader:
         await supervise("the election of who writes the archive", take_part)
 
     async def _until_disk_is_bad(self) -> None:
-        """Return when this machine's disk has failed for `OWN_DISK_S`. Failures of the shared storage do not count: all servers have
-        them."""
+        """Return when this machine's disk has failed for `OWN_DISK_S`; a failing shared storage does not count."""
         while self._archive.own_trouble_s < OWN_DISK_S:
             await asyncio.sleep(_LOOK_S)
         log.warning("another server shall write: %s", self._archive.problem)

@@ -1,8 +1,7 @@
 """Examines the ranks of a container from inside: which processes they are, what they use, and where their code is (py-spy).
 
-This file is run as a script in the container, by the Python found there; or, with the argument `FROM_OUTSIDE`, in a debug container that
-shares its processes. It needs only Python 3.7's standard library and prints one line of JSON. `diagnostics/rank_processes.py` defines what
-a rank is.
+Run as a script by the Python in the container, or with the argument `FROM_OUTSIDE` in a debug container that shares its processes. Needs
+only Python 3.7's standard library and prints one line of JSON. `diagnostics/rank_processes.py` defines what a rank is.
 """
 
 from __future__ import annotations
@@ -263,8 +262,7 @@ def read_end(place: str, since: float = 0.0) -> str:
 
 
 def read_earlier_error(pid: int) -> dict[str, Any]:
-    """How often torchrun has restarted a rank; for a pod's first rank also the error of the rank that failed first in the previous
-    attempt."""
+    """How often torchrun has restarted a rank; for a pod's first rank also the first error of the previous attempt."""
     env = read_environ(pid)
     found = re.match(r"(/.*/attempt_)([0-9]{1,6})/[0-9]{1,6}/[^/]+$", env.get(ERROR_FILE, ""))
     if not found or not int(found[2]):

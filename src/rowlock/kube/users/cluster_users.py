@@ -2,7 +2,7 @@
 
     users = ClusterUsers(Connection(Credentials(kubeconfig, anonymous=True)))
     await users.look_up(token)          # asks, unless it is known
-    user = users.find(token)            # None: nobody's
+    user = users.find(token)            # None: not accepted
 
 A user's requests go out with the user's token (`connection_of`): the API server decides about them, and its audit log names the user.
 """

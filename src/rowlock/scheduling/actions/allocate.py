@@ -41,8 +41,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed. `resource` (index), `bound`, `allocated`, `requested`: queue capacity; `shape`, `pods_fit`, `pods_needed`:
-    nodes."""
+    """Why an attempt failed. `resource` (index) to `requested` describe the queue's capacity, `shape` to `pods_needed` the nodes'."""
 
     reason: Reason
     queue: str = ""

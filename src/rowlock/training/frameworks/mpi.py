@@ -155,9 +155,7 @@ def _update_job_status(context: ReconcileContext) -> None:
         if failed and replica.restart_policy == "ExitCode":
             set_restarting(context, replica.type, failed)
         elif failed:
-            set_failed(
-                context, replica.type, failed, suffix="MPIJobFailed"
-            )  # as in the operator, the kind is written twice
+            set_failed(context, replica.type, failed, suffix="MPIJobFailed")  # the operator repeats the kind
 
 
 FRAMEWORK = Framework(

@@ -37,8 +37,7 @@ def is_qlora(args: list[str]) -> bool:
 
 
 def apply(plan: TrainPlan, container: Container) -> None:
-    """Set the container's command, with the managed settings of the runtime's command. The job's `command` ([tune, run]) does not replace
-    it."""
+    """Set the container's command, with the managed settings of the runtime's. The job's `command` ([tune, run]) is ignored."""
     model = model_of(dig(plan.trainjob, "spec.runtimeRef.name", ""))
     args = [str(arg) for arg in (plan.trainer or {}).get("args") or ()]
     devices = _devices(plan)
