@@ -106,8 +106,10 @@ async def require_kinds(
     api: Api, *, install: bool, has_operator: bool = False, has_scheduler: bool = False
 ) -> list[str]:
     """Check the kinds that rowlock needs, and create them if `install`: Queue and PodGroup, and the kinds of jobs if rowlock's operators
-    run too (`has_operator`). Returns notices about kinds that are missing or hidden from these credentials; the server runs without them.
-    Raises ApiError, with what to do, if creating them fails, or if rowlock's scheduler (`has_scheduler`) cannot work without them."""
+    run too (`has_operator`).
+
+    Returns notices about kinds that are missing or hidden from these credentials; the server runs without them. Raises ApiError, with what
+    to do, if creating them fails, or if rowlock's scheduler (`has_scheduler`) cannot work without them."""
     notices: list[str] = []
     missing = await _look_for(api, (kinds.QUEUE, kinds.POD_GROUP), notices)
     if missing and install:
@@ -174,8 +176,9 @@ async def is_installed(api: Api, dialect: Dialect) -> bool | None:
 
 
 async def choose_dialect(api: Api, choice: str) -> tuple[Dialect, str]:
-    """(the scheduler that jobs are submitted to, a notice about it or ""), by the value of `rowlock up --scheduler`. Raises ApiError if the
-    choice cannot work."""
+    """(the scheduler that jobs are submitted to, a notice about it or ""), by the value of `rowlock up --scheduler`.
+
+    Raises ApiError if the choice cannot work."""
     if choice not in (*DIALECTS, "auto"):
         raise BadRequest(
             f"--scheduler takes auto, {', '.join(DIALECTS)}, not {choice}.{did_you_mean(choice, DIALECTS)}"

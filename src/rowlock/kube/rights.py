@@ -156,9 +156,10 @@ def roles_of(
 
 
 async def missing_rights(api: Api, rules: Sequence[Rule]) -> list[str]:
-    """The rights that these credentials lack, as `verb resource.group`, by asking the cluster. Raises ApiError if it does not answer. One
-    SelfSubjectRulesReview is enough on most clusters. Rights that it does not show are checked one by one, since an authorization webhook
-    may grant rights that cannot be listed."""
+    """The rights that these credentials lack, as `verb resource.group`, by asking the cluster. Raises ApiError if it does not answer.
+
+    One SelfSubjectRulesReview is enough on most clusters. Rights that it does not show are checked one by one, since an authorization
+    webhook may grant rights that cannot be listed."""
     wanted = [(rule, resource, verb) for rule in rules for resource in rule.resources for verb in rule.verbs]
     granted = {namespace: await _granted_rules(api, namespace) for namespace in {rule.namespace for rule in rules}}
     unsure = [right for right in wanted if not any(_covers(policy, right) for policy in granted[right[0].namespace])]

@@ -50,8 +50,9 @@ def plan(snapshot: Snapshot) -> Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """A session, and data that is kept between cycles. `run_cycle` restores the session, unless `keep_plan`: then the caller must call
-    `reset`."""
+    """A session, and data that is kept between cycles.
+
+    `run_cycle` restores the session, unless `keep_plan`: then the caller must call `reset`."""
 
     session: Session
     placer: Placer = field(init=False)

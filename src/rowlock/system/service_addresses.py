@@ -30,8 +30,9 @@ def has_address(service: Object) -> bool:
 
 
 def keep_allocated(old: Object, new: Object) -> Object:
-    """Carry addresses and node ports over from `old` where `new` leaves them out, and drop them where its type has none. A new `clusterIP`
-    without new `clusterIPs`, as older clients write, replaces the list."""
+    """Carry addresses and node ports over from `old` where `new` leaves them out, and drop them where its type has none.
+
+    A new `clusterIP` without new `clusterIPs`, as older clients write, replaces the list."""
     before, after = old.get("spec") or {}, dict(new.get("spec") or {})
     given = ("clusterIP", "clusterIPs")
     if after.get("type") == "ExternalName":

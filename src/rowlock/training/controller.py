@@ -44,9 +44,11 @@ def mask_preempted_pod(pod: Object) -> Object:
 
 
 class JobController:
-    """The operator of one job kind. It remembers each job's events of the last reconcile, so that an event of a continuing cause is written
-    once. Those events precede all other writes, so they are never lost; after a restart they are only repeated. It also remembers when it
-    first saw a job finished, for `Parity.linger`, which needs fractions of a second."""
+    """The operator of one job kind.
+
+    It remembers each job's events of the last reconcile, so that an event of a continuing cause is written once. Those events precede all
+    other writes, so they are never lost; after a restart they are only repeated. It also remembers when it first saw a job finished, for
+    `Parity.linger`, which needs fractions of a second."""
 
     def __init__(self, kind: Kind, parity: Parity = DEFAULT) -> None:
         self.framework = FRAMEWORKS[kind]

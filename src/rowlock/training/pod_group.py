@@ -115,8 +115,9 @@ def placement_spec(
     namespace: Object | None,
     classes: Iterable[str],
 ) -> Object:
-    """The scheduling fields of a PodGroup's spec: queue, priority class, preemptibility and topology. `label_sets`: labels of the job, then
-    of its pods; `annotations`: those of the job."""
+    """The scheduling fields of a PodGroup's spec: queue, priority class, preemptibility and topology.
+
+    `label_sets`: labels of the job, then of its pods; `annotations`: those of the job."""
     spec: Object = {
         "queue": _queue_among(label_sets, namespace),
         "priorityClassName": _priority_among(label_sets, templates, classes),

@@ -1,5 +1,6 @@
-"""Checks of `rowlock doctor` for parts that others have installed: KAI's version, and webhooks whose servers are down. Read-only. Each
-check returns (state: ok, warn or bad; what was found; the fix).
+"""Checks of `rowlock doctor` for parts that others have installed: KAI's version, and webhooks whose servers are down. Read-only.
+
+Each check returns (state: ok, warn or bad; what was found; the fix).
 """
 
 from __future__ import annotations

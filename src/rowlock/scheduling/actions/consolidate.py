@@ -1,5 +1,6 @@
-"""Consolidation: move running pods closer together so that a waiting gang fits. Every evicted pod gets a new node in the same plan, so it
-loses only time.
+"""Consolidation: move running pods closer together so that a waiting gang fits.
+
+Every evicted pod gets a new node in the same plan, so it loses only time.
 """
 
 from __future__ import annotations

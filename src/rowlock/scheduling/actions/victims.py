@@ -1,6 +1,7 @@
-"""The order of victims: the reverse of the allocation order, as lazily computed steps. A step is one surplus pod of an elastic gang, or a
-whole gang. Queues furthest above their share come first; within a queue the lowest priority, then surplus pods, then the youngest. The
-sequence depends only on the session's initial state.
+"""The order of victims: the reverse of the allocation order, as lazily computed steps.
+
+A step is one surplus pod of an elastic gang, or a whole gang. Queues furthest above their share come first; within a queue the lowest
+priority, then surplus pods, then the youngest. The sequence depends only on the session's initial state.
 """
 
 from __future__ import annotations

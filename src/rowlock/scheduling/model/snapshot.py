@@ -66,8 +66,9 @@ Alternatives = tuple[tuple[Requirement, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a pod requests. Two pods of equal shape are interchangeable for placement. `gpus`: whole GPUs; or `devices` GPUs with `portion`
-    hundredths or `gpu_memory` MiB of each.
+    """What a pod requests. Two pods of equal shape are interchangeable for placement.
+
+    `gpus`: whole GPUs; or `devices` GPUs with `portion` hundredths or `gpu_memory` MiB of each.
     """
 
     cpu: int = 0

@@ -97,8 +97,10 @@ class LeafGangs:
 
 class JobsOrderByQueues:
     """Pops gangs in fair order. After each pop the caller may change the session. Only the popped gang's queues are compared again, unless
-    the caller calls `refresh_all` because other queues changed too. Gangs come in groups of equals, oldest first. After a pop the next gang
-    of the group is a candidate, unless the caller calls `dismiss_equals` because the popped gang failed."""
+    the caller calls `refresh_all` because other queues changed too.
+
+    Gangs come in groups of equals, oldest first. After a pop the next gang of the group is a candidate, unless the caller calls
+    `dismiss_equals` because the popped gang failed."""
 
     def __init__(self, session: Session, groups: Iterable[Sequence[GangState]]) -> None:
         self.session = session

@@ -55,9 +55,10 @@ def _selector_of(job: Object) -> Selector | None:
 
 
 class BatchJobController:
-    """Runs the Jobs whose managedBy names no other controller. In memory it keeps each Job's failures since its last success, which
-    determine the back-off, and the revision of the Job at which it last created pods: if the Job still has that revision, some creates were
-    refused."""
+    """Runs the Jobs whose managedBy names no other controller.
+
+    In memory it keeps each Job's failures since its last success, which determine the back-off, and the revision of the Job at which it
+    last created pods: if the Job still has that revision, some creates were refused."""
 
     name = "job"
 

@@ -27,7 +27,7 @@ def group_by_index(items: list[Object]) -> ObjectsByIndex:
 
 
 def slot_count(by_index: ObjectsByIndex, replica: Replica, no_phantoms: bool) -> int:
-    """Number of slots to reconcile. The operator itself always uses at least one, unless `no_phantoms`."""
+    """Number of slots to reconcile. Without `no_phantoms` at least one, as in the operator."""
     return max(max(by_index, default=-1) + 1, replica.count, 0 if no_phantoms else 1)
 
 

@@ -103,8 +103,9 @@ def sync_objects(context: ReconcileContext, running_workers: list[str]) -> bool:
 
 
 def desired_objects(job: Job, running_workers: list[str]) -> list[tuple[Kind, Object]]:
-    """The objects that the job needs besides pods, in the order of their creation. `running_workers`: names of pods, for
-    `discover_hosts.sh` of elastic Horovod."""
+    """The objects that the job needs besides pods, in the order of their creation.
+
+    `running_workers`: names of pods, for `discover_hosts.sh` of elastic Horovod."""
     launcher = launcher_name(job)
     rules = [
         {"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods"]},

@@ -1,5 +1,6 @@
-"""Pod → its workload, and back, over the Job and JobSet between them, if there are any. An owner is looked up by name, and its uid must
-match the reference.
+"""Pod → its workload, and back, over the Job and JobSet between them, if there are any.
+
+An owner is looked up by name, and its uid must match the reference.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""`spec.runtimePatches`: changes of a runtime for one TrainJob, merged as in Kubernetes. Lists of named elements (jobs, containers,
-volumes, variables, mounts) are merged by their keys, maps key by key; any other list is replaced as a whole.
+"""`spec.runtimePatches`: changes of a runtime for one TrainJob, merged as in Kubernetes.
+
+Lists of named elements (jobs, containers, volumes, variables, mounts) are merged by their keys, maps key by key; any other list is replaced
+as a whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""`podGroupPolicy` of a runtime → the PodGroup of coscheduling or Volcano, and the labels or annotations of its pods. Trainer writes them
-for those schedulers, and other programs read them. Our scheduler ignores them: it uses the gangs of `training/jobset/gangs.py`, which can
-also be complete in jobs with initializers.
+"""`podGroupPolicy` of a runtime → the PodGroup of coscheduling or Volcano, and the labels or annotations of its pods.
+
+Trainer writes them for those schedulers, and other programs read them. Our scheduler ignores them: it uses the gangs of
+`training/jobset/gangs.py`, which can also be complete in jobs with initializers.
 """
 
 from __future__ import annotations
