@@ -57,7 +57,7 @@ class FollowedRoles:
         self._observers.append(observer)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the roles until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cache.run())
             tasks.create_task(self._follow())

@@ -1,7 +1,7 @@
 """The table of schedulers that rowlock can submit to, what a job must say to each, and what each cannot do.
 
 A dialect adapts a job object before it is created: it sets the pods' schedulerName, a restartPolicy under which an evicted job starts
-again, and the labels that tie it to its queue and gang. A job that its scheduler would leave pending for ever is refused.
+again, and the labels or annotations of its queue and gang. A job that its scheduler would leave pending for ever is refused.
 """
 
 from __future__ import annotations

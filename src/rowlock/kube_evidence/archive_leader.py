@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 OWN_DISK_S = 20.0
 """Seconds that writes to the leader's own disk may fail before it gives up leadership."""
 _LOOK_S = 1.0
-"""Seconds between two looks at the disk."""
+"""Seconds between two checks of the disk."""
 
 _LAST_WRITES_S = 3.0
 """Seconds for a leader's last writes at the end of its term: another server cannot lead for five more."""

@@ -28,7 +28,7 @@ class FailedJobs:
         self._changed = ChangedJobs(cache)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         self._changed.note_all()
         while True:
             for uid in await self._changed.take():

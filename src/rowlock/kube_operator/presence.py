@@ -54,7 +54,7 @@ async def _find_lease(api: Api, now: float) -> str:
 
 
 async def _list_if_allowed(api: Api, kind: Kind) -> list[Object]:
-    """The objects of a kind; [] when the kind is unknown or forbidden, because the heartbeat still tells."""
+    """The objects of a kind; [] when the kind is unknown or forbidden, because the heartbeat still works."""
     try:
         return list((await api.list(kind)).items)
     except (Forbidden, NotFound):

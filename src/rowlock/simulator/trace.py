@@ -55,7 +55,7 @@ class TraceJob:
     checkpoint: float = 0.0
     """Seconds between checkpoints: an evicted job loses the work since its last one; 0 = it loses nothing."""
     declares_duration: bool = False
-    """It declares its duration to the scheduler, which may let it run beside a reservation."""
+    """It declares its duration to the scheduler, which may then let it use reserved nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _JOB_REASONS = ("PyTorchJob", "TFJob", "MPIJob", "XGBoostJob", "PaddleJob", "JAX
 
 @dataclass(frozen=True, slots=True)
 class JobObservation:
-    """Section → lines, sorted where order means nothing."""
+    """Section → lines, sorted if their order does not matter."""
 
     pods: tuple[str, ...]
     environment: tuple[str, ...]

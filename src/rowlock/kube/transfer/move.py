@@ -81,7 +81,7 @@ async def plan_move(kube: Kube, body: dict[str, Any], options: argparse.Namespac
 
 
 async def _find_project(kube: Kube, wanted: str) -> tuple[Project, list[Object]]:
-    """The project, and its queue with those above it. Raises BadRequest with the names that there are."""
+    """The project, and its queue with all ancestors. Raises BadRequest, listing the existing projects."""
     queues = {name(queue): queue for queue in (await kube.list(kinds.QUEUE)).items}
     namespaces = [n for n in (await kube.list(kinds.NAMESPACE)).items if is_project(n)]
     projects = {p.name: p for p in (project_of(n, None) for n in namespaces)}

@@ -47,7 +47,7 @@ class WebhookRules:
     known_roles_only: bool = True
     """Only the framework's roles may appear, in their exact case."""
     exactly_one_master: bool = False
-    """replicas of Master must be written, and 1."""
+    """replicas of Master must be given, and be 1."""
     min_one_worker: bool = False
     has_elastic_policy: bool = False
     at_most_one_chief: bool = False

@@ -188,7 +188,7 @@ class JobPodRelease:
     kinds: tuple[Kind, ...] = (BATCH_JOB, POD)
 
     def keys(self, view: View, change: Change) -> Iterable[Key]:
-        """Pods."""
+        """The keys of pods to release."""
         if change.kind is POD:
             return (key(change.object),) if change.type != "Deleted" and is_tracked(change.object) else ()
         if change.type == "Deleted" or is_finished(change.object):
@@ -196,7 +196,7 @@ class JobPodRelease:
         return ()
 
     def decide(self, view: View, key: Key, now: float) -> Decision:
-        """One pod."""
+        """Release one pod, if no Job will count it."""
         pod = view.get(POD, key.namespace, key.name)
         if pod is None or not is_tracked(pod):
             return NOTHING
